@@ -5,6 +5,7 @@ mod agent;
 pub mod blog_mcp;
 pub mod cli;
 pub mod config;
+mod document;
 pub mod embedded;
 pub mod engine;
 pub mod schema;

@@ -4,8 +4,10 @@
 //! documentation; `graphql/schema.graphql` is its golden copy, so that a change of the API is a
 //! visible difference.
 
+mod answer_size;
 mod blob;
 mod connection;
+mod cost;
 mod drawing;
 mod error;
 mod event;
@@ -53,17 +55,18 @@ pub type Schema = async_graphql::Schema<Query, Mutation, Subscription>;
 pub struct Limits {
     /// Levels of fields. Introspection as `GraphiQL` asks for it has 15.
     pub depth: usize,
-    /// What the fields cost together: one each, lists times their length.
+    /// What the fields cost together: one each, lists times their length, and what takes more work
+    /// more. `usize::MAX` sets no limit.
     pub complexity: usize,
-    /// Levels of selections, fragments included, and of brackets in the text.
-    pub nesting: usize,
+    /// About how many bytes the answer has.
+    pub answer_bytes: usize,
     /// Directives on one field.
     pub directives: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 20, complexity: 100_000, nesting: 128, directives: 8 }
+        Self { depth: 20, complexity: 100_000, answer_bytes: 64 << 20, directives: 8 }
     }
 }
 
@@ -74,10 +77,9 @@ const SELECTIONS: usize = 32;
 pub fn build(engine: Engine, limits: Limits) -> Schema {
     described()
         .limit_depth(limits.depth)
-        .limit_complexity(limits.complexity)
         .limit_recursive_depth(SELECTIONS)
         .limit_directives(limits.directives)
-        .extension(Guard::new(engine.clone(), limits.nesting))
+        .extension(Guard::new(engine.clone(), limits))
         .data(engine)
         .finish()
 }

@@ -101,7 +101,7 @@ fn crash() -> bool {
 }
 
 /// Where the clients are; they come from npm, which `tests/run` asks.
-fn node_modules() -> PathBuf {
+pub(crate) fn node_modules() -> PathBuf {
     #[expect(
         clippy::disallowed_methods,
         reason = "tests are told by `tests/run` what it installed"

@@ -228,7 +228,11 @@ impl Local {
             work.tasks.spawn(worker.run());
             work
         });
-        let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
+        let limits = if need == Need::Everything {
+            Limits { answer_bytes: config.limits.answer_bytes(), ..Limits::default() }
+        } else {
+            own_limits()
+        };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();
         if has_tools {
@@ -257,7 +261,7 @@ impl Local {
 
 /// Nobody needs to be protected from the person at the terminal, or from operations of ours.
 pub(super) fn own_limits() -> Limits {
-    Limits { complexity: usize::MAX / 2, ..Limits::default() }
+    Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }
 
 impl Work {

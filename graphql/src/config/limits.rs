@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use shared::limits;
 
 use super::{ConfigError, Origin, Setting, calls};
-use crate::server::ServerOptions;
+use crate::{schema, server::ServerOptions};
 
 /// A limit that the configuration may set.
 struct Limit {
@@ -21,7 +21,7 @@ struct Limit {
 /// The greatest wait that a limit may ask for: a day.
 const DAY_MS: u64 = 86_400_000;
 
-const TABLE: [Limit; 11] = [
+const TABLE: [Limit; 12] = [
     Limit { key: "lease_ms", default: || ms(limits::LEASE), least: 100, most: DAY_MS },
     Limit { key: "poll_ms", default: || ms(limits::POLL), least: 1, most: DAY_MS },
     Limit { key: "park_after_ms", default: || ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
@@ -48,6 +48,12 @@ const TABLE: [Limit; 11] = [
         most: limits::APPEND_BYTES as u64,
     },
     Limit { key: "request_bytes", default: || 16 << 20, least: 1_024, most: 1 << 30 },
+    Limit {
+        key: "answer_bytes",
+        default: || schema::Limits::default().answer_bytes as u64,
+        least: 1 << 20,
+        most: 1 << 32,
+    },
     Limit {
         key: "connections",
         default: || ServerOptions::default().max_connections as u64,
@@ -142,6 +148,11 @@ impl Limits {
     /// Returns the most bytes that the server reads of a request.
     pub fn request_bytes(&self) -> usize {
         self.size("request_bytes")
+    }
+
+    /// Returns about how many bytes an answer of the API may have.
+    pub fn answer_bytes(&self) -> usize {
+        self.size("answer_bytes")
     }
 
     /// Returns how many connections the server has at once.

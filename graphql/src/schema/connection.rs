@@ -58,8 +58,3 @@ pub(super) fn part<T: OutputType>(
 pub(super) fn nothing<T: OutputType>(page: &Page) -> Part<T> {
     part(page, [], false)
 }
-
-/// Returns what a list costs whose length is asked for.
-pub(super) fn cost(asked: i32, child: usize) -> usize {
-    1 + usize::try_from(asked).unwrap_or(0).clamp(1, MOST).saturating_mul(child)
-}

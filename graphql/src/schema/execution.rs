@@ -198,7 +198,6 @@ impl Execution {
     }
 
     /// The execution that has it as a step.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let Some(parent) = self.0.parent() else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(parent.execution).await?.map(Self))
@@ -247,14 +246,12 @@ impl Execution {
 
     /// The execution that goes on after it with the next version of its plan: it was planned anew, by
     /// itself or because somebody asked.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let next = ctx.data::<Engine>()?.next(&self.0).await.map_err(ApiError::from)?;
         Ok(next.map(Self))
     }
 
     /// How far a model is that plans by itself how to go on. Null where nothing is to be planned.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn replanning(&self, ctx: &Context<'_>) -> Result<Option<Replanning>> {
         let found = ctx.data::<Engine>()?.replanning(&self.0).await.map_err(ApiError::from)?;
         Ok(found.map(Replanning::from))
@@ -262,7 +259,6 @@ impl Execution {
 
     /// Why it does not go on by itself now: which step waits for whose consent, for which signal,
     /// until when, for which execution, behind which limit. Empty for one that is over.
-    #[graphql(complexity = "5 + 5 * child_complexity")]
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let engine = ctx.data::<Engine>()?;
         let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
@@ -295,7 +291,6 @@ impl Execution {
     }
 
     /// Every step as it now stands, in execution order.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn steps(&self) -> Vec<StepStatus> {
         StepStatus::all(&self.0)
     }
@@ -320,7 +315,6 @@ impl Execution {
     }
 
     /// What happened, oldest first.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn events(
         &self,
         ctx: &Context<'_>,
@@ -352,7 +346,6 @@ impl ExecutionResults {
     /// One error for each step that failed, in execution order; also one for each item whose
     /// failure its step's `onError` lets pass. Where the time was up and no step's error says so,
     /// the last is `execution.deadline` at the first step that did not succeed.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn errors(&self) -> Vec<StepError> {
         errors(&self.0)
     }

@@ -1,23 +1,32 @@
 //! Stands before and behind every operation: gives it its loaders and the engine as its caller may
-//! use it, refuses what nests too deep for the parser and what the caller's role is too little
-//! for, and sees that every error has a code and its place in the answer.
+//! use it, refuses what is too much work and what the caller's role is too little for, limits the
+//! answer in bytes, and sees that every error has a code and its place in the answer.
 
-use std::{any::TypeId, sync::Arc};
+use std::{
+    any::TypeId,
+    sync::{Arc, OnceLock},
+};
 
 use async_graphql::{
-    PathSegment, Request, Response, ServerError, ServerResult, Value, Variables,
+    PathSegment, Request, Response, ServerError, ServerResult, ValidationResult, Value,
     extensions::{
-        Extension, ExtensionContext, ExtensionFactory, NextExecute, NextParseQuery,
-        NextPrepareRequest, NextRequest, NextResolve, NextSubscribe, ResolveInfo,
+        Extension, ExtensionContext, ExtensionFactory, NextExecute, NextPrepareRequest,
+        NextRequest, NextResolve, NextSubscribe, NextValidation, ResolveInfo,
     },
-    parser::types::ExecutableDocument,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 
-use super::{loaders::Loaders, nulls::Nulls};
+use super::{
+    Limits,
+    answer_size::{AnswerSize, Counted},
+    cost::Costs,
+    loaders::Loaders,
+    nulls::Nulls,
+};
 use crate::{
     access::{AccessError, Grant},
+    document,
     engine::Engine,
 };
 
@@ -25,22 +34,30 @@ use crate::{
 pub(super) struct Guard {
     settings: Arc<Settings>,
     nulls: Nulls,
+    size: AnswerSize,
 }
 
 struct Settings {
     engine: Engine,
-    nesting: usize,
+    limits: Limits,
+    /// Computed when it is first needed.
+    costs: OnceLock<Costs>,
 }
 
 impl Guard {
-    pub(super) fn new(engine: Engine, nesting: usize) -> Self {
-        Self { settings: Arc::new(Settings { engine, nesting }), nulls: Nulls::default() }
+    pub(super) fn new(engine: Engine, limits: Limits) -> Self {
+        Self::with(Arc::new(Settings { engine, limits, costs: OnceLock::new() }))
+    }
+
+    fn with(settings: Arc<Settings>) -> Self {
+        let size = AnswerSize::new(settings.limits.answer_bytes);
+        Self { settings, nulls: Nulls::default(), size }
     }
 }
 
 impl ExtensionFactory for Guard {
     fn create(&self) -> Arc<dyn Extension> {
-        Arc::new(Self { settings: Arc::clone(&self.settings), nulls: Nulls::default() })
+        Arc::new(Self::with(Arc::clone(&self.settings)))
     }
 }
 
@@ -62,9 +79,10 @@ impl Extension for Guard {
     async fn prepare_request(
         &self,
         ctx: &ExtensionContext<'_>,
-        request: Request,
+        mut request: Request,
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
+        self.check_cost(&mut request)?;
         // What runs in this process without a server has no grant, and may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant = grant.and_then(|it| it.downcast_ref::<Grant>()).cloned().unwrap_or_default();
@@ -79,7 +97,9 @@ impl Extension for Guard {
         operation_name: Option<&str>,
         next: NextExecute<'_>,
     ) -> Response {
-        self.nulls.finish(next.run(ctx, operation_name).await)
+        self.size.begin();
+        let answer = self.nulls.finish(next.run(ctx, operation_name).await);
+        self.size.finish(answer)
     }
 
     async fn resolve(
@@ -88,29 +108,55 @@ impl Extension for Guard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        let (of, at) = (info.return_type, info.path_node);
+        // These errors are not settled: they replace the whole answer.
+        self.size.check()?;
+        let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
         let outcome = match check(ctx, &info) {
             Ok(()) => next.run(ctx, info).await,
             Err(error) => Err(error),
         };
+        if let Ok(value) = &outcome {
+            self.size.add(&counted, value.as_ref())?;
+        }
         self.nulls.settle(of, at, outcome)
     }
 
-    async fn parse_query(
+    async fn validation(
         &self,
         ctx: &ExtensionContext<'_>,
-        query: &str,
-        variables: &Variables,
-        next: NextParseQuery<'_>,
-    ) -> ServerResult<ExecutableDocument> {
-        let most = self.settings.nesting;
-        if nesting(query) > most {
-            let why = format!("the operation nests its brackets deeper than {most}");
+        next: NextValidation<'_>,
+    ) -> Result<ValidationResult, Vec<ServerError>> {
+        next.run(ctx).await.map_err(document::shorten)
+    }
+}
+
+impl Guard {
+    /// Refuses an operation that is too much work, before anything else looks at it.
+    fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
+        let limit = |why: String| {
             let mut error = ServerError::new(why, None);
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
-            return Err(error);
+            error
+        };
+        document::check(&request.query).map_err(|too_much| limit(too_much.to_string()))?;
+        let most = self.settings.limits.complexity;
+        if most == usize::MAX {
+            return Ok(());
         }
-        next.run(ctx, query, variables).await
+        let (name, variables) = (request.operation_name.clone(), request.variables.clone());
+        let document = request.parsed_query()?;
+        let costs = self.settings.costs.get_or_init(|| Costs::new(&super::sdl()));
+        let cost = costs.of(document, name.as_deref(), &variables);
+        if cost.total <= most {
+            return Ok(());
+        }
+        let dearest = cost.dearest.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
+        Err(limit(format!(
+            "the operation costs {}, and at most {most} is allowed{}: ask for fewer fields and \
+             aliases, for less with `first`, or in several operations",
+            cost.total,
+            dearest.unwrap_or_default()
+        )))
     }
 }
 
@@ -132,49 +178,6 @@ fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
     error
 }
 
-/// Returns how deep the brackets of an operation are nested, outside of strings and comments.
-///
-/// The parser descends once for every bracket, so this is asked before it begins.
-fn nesting(query: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let mut rest = query;
-    while let Some(at) = rest.find(['(', '[', '{', ')', ']', '}', '"', '#']) {
-        let found = rest.as_bytes()[at];
-        rest = &rest[at..];
-        rest = match found {
-            b'"' => behind_string(rest),
-            b'#' => rest.find(['\n', '\r']).map_or("", |end| &rest[end..]),
-            _ => &rest[1..],
-        };
-        match found {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => (),
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
-}
-
-/// Returns what follows the string that a text begins with.
-fn behind_string(text: &str) -> &str {
-    let (quotes, escaped_quotes) =
-        if text.starts_with("\"\"\"") { ("\"\"\"", "\\\"\"\"") } else { ("\"", "\\\"") };
-    let mut rest = &text[quotes.len()..];
-    while let Some(at) = rest.find(['"', '\\']) {
-        rest = &rest[at..];
-        if let Some(behind) = rest.strip_prefix(quotes) {
-            return behind;
-        }
-        let skipped = [escaped_quotes, "\\\\"].into_iter().find(|it| {
-            // In a block string a backslash alone means itself.
-            rest.starts_with(it) && (quotes.len() == 1 || *it == escaped_quotes)
-        });
-        rest = &rest[skipped.map_or(1, str::len)..];
-    }
-    ""
-}
-
 /// Gives a code to errors that have none: those of reading and judging the operation itself.
 fn with_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
@@ -188,34 +191,9 @@ fn with_codes(mut response: Response) -> Response {
 }
 
 /// How the errors of the schema's limits begin.
-const LIMITS: [&str; 5] = [
-    "Query is too complex",
+const LIMITS: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",
     "The number of directives",
     "Recursion limit exceeded",
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brackets_count_outside_of_strings_and_comments() {
-        for (query, expected) in [
-            ("", 0),
-            ("{ a }", 1),
-            ("{ a(x: [[1], {b: 2}]) { c } }", 4),
-            (r#"{ a(x: "[[[[") }"#, 2),
-            (r#"{ a(x: "\"[[[[") }"#, 2),
-            (r#"{ a(x: "\\", y: [1]) }"#, 3),
-            (r#"{ a(x: """ [[ " [[ \""" [[ \ """, y: [1]) }"#, 3),
-            (r#"{ a(x: "", y: [[1]]) }"#, 4),
-            ("# [[[[[\n{ a }", 1),
-            ("]]]]{ a }", 1),
-            (r#"{ a(x: "[["#, 2),
-        ] {
-            assert_eq!(nesting(query), expected, "{query}");
-        }
-    }
-}

@@ -36,7 +36,6 @@ pub(super) struct HouseMutation;
 impl HouseMutation {
     /// Removes what is over and older than a time, for good: executions, then plans and requests
     /// that nothing refers to. A part of it each time.
-    #[graphql(complexity = "1000")]
     async fn prune(
         &self,
         ctx: &Context<'_>,

@@ -34,7 +34,6 @@ struct WorkMutation;
 impl WorkMutation {
     /// Plans a query under a new request. The request and its transcript are kept even when no
     /// plan comes of it.
-    #[graphql(complexity = "100 + child_complexity")]
     async fn create_plan_with_request_id(
         &self,
         ctx: &Context<'_>,
@@ -46,7 +45,6 @@ impl WorkMutation {
     }
 
     /// Keeps an explicit plan. Problems come back as data, and then nothing is stored.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn create_plan(
         &self,
         ctx: &Context<'_>,
@@ -58,7 +56,6 @@ impl WorkMutation {
     }
 
     /// Keeps an explicit plan as the next version under a plan's request.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn revise_plan(
         &self,
         ctx: &Context<'_>,
@@ -72,7 +69,6 @@ impl WorkMutation {
     }
 
     /// Starts an execution of a plan.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn execute_plan(
         &self,
         ctx: &Context<'_>,
@@ -86,7 +82,6 @@ impl WorkMutation {
     }
 
     /// Starts an execution of the newest plan of a request.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn execute_by_request_id(
         &self,
         ctx: &Context<'_>,
@@ -100,7 +95,6 @@ impl WorkMutation {
     }
 
     /// Plans a query and starts an execution of the plan.
-    #[graphql(complexity = "150 + child_complexity")]
     async fn run(
         &self,
         ctx: &Context<'_>,
@@ -116,7 +110,6 @@ impl WorkMutation {
 
     /// Lets the configured model do what a query asks: it calls tools, sees what comes of that, and
     /// goes on until it can answer or has had its turns. The step `answer` has the answer.
-    #[graphql(complexity = "150 + child_complexity")]
     async fn run_agent(
         &self,
         ctx: &Context<'_>,
@@ -129,7 +122,6 @@ impl WorkMutation {
     }
 
     /// Asks an execution to stop. Running steps are told; one that has ended stays as it is.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
@@ -140,7 +132,6 @@ impl WorkMutation {
     }
 
     /// Asks an execution to begin no further step. Running ones end and are recorded.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn pause_execution(
         &self,
         ctx: &Context<'_>,
@@ -150,7 +141,6 @@ impl WorkMutation {
     }
 
     /// Asks an execution that was paused to go on.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn resume_execution(
         &self,
         ctx: &Context<'_>,
@@ -162,7 +152,6 @@ impl WorkMutation {
     /// Does an ended execution again, as a new one of the same plan with the same options. `mode`
     /// says how much; without `mode` and `fromStep` all of it is done again. From a step on, what
     /// succeeded before that step in execution order and was not compensated is taken over.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,
@@ -179,7 +168,6 @@ impl WorkMutation {
     /// Lets the configured model plan anew what an ended execution did not get done, knowing what
     /// came of each step, and carries that out: version n+1 of the plan, as a new execution with the
     /// same options. What succeeded and stands in the new version as it was is not done again.
-    #[graphql(complexity = "150 + child_complexity")]
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
@@ -195,7 +183,6 @@ impl WorkMutation {
     /// execute it. `inputs` says what it is given as `{{input.x}}`: a JSON Schema, or
     /// `{"x": {"type": "string"}, "n": {"type": "integer", "default": 1}}`, where those without a
     /// `default` are required.
-    #[graphql(complexity = "20")]
     async fn save_plan(
         &self,
         ctx: &Context<'_>,
@@ -210,7 +197,6 @@ impl WorkMutation {
     }
 
     /// Takes a name away from its plan, which stays. False where nothing has it.
-    #[graphql(complexity = "20")]
     async fn remove_saved_plan(
         &self,
         ctx: &Context<'_>,
@@ -221,7 +207,6 @@ impl WorkMutation {
 
     /// Starts an execution of the plan that was saved under a name. The input must fit what
     /// `savePlan` said of it; what is left out gets its default.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn run_saved_plan(
         &self,
         ctx: &Context<'_>,
@@ -239,7 +224,6 @@ impl WorkMutation {
     /// returns how many there were. CANCEL and PAUSE fit what has not ended, RESUME what is
     /// paused, RETRY what has ended (as `retryExecution` with `mode: FAILED`); what is created meanwhile
     /// is left alone. A filter that says nothing matches every execution.
-    #[graphql(complexity = "1000")]
     async fn bulk_control(
         &self,
         ctx: &Context<'_>,
@@ -260,7 +244,6 @@ impl WorkMutation {
     }
 
     /// Lets a step that waits for a person go on, or not: before it starts, or after it failed.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn approve_step(
         &self,
         ctx: &Context<'_>,
@@ -278,7 +261,6 @@ impl WorkMutation {
     }
 
     /// Tells an execution what a `flow.wait` step waits for, or will wait for later.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn signal_execution(
         &self,
         ctx: &Context<'_>,

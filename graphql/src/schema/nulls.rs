@@ -89,7 +89,8 @@ impl Nulls {
     }
 }
 
-fn path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
+/// Returns where a field stands in the answer.
+pub(super) fn path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
     let segment = |node: &QueryPathNode<'_>| match node.segment {
         QueryPathSegment::Index(at) => PathSegment::Index(at),
         QueryPathSegment::Name(name) => PathSegment::Field(name.to_owned()),

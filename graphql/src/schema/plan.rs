@@ -14,7 +14,7 @@ use shared::{
 };
 
 use super::{
-    connection::{LAST, MOST, cost, count},
+    connection::{LAST, MOST, count},
     drawing,
     execution::Execution,
     layout::{self, Layout, LayoutDirection, NodeSizeInput, Wish},
@@ -89,7 +89,6 @@ impl PlanPayload {
     }
 
     /// Everything worth knowing about the draft, all at once.
-    #[graphql(complexity = "10 * child_complexity")]
     async fn diagnostics(&self) -> Vec<Diagnostic> {
         diagnostics(&self.0.diagnostics)
     }
@@ -140,7 +139,6 @@ impl Plan {
     }
 
     /// The steps, in the order in which they are executed one by one.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tools(&self) -> Vec<ToolExecution> {
         let steps = 0..self.0.steps().len();
         steps
@@ -160,13 +158,11 @@ impl Plan {
     }
 
     /// Warnings: what its author should know.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn diagnostics(&self) -> Vec<Diagnostic> {
         diagnostics(self.0.diagnostics())
     }
 
     /// The newest executions of the plan, oldest first.
-    #[graphql(complexity = "cost(last.unwrap_or(LAST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -195,7 +191,6 @@ impl Plan {
 
     /// Where its steps are drawn, for clients that draw it themselves; edges lead from a step to
     /// what depends on it.
-    #[graphql(complexity = "100 + child_complexity")]
     async fn layout(
         &self,
         #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]

@@ -5,7 +5,7 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
     blob::Blob,
-    connection::{FIRST, Part, cost, nothing, page, part},
+    connection::{Part, nothing, page, part},
     error::ApiError,
     execution::Execution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
@@ -31,7 +31,6 @@ struct WorkQuery;
 #[Object]
 impl WorkQuery {
     /// Everything that belongs to one query. Debugging begins here.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn request(
         &self,
         ctx: &Context<'_>,
@@ -42,7 +41,6 @@ impl WorkQuery {
     }
 
     /// Requests, the newest first.
-    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn requests(
         &self,
         ctx: &Context<'_>,
@@ -61,7 +59,6 @@ impl WorkQuery {
     }
 
     /// One plan.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn plan(
         &self,
         ctx: &Context<'_>,
@@ -72,7 +69,6 @@ impl WorkQuery {
     }
 
     /// Every version of a request's plan, oldest first.
-    #[graphql(complexity = "5 + 3 * child_complexity")]
     async fn plans_by_request_id(
         &self,
         ctx: &Context<'_>,
@@ -83,7 +79,6 @@ impl WorkQuery {
     }
 
     /// Plans, the newest first.
-    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn plans(
         &self,
         ctx: &Context<'_>,
@@ -108,7 +103,6 @@ impl WorkQuery {
     }
 
     /// One execution as it now stands.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn execution(
         &self,
         ctx: &Context<'_>,
@@ -119,7 +113,6 @@ impl WorkQuery {
     }
 
     /// Executions, the newest first.
-    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -146,7 +139,6 @@ impl WorkQuery {
     }
 
     /// A large binary that a tool returned, and to which its output refers by `$blob`.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn blob(
         &self,
         ctx: &Context<'_>,
@@ -158,7 +150,6 @@ impl WorkQuery {
     }
 
     /// Compiles a draft and stores nothing.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn validate_plan(
         &self,
         ctx: &Context<'_>,

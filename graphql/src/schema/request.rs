@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::request;
 
 use super::{
-    connection::{LAST, MOST, cost, count},
+    connection::{LAST, MOST, count},
     error::ApiError,
     execution::Execution,
     loaders::Loaders,
@@ -40,13 +40,11 @@ impl Request {
     }
 
     /// Every version of the plan, oldest first.
-    #[graphql(complexity = "1 + 3 * child_complexity")]
     async fn plans(&self, ctx: &Context<'_>) -> Result<Vec<Plan>> {
         plans_of(ctx, self.0.id).await
     }
 
     /// The newest executions of its plans, oldest first.
-    #[graphql(complexity = "cost(last.unwrap_or(LAST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -84,7 +82,6 @@ impl Request {
     }
 
     /// How the plan came to be: candidate tools, drafts, diagnostics, oldest first.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn transcript(&self, ctx: &Context<'_>) -> Result<Vec<TranscriptEntry>> {
         let entries = ctx.data::<Engine>()?.store().transcript(self.0.id).await;
         let entries = entries.map_err(ApiError::from)?;
@@ -93,7 +90,6 @@ impl Request {
 
     /// Everything in order of time, across executions and machines: of the newest executions, at
     /// most 200000 events.
-    #[graphql(complexity = "100 + 10 * child_complexity")]
     async fn timeline(
         &self,
         ctx: &Context<'_>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::store;
 
 use super::{
-    connection::{MOST, cost, count},
+    connection::{MOST, count},
     error::ApiError,
     loaders::Loaders,
     plan::Plan,
@@ -56,7 +56,6 @@ pub(super) struct SavedQuery;
 #[Object]
 impl SavedQuery {
     /// The plans that were saved under a name, by name.
-    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn saved_plans(
         &self,
         ctx: &Context<'_>,
@@ -82,7 +81,6 @@ impl SavedQuery {
 
     /// A plan written down as `createPlan` reads it, here or elsewhere: what it executes is written
     /// inside. Null where there is no such plan.
-    #[graphql(complexity = "50")]
     async fn export_plan(
         &self,
         ctx: &Context<'_>,

@@ -4,7 +4,6 @@ use async_graphql::{Context, Enum, Object, Result};
 use planner::select::{Criterion, Similarity};
 
 use super::{
-    connection::cost,
     error::{ApiError, invalid},
     tool::Tool,
 };
@@ -43,7 +42,6 @@ pub(super) enum CollisionSimilarity {
 #[Object]
 impl SelectQuery {
     /// The tools that a query needs, the best first: those that are no hits, too.
-    #[graphql(complexity = "20 + cost(limit.unwrap_or(5), child_complexity)")]
     async fn select_tools(
         &self,
         ctx: &Context<'_>,
@@ -72,7 +70,6 @@ impl SelectQuery {
 
     /// Every pair of tools that the same sentences want: those whose examples have similar
     /// centroids. Tools without examples take no part.
-    #[graphql(complexity = "100 + 10 * child_complexity")]
     async fn tool_collisions(
         &self,
         ctx: &Context<'_>,

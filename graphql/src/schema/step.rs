@@ -378,7 +378,6 @@ impl StepStatus {
     }
 
     /// The items of its `forEach`, in order, once the list is known.
-    #[graphql(complexity = "1 + 2 * child_complexity")]
     #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn items(
         &self,
@@ -409,7 +408,6 @@ impl StepStatus {
     }
 
     /// The execution that it began last, where it executes a plan.
-    #[graphql(complexity = "5 + child_complexity")]
     async fn child(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
         let Some(id) = self.now().child else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))

@@ -20,7 +20,6 @@ pub(super) struct ToolQuery;
 #[Object]
 impl ToolQuery {
     /// Tools, in the order in which their sets were registered.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tools(
         &self,
         ctx: &Context<'_>,
@@ -55,7 +54,6 @@ impl ToolQuery {
     }
 
     /// Every toolset, in the order in which they were registered.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
         // Those that are connecting are shown as such.
@@ -65,14 +63,12 @@ impl ToolQuery {
 
     /// How often each tool was called, in plans and outside, by every node. Tools that were never
     /// called are not here.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn tool_usage(&self, ctx: &Context<'_>) -> Result<Vec<ToolUsage>> {
         let usage = ctx.data::<Engine>()?.usage().await.map_err(ApiError::from)?;
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 
     /// Calls outside plans, the newest first. What plans call is in the events of their executions.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn tool_history(
         &self,
         ctx: &Context<'_>,
@@ -94,7 +90,6 @@ impl ToolQuery {
     /// What models are told of tools, by the tools' names: of those that go with capabilities
     /// (`code_writing`, `debugging`, `research`, `planning`, `system_operations`, `security`), or
     /// of all where none is named.
-    #[graphql(complexity = "100")]
     async fn tool_schemas(
         &self,
         ctx: &Context<'_>,
@@ -109,7 +104,6 @@ impl ToolQuery {
 
     /// The calls that a model's reply asks for, in whatever format, in their order. Only registered
     /// tools count.
-    #[graphql(complexity = "10 + child_complexity")]
     async fn parse_tool_calls(
         &self,
         ctx: &Context<'_>,
@@ -128,7 +122,6 @@ pub(super) struct ToolMutation;
 #[Object]
 impl ToolMutation {
     /// Registers a tool, on every node and for good. One that exists is not overwritten.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn register_tool(
         &self,
         ctx: &Context<'_>,
@@ -144,7 +137,6 @@ impl ToolMutation {
     }
 
     /// Removes a tool that was registered; false where there is none.
-    #[graphql(complexity = "20")]
     async fn remove_tool(
         &self,
         ctx: &Context<'_>,
@@ -155,7 +147,6 @@ impl ToolMutation {
 
     /// Adds a toolset, on every node and for good. It connects in its own time: ask for its
     /// `status`. Where its condition does not hold yet it is not active and has no tools.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn add_tool_set(
         &self,
         ctx: &Context<'_>,
@@ -168,7 +159,6 @@ impl ToolMutation {
 
     /// Removes a toolset that was added, with the tools that were registered into it; false where
     /// there is none.
-    #[graphql(complexity = "20")]
     async fn remove_tool_set(
         &self,
         ctx: &Context<'_>,
@@ -179,7 +169,6 @@ impl ToolMutation {
 
     /// Switches toolsets on, so that plans may use their tools. Unknown names are reported, and
     /// the rest is done.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn activate_tool_sets(
         &self,
         ctx: &Context<'_>,
@@ -190,7 +179,6 @@ impl ToolMutation {
 
     /// Switches toolsets off: their tools can neither be planned nor called. Unknown names are
     /// reported, and the rest is done.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn deactivate_tool_sets(
         &self,
         ctx: &Context<'_>,
@@ -201,7 +189,6 @@ impl ToolMutation {
 
     /// Calls a tool once, outside any plan, and waits for what it returns. The call is kept in the
     /// history.
-    #[graphql(complexity = "100 + child_complexity")]
     async fn call_tool(
         &self,
         ctx: &Context<'_>,
@@ -218,7 +205,6 @@ impl ToolMutation {
 
     /// Changes the data of a context: fields are replaced, those that are null removed. Toolsets
     /// with a condition appear or go as it then says.
-    #[graphql(complexity = "20")]
     async fn set_context(
         &self,
         ctx: &Context<'_>,

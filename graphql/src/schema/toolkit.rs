@@ -25,14 +25,12 @@ pub(super) struct ToolkitQuery;
 #[Object]
 impl ToolkitQuery {
     /// All actions and tools, and how they are connected.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn toolkit(&self, ctx: &Context<'_>) -> Result<Toolkit> {
         let toolkit = ctx.data::<Engine>()?.toolkit().await.map_err(ApiError::from)?;
         Ok(Toolkit(toolkit))
     }
 
     /// Some actions and tools, and every edge between them. Unknown names are left out.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn toolkit_subgraph(
         &self,
         ctx: &Context<'_>,
@@ -43,7 +41,6 @@ impl ToolkitQuery {
     }
 
     /// The score of an edge; 1.0 where there is none.
-    #[graphql(complexity = "5")]
     async fn toolkit_score(
         &self,
         ctx: &Context<'_>,
@@ -56,7 +53,6 @@ impl ToolkitQuery {
 
     /// What is near some actions: those at most so many `next` edges away, the tools that any of
     /// them calls, and the edges between all these, wherever a score is at least the threshold.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn recommend_subgraph(
         &self,
         ctx: &Context<'_>,
@@ -72,7 +68,6 @@ impl ToolkitQuery {
     }
 
     /// The tools and actions of `recommendSubgraph`, each in topological order.
-    #[graphql(complexity = "5 + 10 * child_complexity")]
     async fn recommend_tools_actions(
         &self,
         ctx: &Context<'_>,
@@ -91,7 +86,6 @@ impl ToolkitQuery {
 
     /// The tools that usually come after one, the likeliest first, as executions that succeeded
     /// have taught.
-    #[graphql(complexity = "10 + 10 * child_complexity")]
     async fn tool_followers(
         &self,
         ctx: &Context<'_>,
@@ -138,7 +132,6 @@ pub(super) struct ToolkitMutation;
 impl ToolkitMutation {
     /// Adds an action to the toolkit, on every node and for good. One that is there stays as it
     /// is; its edges are added, and those that are there get the new scores.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn add_action(
         &self,
         ctx: &Context<'_>,
@@ -151,7 +144,6 @@ impl ToolkitMutation {
 
     /// Connects a tool with the actions that call it, and adds it to the toolkit where it is not
     /// there. Actions that are not there are left out, and so is a tool that none would call.
-    #[graphql(complexity = "20 + child_complexity")]
     async fn connect_tool(
         &self,
         ctx: &Context<'_>,
@@ -166,7 +158,6 @@ impl ToolkitMutation {
     /// Takes in a toolkit as chat2graph's files have it (`tools`, `actions` and chains of actions
     /// under `toolkit`): what is not there is added, what is there is described anew, and an edge
     /// that is there keeps its score.
-    #[graphql(complexity = "50 + child_complexity")]
     async fn update_toolkit(
         &self,
         ctx: &Context<'_>,
@@ -179,7 +170,6 @@ impl ToolkitMutation {
 
     /// Removes an action from the toolkit, with the tools that only it calls; false where there is
     /// none. The tools stay registered.
-    #[graphql(complexity = "20")]
     async fn remove_action(
         &self,
         ctx: &Context<'_>,
@@ -189,7 +179,6 @@ impl ToolkitMutation {
     }
 
     /// Removes a tool from the toolkit; false where it is not there. It stays registered.
-    #[graphql(complexity = "20")]
     async fn disconnect_tool(
         &self,
         ctx: &Context<'_>,
@@ -199,7 +188,6 @@ impl ToolkitMutation {
     }
 
     /// Gives an edge a score; false where there is no such edge.
-    #[graphql(complexity = "20")]
     async fn set_score(
         &self,
         ctx: &Context<'_>,
@@ -308,7 +296,6 @@ impl Toolkit {
     }
 
     /// The graph as a Mermaid flowchart.
-    #[graphql(complexity = "20")]
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn mermaid(&self) -> Result<String> {
         self.check_drawn()?;
@@ -316,7 +303,6 @@ impl Toolkit {
     }
 
     /// The graph for Graphviz.
-    #[graphql(complexity = "20")]
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn dot(&self) -> Result<String> {
         self.check_drawn()?;
@@ -324,7 +310,6 @@ impl Toolkit {
     }
 
     /// The graph as an SVG image.
-    #[graphql(complexity = "100")]
     async fn svg(
         &self,
         #[graphql(desc = "What stands above it.", default_with = "Some(\"Toolkit\".to_owned())")]
@@ -338,7 +323,6 @@ impl Toolkit {
     }
 
     /// Where everything is drawn, for clients that draw it themselves.
-    #[graphql(complexity = "100 + child_complexity")]
     async fn layout(
         &self,
         #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
@@ -357,7 +341,6 @@ impl Toolkit {
     }
 
     /// The graph as `toolkit_files` and `updateToolkit` take it.
-    #[graphql(complexity = "20")]
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
         Ok(yaml::text(&written::write(&self.0)).map_err(unfit)?)

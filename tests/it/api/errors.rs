@@ -1,5 +1,6 @@
 //! What cannot be done is refused, with a code and with what helps.
 
+use graphql::schema::{self, Limits};
 use serde_json::{Value, json};
 
 use super::world::{refusal, world};
@@ -202,7 +203,23 @@ async fn operations_have_limits_and_introspection_has_room() {
     let aliases = format!("{{ {} }}", aliases.join(" "));
     let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId } } } } }";
     let brackets = format!("{{ tool(name: {}) {{ name }} }}", "[".repeat(100_000));
-    for query in [deep, fragments, directives, aliases, lists.to_owned(), brackets] {
+    let type_names: String = (0..600).map(|n| format!("t{n}: __typename ")).collect();
+    let type_names = format!("{{ executions(first: 200) {{ nodes {{ {type_names} }} }} }}");
+    let types = nested("fields { type { ", 6).replace("planId", "name");
+    let introspection = format!("{{ __schema {{ types {types} }} }}");
+    let layouts: String = (0..800)
+        .map(|n| format!("a{n}: plan(planId: \"plan_1_aaaaaaaaa\") {{ layout {{ width }} }} "))
+        .collect();
+    let layouts = format!("{{ {layouts} }}");
+    let mut bomb = "{ ...f0 }".to_owned();
+    for n in 0..30 {
+        bomb += &format!(" fragment f{n} on Query {{ ...f{next} ...f{next} }}", next = n + 1);
+    }
+    bomb += " fragment f30 on Query { __typename }";
+    let long = format!("{{ {} }}", "a".repeat(1 << 20));
+    let all = [deep, fragments, directives, aliases, lists.to_owned(), brackets];
+    let more = [type_names, introspection, layouts, bomb, long];
+    for query in all.into_iter().chain(more) {
         let refusal = world.refused(&query, json!({})).await;
         let start: String = query.chars().take(60).collect();
         assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{start} {refusal}");
@@ -283,4 +300,65 @@ async fn what_fails_makes_null_what_is_around_it_and_order_is_that_of_the_operat
     let first = serde_json::to_value(super::world::next(&mut events).await).unwrap();
     assert_eq!(first["data"], Value::Null, "{first}");
     assert_eq!(first["errors"][0]["path"], json!(["executionStatus", "events"]));
+}
+
+/// Graphical clients and code generators begin with these.
+#[tokio::test]
+async fn the_introspection_of_real_clients_passes() {
+    let script = "const { getIntrospectionQuery } = require('graphql');
+        const all = [{}, { schemaDescription: true, inputValueDeprecation: true },
+            { descriptions: true, schemaDescription: true, specifiedByUrl: true,
+              directiveIsRepeatable: true, inputValueDeprecation: true }];
+        console.log(JSON.stringify(all.map((options) => getIntrospectionQuery(options))));";
+    let mut node = tokio::process::Command::new("node");
+    node.args(["-e", script]).env("NODE_PATH", crate::protocol::node_modules());
+    let output = node.output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let queries: Vec<String> = serde_json::from_slice(&output.stdout).unwrap();
+    let world = world().await;
+    for query in queries {
+        let schema = world.get(&query, json!({})).await;
+        assert!(schema["types"].as_array().is_some_and(|types| types.len() > 20), "{query}");
+        let answers = world.schema.execute_stream(query);
+        let answers: Vec<_> = futures::StreamExt::collect(answers).await;
+        assert!(answers[0].errors.is_empty(), "{:?}", answers[0].errors);
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_large_operation_is_said_briefly() {
+    let world = world().await;
+    let unknown: String = (0..9_000).map(|n| format!("{}{n} ", "x".repeat(100))).collect();
+    let answer = world.ask(&format!("{{ {unknown} }}"), json!({})).await;
+    let errors = answer["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 21, "the first, and how many more");
+    assert!(answer.to_string().len() < 20_000, "{}", answer.to_string().len());
+    let text = "x".repeat(1 << 20);
+    let broken = format!("{{ tool(name: \"{text}\") ");
+    let answer = world.ask(&broken, json!({})).await;
+    assert!(answer.to_string().len() < 2_000, "{}", answer.to_string().len());
+}
+
+#[tokio::test]
+async fn an_answer_has_a_limit_in_bytes() {
+    let limits = Limits { answer_bytes: 100_000, ..Limits::default() };
+    let mut world = world().await;
+    let call = "mutation ($text: String!) {
+        callTool(name: \"flow.echo\", parameters: { text: $text }) { status result } }";
+    world.get(call, json!({ "text": "x".repeat(40_000) })).await;
+    world.schema = schema::build(world.engine.clone(), limits);
+    let of = |fields: &str| format!("{{ toolHistory(first: 1) {{ {fields} }} }}");
+    let one = world.get(&of("result"), json!({})).await;
+    assert_eq!(one[0]["result"]["text"].as_str().map(str::len), Some(40_000));
+    for fields in ["a: result b: result c: result", "status result parameters c: result"] {
+        let answer = world.ask(&of(fields), json!({})).await;
+        assert_eq!(answer["data"], Value::Null);
+        assert_eq!(answer["errors"].as_array().map(Vec::len), Some(1), "{answer}");
+        let error = &answer["errors"][0];
+        assert_eq!(error["extensions"]["code"], "LIMIT_EXCEEDED");
+        assert!(error["message"].as_str().is_some_and(|it| it.contains("limits.answer_bytes")));
+        assert_eq!(error["path"][0], "toolHistory", "it was begun: {answer}");
+    }
+    let again = world.get(call, json!({ "text": "y".repeat(40_000) })).await;
+    assert_eq!(again["status"], "success", "each answer has its own");
 }

@@ -1,0 +1,206 @@
+//! Limits on the text of an operation, before anything reads it; and on what is said of one that is
+//! wrong.
+//!
+//! The parser descends once for every bracket, and what is wrong with an operation is said by
+//! quoting it: small requests must not become large work or large answers.
+
+use std::fmt;
+
+use async_graphql::ServerError;
+
+/// How deep brackets may nest.
+const NESTING: usize = 128;
+
+/// The most words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
+const TOKENS: usize = 30_000;
+
+/// The most letters of a name: a name that is unknown is compared with all that are known.
+const NAME: usize = 128;
+
+/// The most errors that one answer has of an operation that cannot run.
+const ERRORS: usize = 20;
+
+/// The most bytes of one of them.
+const MESSAGE: usize = 500;
+
+/// What an operation has too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooMuch {
+    Nesting,
+    Tokens,
+    Name,
+}
+
+impl fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nesting => write!(
+                f,
+                "the document nests deeper than {NESTING} brackets: give deep values as variables"
+            ),
+            Self::Tokens => write!(
+                f,
+                "the document has more than {TOKENS} words and signs: give values as variables, \
+                 and ask for less in one operation"
+            ),
+            Self::Name => write!(f, "a name in the document has more than {NAME} letters"),
+        }
+    }
+}
+
+/// Refuses a text that is too much work to read. Strings count as one word, comments as nothing.
+pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
+    let (mut depth, mut tokens) = (0_usize, 0_usize);
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = match first {
+            b' ' | b'\t' | b'\n' | b'\r' | b',' => {
+                rest = tail;
+                continue;
+            }
+            b'#' => {
+                rest = behind_line(tail);
+                continue;
+            }
+            b'"' if tail.starts_with(b"\"\"") => behind_block_string(&tail[2..]),
+            b'"' => behind_string(tail),
+            _ if is_in_name(*first) => {
+                let end = tail.iter().position(|byte| !is_in_name(*byte)).unwrap_or(tail.len());
+                if end >= NAME {
+                    return Err(TooMuch::Name);
+                }
+                &tail[end..]
+            }
+            _ => tail,
+        };
+        match first {
+            b'{' | b'[' | b'(' => depth += 1,
+            b'}' | b']' | b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        tokens += 1;
+        if depth > NESTING {
+            return Err(TooMuch::Nesting);
+        }
+        if tokens > TOKENS {
+            return Err(TooMuch::Tokens);
+        }
+    }
+    Ok(())
+}
+
+fn is_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn behind_line(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+    end.map_or(&[], |end| &bytes[end + 1..])
+}
+
+/// Returns what follows a string; one that is not closed ends with its line, as for the parser.
+fn behind_string(mut bytes: &[u8]) -> &[u8] {
+    loop {
+        match bytes {
+            [] => return bytes,
+            [b'"' | b'\n' | b'\r', rest @ ..] => return rest,
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => bytes = rest,
+        }
+    }
+}
+
+fn behind_block_string(mut bytes: &[u8]) -> &[u8] {
+    loop {
+        match bytes {
+            [] => return bytes,
+            [b'"', b'"', b'"', rest @ ..] => return rest,
+            [b'\\', b'"', b'"', b'"', rest @ ..] | [_, rest @ ..] => bytes = rest,
+        }
+    }
+}
+
+/// Shortens what is said of an operation that cannot run: the first errors, each with the beginning
+/// of what it quotes.
+pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
+    let all = errors.len();
+    errors.truncate(ERRORS);
+    for error in &mut errors {
+        shorten_message(error);
+    }
+    if all > ERRORS {
+        let more = format!("and {} more errors: correct these first", all - ERRORS);
+        errors.push(ServerError::new(more, None));
+    }
+    errors
+}
+
+fn shorten_message(error: &mut ServerError) {
+    if error.message.len() <= MESSAGE {
+        return;
+    }
+    // The parser shows a whole line and a mark below; what it expected stands in the last one.
+    let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
+    let position = error.locations.first();
+    if let (Some(expected), Some(at), true) = (last, position, error.message.starts_with(" -->")) {
+        error.message = format!("line {}, column {}: {expected}", at.line, at.column);
+    }
+    if error.message.len() > MESSAGE {
+        error.message.truncate(error.message.floor_char_boundary(MESSAGE));
+        error.message.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::{Pos, parser::parse_query};
+
+    use super::*;
+
+    #[test]
+    fn brackets_count_outside_of_strings_and_comments() {
+        let deep = "[".repeat(NESTING);
+        for (text, expected) in [
+            (format!("{{ a(b: {deep}1) }}"), Err(TooMuch::Nesting)),
+            (format!("{{ a(b: {}1) }}", "{a:".repeat(300_000)), Err(TooMuch::Nesting)),
+            (format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {deep}1) }}"), Err(TooMuch::Nesting)),
+            (format!("{{ a(b: \"\\\"{deep}\") }}"), Ok(())),
+            (format!("{{ a(b: \"\"\" \\\"\"\" {deep} \" \"\"\") }}"), Ok(())),
+            (format!("# {deep}\n{{ a }}"), Ok(())),
+            (format!("{{ a }} # {deep}"), Ok(())),
+            ("]]]]{ a }".to_owned(), Ok(())),
+        ] {
+            let start: String = text.chars().take(40).collect();
+            assert_eq!(check(&text), expected, "{start}");
+        }
+    }
+
+    #[test]
+    fn words_and_signs_count_and_what_is_quoted_is_one() {
+        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS))), Err(TooMuch::Tokens));
+        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS - 2))), Ok(()));
+        assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME + 1))), Err(TooMuch::Name));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME))), Ok(()));
+    }
+
+    #[test]
+    fn errors_are_few_and_short() {
+        let error = |message: String| ServerError::new(message, Some(Pos { line: 1, column: 2 }));
+        let errors = (0..1_000).map(|n| error(format!("{n}{}", "é".repeat(1_000)))).collect();
+        let shortened = shorten(errors);
+        assert_eq!(shortened.len(), ERRORS + 1);
+        assert!(shortened.iter().all(|error| error.message.len() <= MESSAGE + "…".len()));
+        assert_eq!(shortened[ERRORS].message, "and 980 more errors: correct these first");
+        let few = shorten(vec![error("no".to_owned())]);
+        assert_eq!((few.len(), few[0].message.as_str()), (1, "no"));
+    }
+
+    #[test]
+    fn a_mistake_in_a_long_line_has_its_place_and_not_the_line() {
+        let query = format!("{{ a(b: \"{}\") ", "x".repeat(100_000));
+        let error = ServerError::from(parse_query(query).unwrap_err());
+        let message = shorten(vec![error]).remove(0).message;
+        assert!(message.starts_with("line 1, column ") && message.len() < 200, "{message}");
+        assert!(message.contains("expected"), "{message}");
+    }
+}

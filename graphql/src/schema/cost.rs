@@ -1,0 +1,466 @@
+//! Computes what an operation costs before it runs.
+//!
+//! A field costs one and what is asked for of it, a list that many times. Fields that take more work
+//! than that stand in [`TABLE`]. `__typename` and introspection cost as much as any other field.
+//! Fragments are counted once and then added wherever they are spread, so that fragments inside of
+//! fragments cannot make the count itself expensive.
+
+use std::collections::BTreeMap;
+
+use async_graphql::{
+    Name, Positioned, Value, Variables,
+    parser::{
+        parse_schema,
+        types::{
+            BaseType, DocumentOperations, ExecutableDocument, Field, FieldDefinition,
+            OperationDefinition, OperationType, Selection, SelectionSet, Type, TypeKind,
+            TypeSystemDefinition,
+        },
+    },
+};
+
+/// What a field costs that is not cheap, besides what is asked for of it.
+struct Expensive {
+    field: &'static str,
+    base: usize,
+    items: Items,
+}
+
+/// How many items a field is expected to return.
+#[derive(Clone, Copy, Debug)]
+enum Items {
+    /// As many as the arguments and the type say.
+    Asked,
+    /// So many, whatever is asked for.
+    Expected(usize),
+    /// One for so many that are asked for: they are cheap.
+    OneOf(usize),
+}
+
+const fn field(field: &'static str, base: usize) -> Expensive {
+    Expensive { field, base, items: Items::Asked }
+}
+
+const fn list(field: &'static str, base: usize, items: usize) -> Expensive {
+    Expensive { field, base, items: Items::Expected(items) }
+}
+
+const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
+    Expensive { field, base, items: Items::OneOf(divisor) }
+}
+
+/// The fields that take more work than to return what is there.
+const TABLE: [Expensive; 91] = [
+    // What is read from the store.
+    field("Query.request", 5),
+    field("Query.plan", 5),
+    field("Query.execution", 5),
+    list("Query.plansByRequestId", 5, 3),
+    field("Query.blob", 1_000),
+    field("Query.exportPlan", 200),
+    list("Request.plans", 1, 3),
+    list("Request.transcript", 20, 10),
+    part("Request.timeline", 100, 50),
+    part("Execution.events", 10, 50),
+    field("Execution.parent", 5),
+    field("Execution.next", 5),
+    field("Execution.replanning", 5),
+    list("Execution.waitsFor", 5, 5),
+    list("StepStatus.items", 1, 2),
+    field("StepStatus.child", 5),
+    part("Query.toolHistory", 5, 10),
+    field("Query.toolUsage", 50),
+    // What compiles, draws or compares.
+    field("Query.validatePlan", 500),
+    field("Plan.mermaid", 20),
+    field("Plan.dot", 20),
+    field("Plan.layout", 2_000),
+    field("Toolkit.mermaid", 200),
+    field("Toolkit.dot", 200),
+    field("Toolkit.yaml", 200),
+    field("Toolkit.svg", 2_000),
+    field("Toolkit.layout", 2_000),
+    field("Query.tools", 20),
+    field("Query.toolSchemas", 500),
+    field("Query.parseToolCalls", 500),
+    field("Query.selectTools", 500),
+    field("Query.toolCollisions", 5_000),
+    field("Query.toolkit", 20),
+    field("Query.toolkitSubgraph", 20),
+    field("Query.toolkitScore", 20),
+    field("Query.recommendSubgraph", 100),
+    field("Query.recommendToolsActions", 100),
+    field("Query.toolFollowers", 20),
+    // What asks a model.
+    field("Mutation.createPlanWithRequestId", 5_000),
+    field("Mutation.run", 5_000),
+    field("Mutation.runAgent", 5_000),
+    field("Mutation.replanExecution", 5_000),
+    // What compiles and writes.
+    field("Mutation.createPlan", 500),
+    field("Mutation.revisePlan", 500),
+    field("Mutation.executePlan", 200),
+    field("Mutation.executeByRequestId", 200),
+    field("Mutation.runSavedPlan", 200),
+    field("Mutation.retryExecution", 200),
+    field("Mutation.callTool", 1_000),
+    field("Mutation.bulkControl", 5_000),
+    field("Mutation.prune", 5_000),
+    field("Mutation.updateToolkit", 1_000),
+    field("Mutation.addToolSet", 200),
+    field("Mutation.registerTool", 200),
+    field("Mutation.cancelExecution", 20),
+    field("Mutation.pauseExecution", 20),
+    field("Mutation.resumeExecution", 20),
+    field("Mutation.approveStep", 20),
+    field("Mutation.signalExecution", 20),
+    field("Mutation.savePlan", 20),
+    field("Mutation.removeSavedPlan", 20),
+    field("Mutation.removeTool", 20),
+    field("Mutation.removeToolSet", 20),
+    field("Mutation.activateToolSets", 50),
+    field("Mutation.deactivateToolSets", 50),
+    field("Mutation.setContext", 20),
+    field("Mutation.addAction", 50),
+    field("Mutation.connectTool", 50),
+    field("Mutation.removeAction", 20),
+    field("Mutation.disconnectTool", 20),
+    field("Mutation.setScore", 20),
+    // What introspection has of each: about the average of this schema.
+    field("Query.__schema", 20),
+    field("Query.__type", 20),
+    list("__Schema.types", 10, 100),
+    list("__Schema.directives", 10, 6),
+    list("__Type.fields", 1, 4),
+    list("__Type.inputFields", 1, 2),
+    list("__Type.enumValues", 1, 2),
+    list("__Type.interfaces", 1, 1),
+    list("__Type.possibleTypes", 1, 1),
+    list("__Field.args", 1, 2),
+    list("__Directive.args", 1, 2),
+    field("__Type.ofType", 1),
+    field("__Field.type", 1),
+    field("__InputValue.type", 1),
+    field("__Schema.queryType", 1),
+    field("__Schema.mutationType", 1),
+    field("__Schema.subscriptionType", 1),
+    field("Subscription.executionEvents", 20),
+    field("Subscription.executionStatus", 20),
+    field("Subscription.requestEvents", 50),
+];
+
+/// The types that introspection has, and of which type their fields are.
+const INTROSPECTION: [(&str, &str); 15] = [
+    ("Query.__schema", "__Schema"),
+    ("Query.__type", "__Type"),
+    ("__Schema.types", "__Type"),
+    ("__Schema.queryType", "__Type"),
+    ("__Schema.mutationType", "__Type"),
+    ("__Schema.subscriptionType", "__Type"),
+    ("__Schema.directives", "__Directive"),
+    ("__Type.fields", "__Field"),
+    ("__Type.inputFields", "__InputValue"),
+    ("__Type.enumValues", "__EnumValue"),
+    ("__Type.interfaces", "__Type"),
+    ("__Type.possibleTypes", "__Type"),
+    ("__Type.ofType", "__Type"),
+    ("__Field.type", "__Type"),
+    ("__InputValue.type", "__Type"),
+];
+
+/// The same of those whose names stand twice.
+const ARGUMENTS: [(&str, &str); 2] =
+    [("__Field.args", "__InputValue"), ("__Directive.args", "__InputValue")];
+
+/// Items of a list where nobody says how many.
+const EXPECTED: usize = 10;
+
+/// The most items of a list that can be asked for, those that [`Items::OneOf`] divides aside.
+const MOST: usize = 1_000;
+
+/// What each field of a schema costs.
+#[derive(Debug)]
+pub(super) struct Costs {
+    fields: BTreeMap<String, FieldCost>,
+}
+
+#[derive(Debug, Clone)]
+struct FieldCost {
+    /// The type of what it returns.
+    of: String,
+    base: usize,
+    items: Items,
+    /// The argument that says how many items there are, with its default.
+    asked: Option<(String, usize)>,
+}
+
+/// What an operation costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) total: usize,
+    /// The field that costs the most, and how much.
+    pub(super) dearest: Option<(String, usize)>,
+}
+
+impl Costs {
+    /// Reads a schema in the schema definition language.
+    pub(super) fn new(sdl: &str) -> Self {
+        let mut fields = BTreeMap::new();
+        let definitions = parse_schema(sdl).map(|it| it.definitions).unwrap_or_default();
+        for definition in definitions {
+            let TypeSystemDefinition::Type(definition) = definition else { continue };
+            let TypeKind::Object(object) = &definition.node.kind else { continue };
+            let name = &definition.node.name.node;
+            for field in &object.fields {
+                let path = format!("{name}.{}", field.node.name.node);
+                fields.insert(path, FieldCost::of(name, &field.node));
+            }
+        }
+        for (path, of) in INTROSPECTION.into_iter().chain(ARGUMENTS) {
+            let cost =
+                FieldCost { of: of.to_owned(), base: 1, items: Items::Expected(1), asked: None };
+            fields.insert(path.to_owned(), cost);
+        }
+        for Expensive { field, base, items } in TABLE {
+            if let Some(cost) = fields.get_mut(field) {
+                cost.base = base;
+                if !matches!(items, Items::Asked) {
+                    cost.items = items;
+                }
+            }
+        }
+        Self { fields }
+    }
+
+    /// Computes what an operation costs: the named one, or else the dearest of the document.
+    pub(super) fn of(
+        &self,
+        document: &ExecutableDocument,
+        name: Option<&str>,
+        variables: &Variables,
+    ) -> Cost {
+        let operations: Vec<_> = match (&document.operations, name) {
+            (DocumentOperations::Single(operation), _) => vec![operation],
+            (DocumentOperations::Multiple(all), Some(name)) => all.get(name).into_iter().collect(),
+            (DocumentOperations::Multiple(all), None) => all.values().collect(),
+        };
+        let costs = operations.into_iter().map(|operation| {
+            let operation = &operation.node;
+            let fragments = BTreeMap::new();
+            Count { costs: self, document, operation, variables, fragments }.operation()
+        });
+        costs.max_by_key(|cost| cost.total).unwrap_or(Cost { total: 0, dearest: None })
+    }
+}
+
+impl FieldCost {
+    fn of(parent: &str, field: &FieldDefinition) -> Self {
+        let (of, is_list) = named(&field.ty.node);
+        let count = field.arguments.iter().find(|argument| {
+            matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")
+        });
+        let asked = count.map(|argument| {
+            let default = argument.node.default_value.as_ref().map(|value| &value.node);
+            let default = default.and_then(|value| match value {
+                Value::Number(number) => number.as_u64(),
+                _ => None,
+            });
+            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(EXPECTED);
+            (argument.node.name.node.to_string(), default)
+        });
+        // The items of a part are counted where the part is asked for.
+        let is_list = is_list && !parent.ends_with("Connection");
+        let items = match &asked {
+            Some(_) => Items::Asked,
+            None => Items::Expected(if is_list { EXPECTED } else { 1 }),
+        };
+        Self { of, base: 1, items, asked }
+    }
+}
+
+/// Returns the name of a type without lists, and whether it is one.
+fn named(ty: &Type) -> (String, bool) {
+    match &ty.base {
+        BaseType::Named(name) => (name.to_string(), false),
+        BaseType::List(of) => (named(of).0, true),
+    }
+}
+
+/// The count of one operation.
+struct Count<'a> {
+    costs: &'a Costs,
+    document: &'a ExecutableDocument,
+    operation: &'a OperationDefinition,
+    variables: &'a Variables,
+    /// What fragments cost that were counted; nothing while one is being counted.
+    fragments: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Count<'a> {
+    fn operation(mut self) -> Cost {
+        let root = match self.operation.ty {
+            OperationType::Query => "Query",
+            OperationType::Mutation => "Mutation",
+            OperationType::Subscription => "Subscription",
+        };
+        let mut dearest: Option<(String, usize)> = None;
+        let mut total = 0_usize;
+        for selection in &self.operation.selection_set.node.items {
+            let cost = self.selection(root, &selection.node);
+            total = total.saturating_add(cost);
+            if dearest.as_ref().is_none_or(|(_, most)| cost > *most) {
+                dearest = Some((called(&selection.node), cost));
+            }
+        }
+        Cost { total, dearest }
+    }
+
+    fn set(&mut self, parent: &str, set: &'a SelectionSet) -> usize {
+        let costs = set.items.iter().map(|selection| self.selection(parent, &selection.node));
+        costs.fold(0, usize::saturating_add)
+    }
+
+    fn selection(&mut self, parent: &str, selection: &'a Selection) -> usize {
+        match selection {
+            Selection::Field(field) => self.field(parent, &field.node),
+            Selection::InlineFragment(inline) => {
+                let on = inline.node.type_condition.as_ref().map(|it| it.node.on.node.as_str());
+                self.set(on.unwrap_or(parent), &inline.node.selection_set.node)
+            }
+            Selection::FragmentSpread(spread) => self.fragment(&spread.node.fragment_name),
+        }
+    }
+
+    fn fragment(&mut self, name: &'a Positioned<Name>) -> usize {
+        let name = name.node.as_str();
+        if let Some(cost) = self.fragments.get(name) {
+            return *cost;
+        }
+        let Some(fragment) = self.document.fragments.get(name) else { return 1 };
+        // A fragment inside of itself is refused later.
+        self.fragments.insert(name, 0);
+        let on = fragment.node.type_condition.node.on.node.as_str();
+        let cost = self.set(on, &fragment.node.selection_set.node);
+        self.fragments.insert(name, cost);
+        cost
+    }
+
+    fn field(&mut self, parent: &str, field: &'a Field) -> usize {
+        let costs = self.costs;
+        let known = costs.fields.get(&format!("{parent}.{}", field.name.node));
+        let of = known.map_or("", |it| it.of.as_str());
+        let inside = self.set(of, &field.selection_set.node);
+        let Some(known) = known else { return inside.saturating_add(1) };
+        let inside = if field.selection_set.node.items.is_empty() { 0 } else { inside.max(1) };
+        let items = match known.items {
+            Items::Expected(items) => items,
+            Items::Asked => self.asked(known, field).clamp(1, MOST),
+            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MOST),
+        };
+        known.base.saturating_add(items.saturating_mul(inside))
+    }
+
+    /// Returns how many items a field is asked for.
+    fn asked(&self, cost: &FieldCost, field: &Field) -> usize {
+        let Some((argument, default)) = &cost.asked else { return 1 };
+        let Some(given) = field.get_argument(argument) else { return *default };
+        let value = given.node.clone().into_const_with(|name| self.variable(&name).ok_or(()));
+        match value {
+            Err(()) => *default,
+            Ok(Value::Number(number)) => {
+                number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
+            }
+            // The field itself refuses it.
+            Ok(_) => 1,
+        }
+    }
+
+    fn variable(&self, name: &Name) -> Option<Value> {
+        let definitions = &self.operation.variable_definitions;
+        let default = || {
+            let definition = definitions.iter().find(|it| it.node.name.node == *name)?;
+            definition.node.default_value.as_ref().map(|value| &value.node)
+        };
+        self.variables.get(name).or_else(default).cloned()
+    }
+}
+
+fn called(selection: &Selection) -> String {
+    match selection {
+        Selection::Field(field) => field.node.name.node.to_string(),
+        Selection::FragmentSpread(spread) => format!("...{}", spread.node.fragment_name.node),
+        Selection::InlineFragment(_) => "...".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::parser::parse_query;
+    use serde_json::json;
+
+    use super::{super::sdl, *};
+
+    fn cost(query: &str) -> Cost {
+        let document = parse_query(query).unwrap();
+        let variables = Variables::from_json(json!({ "few": 2, "none": null }));
+        Costs::new(&sdl()).of(&document, None, &variables)
+    }
+
+    #[test]
+    fn fields_cost_what_they_take() {
+        for (query, expected) in [
+            ("{ __typename }", 1),
+            ("{ a: __typename b: __typename }", 2),
+            ("{ executions { nodes { state } } }", 1 + 20 * 2),
+            ("{ executions(first: 3) { nodes { __typename state } } }", 1 + 3 * 3),
+            ("query($few: Int) { executions(first: $few) { nodes { state } } }", 1 + 2 * 2),
+            ("query($n: Int = 7) { executions(first: $n) { nodes { state } } }", 1 + 7 * 2),
+            ("query($n: Int) { executions(first: $n) { nodes { state } } }", 1 + 20 * 2),
+            ("{ executions(first: -1) { nodes { state } } }", 1 + 2),
+            ("{ execution(executionId: 1) { events(first: 10000) { seq at } } }", 5 + 10 + 400),
+            ("{ plan(planId: 1) { layout { width } } }", 5 + 2_001),
+            ("{ nonsense { a b } }", 3),
+            ("{ ...a ...a } fragment a on Query { __typename }", 2),
+            ("{ ...a } fragment a on Query { ...a __typename }", 1),
+            ("{ ... on Query { __typename } ... { __typename } }", 2),
+            ("query A { __typename } query B { a: __typename b: __typename }", 2),
+            ("{ __type(name: \"A\") { fields { args { name } } } }", 20 + 1 + 4 * (1 + 2)),
+        ] {
+            assert_eq!(cost(query).total, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn fragments_inside_of_fragments_are_counted_at_once() {
+        let mut query = "{ ...f0 }".to_owned();
+        for n in 0..60 {
+            query += &format!(" fragment f{n} on Query {{ ...f{} ...f{} }}", n + 1, n + 1);
+        }
+        query += " fragment f60 on Query { __typename }";
+        assert_eq!(cost(&query).total, 1 << 60);
+    }
+
+    #[test]
+    fn what_the_page_asks_for_is_allowed() {
+        let document =
+            parse_query(include_str!("../../../web/src/api/operations.graphql")).unwrap();
+        let costs = Costs::new(&sdl());
+        let variables = Variables::from_json(json!({ "first": 200 }));
+        let names = document.operations.iter().filter_map(|(name, _)| Some(name?.as_str()));
+        let names: Vec<&str> = names.collect();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            let cost = costs.of(&document, Some(name), &variables);
+            let most = super::super::Limits::default().complexity;
+            assert!(cost.total < most, "{name} costs {cost:?}");
+        }
+    }
+
+    #[test]
+    fn every_expensive_field_is_there() {
+        let costs = Costs::new(&sdl());
+        for Expensive { field, .. } in TABLE {
+            assert!(costs.fields.contains_key(field), "`{field}` is not in the schema");
+        }
+    }
+}
