@@ -150,7 +150,7 @@ const TABLE: [Expensive; 91] = [
 ];
 
 /// The types that introspection has, and of which type their fields are.
-const INTROSPECTION: [(&str, &str); 15] = [
+const INTROSPECTION: [(&str, &str); 17] = [
     ("Query.__schema", "__Schema"),
     ("Query.__type", "__Type"),
     ("__Schema.types", "__Type"),
@@ -166,11 +166,9 @@ const INTROSPECTION: [(&str, &str); 15] = [
     ("__Type.ofType", "__Type"),
     ("__Field.type", "__Type"),
     ("__InputValue.type", "__Type"),
+    ("__Field.args", "__InputValue"),
+    ("__Directive.args", "__InputValue"),
 ];
-
-/// The same of those whose names stand twice.
-const ARGUMENTS: [(&str, &str); 2] =
-    [("__Field.args", "__InputValue"), ("__Directive.args", "__InputValue")];
 
 /// Items of a list where nobody says how many.
 const EXPECTED: usize = 10;
@@ -216,7 +214,7 @@ impl Costs {
                 fields.insert(path, FieldCost::of(name, &field.node));
             }
         }
-        for (path, of) in INTROSPECTION.into_iter().chain(ARGUMENTS) {
+        for (path, of) in INTROSPECTION {
             let cost =
                 FieldCost { of: of.to_owned(), base: 1, items: Items::Expected(1), asked: None };
             fields.insert(path.to_owned(), cost);
