@@ -66,7 +66,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 20, complexity: 100_000, answer_bytes: 64 << 20, directives: 8 }
+        Self { depth: 20, complexity: 150_000, answer_bytes: 64 << 20, directives: 8 }
     }
 }
 

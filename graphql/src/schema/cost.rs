@@ -50,7 +50,7 @@ const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
 }
 
 /// The fields that take more work than to return what is there.
-const TABLE: [Expensive; 91] = [
+const TABLE: [Expensive; 94] = [
     // What is read from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
@@ -66,6 +66,9 @@ const TABLE: [Expensive; 91] = [
     field("Execution.next", 5),
     field("Execution.replanning", 5),
     list("Execution.waitsFor", 5, 5),
+    list("Execution.retries", 20, 5),
+    list("Execution.repeatedCalls", 20, 5),
+    field("Request.planningError", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
     part("Query.toolHistory", 5, 10),

@@ -221,7 +221,6 @@ impl Execution {
 
     /// The executions that `retryExecution` or `replanExecution` made of it, oldest first: among the
     /// 1000 newest of its plan.
-    #[graphql(complexity = "20 + 5 * child_complexity")]
     async fn retries(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
         let retries = ctx.data::<Engine>()?.retries(&self.0).await.map_err(ApiError::from)?;
         let executions = ctx.data::<Loaders>()?.executions(&retries).await?;
@@ -230,7 +229,6 @@ impl Execution {
 
     /// The calls of tools with the effect `ONCE` that were made, or may have been, and that a retry
     /// would make again. A call that was compensated does not count.
-    #[graphql(complexity = "20 + 5 * child_complexity")]
     async fn repeated_calls(
         &self,
         ctx: &Context<'_>,

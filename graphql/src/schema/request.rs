@@ -70,7 +70,6 @@ impl Request {
     }
 
     /// Why no plan came of it. Null where it has a plan, and while a plan is made.
-    #[graphql(complexity = "10 + child_complexity")]
     async fn planning_error(&self, ctx: &Context<'_>) -> Result<Option<PlanningError>> {
         let store = ctx.data::<Engine>()?.store();
         if !store.plans_of(self.0.id).await.map_err(ApiError::from)?.is_empty() {

@@ -203,7 +203,7 @@ async fn operations_have_limits_and_introspection_has_room() {
     let aliases = format!("{{ {} }}", aliases.join(" "));
     let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId } } } } }";
     let brackets = format!("{{ tool(name: {}) {{ name }} }}", "[".repeat(100_000));
-    let type_names: String = (0..600).map(|n| format!("t{n}: __typename ")).collect();
+    let type_names: String = (0..1_000).map(|n| format!("t{n}: __typename ")).collect();
     let type_names = format!("{{ executions(first: 200) {{ nodes {{ {type_names} }} }} }}");
     let types = nested("fields { type { ", 6).replace("planId", "name");
     let introspection = format!("{{ __schema {{ types {types} }} }}");
