@@ -41,7 +41,7 @@ function outside(card) {
 async function showsTheEnd(card) {
   const trace = card.getByLabel('Whole message');
   await trace.waitFor();
-  await until(() => trace.evaluate((it) => it.scrollHeight > it.clientHeight && it.scrollTop + it.clientHeight >= it.scrollHeight - 1), 'the end of the trace is seen');
+  await until(() => trace.evaluate((box) => box.scrollHeight > box.clientHeight && box.scrollTop + box.clientHeight >= box.scrollHeight - 1), 'the end of the trace is seen');
 }
 
 for (const colorScheme of ['light', 'dark']) {
@@ -72,7 +72,7 @@ for (const colorScheme of ['light', 'dark']) {
     await showsTheEnd(card);
     assert.deepEqual(await outside(card), []);
     await card.getByRole('button', { name: /Show all \d+ lines/ }).click();
-    await until(() => card.getByLabel('Whole message').evaluate((it) => it.scrollHeight <= it.clientHeight + 1), 'all of it is there');
+    await until(() => card.getByLabel('Whole message').evaluate((box) => box.scrollHeight <= box.clientHeight + 1), 'all of it is there');
     await close(page);
   });
 }

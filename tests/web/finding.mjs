@@ -72,8 +72,8 @@ test('the way back leads to the rows, the filter and the place that were left', 
     await page.getByRole('button', { name: 'Show older ones' }).click();
     await page.getByText('130 shown').waitFor();
     const list = page.getByRole('list', { name: 'Requests' });
-    const top = () => list.evaluate((it) => it.scrollTop);
-    await list.evaluate((it) => it.scrollTo(0, 3_000));
+    const top = () => list.evaluate((list) => list.scrollTop);
+    await list.evaluate((list) => list.scrollTo(0, 3_000));
     await until(async () => (await top()) === 3_000 && (await list.locator('.list-row').count()) > 0, 'it is scrolled');
     const row = list.locator('.list-row').nth(12);
     const id = await row.getAttribute('data-id');
