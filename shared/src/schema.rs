@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::{
     cost::Figures,
     meter::{Allowance, Exhausted, run_within},
-    threads::{USABLE_STACK, run_apart},
+    threads::{USABLE_STACK, WAITING, run_apart},
 };
 
 /// Evaluations that one check may take, however small the value is.
@@ -158,8 +158,12 @@ impl Schema {
         let figures = cost::measure(schema)?;
         let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
         let compile = || Compiled::new(schema, figures);
-        let compiled =
-            if is_quick { compile() } else { run_apart(compile).map_err(|err| err.to_string())? };
+        let compiled = if is_quick {
+            compile()
+        } else {
+            // A tool is compiled once, so this waits as long as it takes.
+            run_apart(usize::MAX, compile).map_err(|err| err.to_string())?
+        };
         Ok(Self(Arc::new(compiled?)))
     }
 
@@ -264,7 +268,8 @@ impl Schema {
         if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK) {
             return Ok(result);
         }
-        let result = run_apart(|| run(most, USABLE_STACK)).map_err(|err| err.to_string())?;
+        let result =
+            run_apart(WAITING, || run(most, USABLE_STACK)).map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             format!(
                 "it takes too long to check it against the schema: more than {most} evaluations"

@@ -14,6 +14,8 @@ use super::{
 const DEPTH: usize = 2;
 /// Fields of one object that are told.
 const FIELDS: usize = 24;
+/// Lines about the parameters of one tool.
+const LINES: usize = 2_000;
 /// Tools that an example is looked for with, and choices that are tried of each.
 const TRIED: usize = 16;
 const CHOICES: usize = 4;
@@ -77,18 +79,22 @@ fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
         let _ = writeln!(prompt, "  {line}");
     }
     let root = &tool.input_schema;
+    let mut left = LINES;
     for (name, schema, is_required) in parameters(tool) {
-        tell(prompt, (root, name, schema), is_required, 0);
+        tell(prompt, (root, name, schema), is_required, 0, &mut left);
     }
 }
 
-/// Writes a line about a parameter, and lines about what is in it.
+/// Writes a line about a parameter, and lines about what is in it, while lines are left.
 fn tell(
     prompt: &mut String,
     (root, name, schema): (&Value, &str, &Value),
     is_required: bool,
     depth: usize,
+    left: &mut usize,
 ) {
+    let Some(rest) = left.checked_sub(1) else { return };
+    *left = rest;
     let target = resolved(root, schema);
     let types = types(root, target).unwrap_or_else(|| "any".to_owned());
     let said = |key: &str| schema.get(key).or_else(|| target.get(key));
@@ -112,13 +118,13 @@ fn tell(
     if let Some(items) =
         whole.get("items").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()))
     {
-        tell(prompt, (root, "each item", items), true, depth + 1);
+        tell(prompt, (root, "each item", items), true, depth + 1, left);
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, field) in fields.take(FIELDS) {
         let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
-        tell(prompt, (root, name, field), is_required, depth + 1);
+        tell(prompt, (root, name, field), is_required, depth + 1, left);
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Checks at the same time: the rest of the machine is for everything else.
 const MOST: usize = 2;
 /// Checks that may wait for a thread. The memory that they hold is bounded, and so is the wait.
-const WAITING: usize = 64;
+pub(super) const WAITING: usize = 64;
 /// Bytes of a thread's stack: it is only used where a value and its schema nest deeply.
 const STACK: usize = 64 << 20;
 /// Bytes of the stack that a check may use.
@@ -34,10 +34,10 @@ static FREED: Condvar = Condvar::new();
 struct Place;
 
 impl Place {
-    /// Waits for a place; returns none where too many wait already.
-    fn take() -> Option<Self> {
+    /// Waits for a place; returns none where so many wait already.
+    fn take(most_waiting: usize) -> Option<Self> {
         let mut crowd = lock();
-        if crowd.waiting >= WAITING {
+        if crowd.waiting >= most_waiting {
             return None;
         }
         crowd.waiting += 1;
@@ -65,11 +65,14 @@ fn lock() -> MutexGuard<'static, Crowd> {
 ///
 /// # Errors
 ///
-/// If too many jobs wait, or no thread can be started.
-pub(super) fn run_apart<T: Send>(job: impl FnOnce() -> T + Send) -> io::Result<T> {
+/// If `most_waiting` jobs wait already, or no thread can be started.
+pub(super) fn run_apart<T: Send>(
+    most_waiting: usize,
+    job: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
     let run = || {
         let busy = || io::Error::other("too many checks are under way: try again later");
-        let _place = Place::take().ok_or_else(busy)?;
+        let _place = Place::take(most_waiting).ok_or_else(busy)?;
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("schema check".to_owned()).stack_size(STACK);
             let ended = thread.spawn_scoped(scope, job)?.join();

@@ -248,6 +248,13 @@ fn an_example_stays_small_where_schemas_refer_to_each_other() {
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
-    let prompt = tool_prompt([&described(schema)], ToolDefinition::qualified);
+    let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified);
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
+    let mut wide = schema;
+    wide["properties"] = (0..5_000)
+        .map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" })))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let prompt = tool_prompt([&described(wide)], ToolDefinition::qualified);
+    assert!(prompt.lines().count() < 2_100, "{}", prompt.lines().count());
 }
