@@ -5,6 +5,7 @@
 //! to a running server. Everything in between is the same code.
 
 mod account;
+mod answer;
 mod args;
 pub mod bench;
 mod blob;
@@ -22,6 +23,7 @@ mod inspect;
 mod lists;
 mod login;
 mod mcp;
+mod missing_tools;
 mod models;
 mod onward;
 mod paint;
@@ -32,6 +34,7 @@ mod progress;
 mod prune;
 mod remote;
 mod render;
+mod repeated_calls;
 mod report;
 mod run;
 mod saved;
@@ -42,6 +45,7 @@ mod shape;
 mod signals;
 mod stage;
 mod steer;
+mod suggestion;
 mod table;
 mod toolkit;
 mod tools;
@@ -58,6 +62,7 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use shared::clock::WallClock;
 use tracing::Metadata;
 use tracing_subscriber::{
+    EnvFilter,
     filter::{LevelFilter, filter_fn},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
@@ -126,9 +131,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(err) => return refuse(&err, &arguments, &environment),
+        Err(err) => return refuse(&suggestion::improve(err, &arguments), &arguments, &environment),
     };
-    log(&environment);
+    if let Err(failure) = log(&environment) {
+        return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
+    }
     if let Err(err) = executor::confine::keep_to_itself() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
@@ -180,10 +187,8 @@ fn say(err: &clap::Error, environment: &Environment) {
     };
 }
 
-fn log(environment: &Environment) {
-    let wanted = environment.log.as_deref().unwrap_or("warn");
-    let filter = tracing_subscriber::EnvFilter::try_new(wanted)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+fn log(environment: &Environment) -> Result<(), Failure> {
+    let filter = log_filter(environment.log.as_deref().unwrap_or("warn"))?;
     let is_let_through = filter_fn(is_let_through);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
@@ -192,6 +197,24 @@ fn log(environment: &Environment) {
     let logging = tracing_subscriber::registry().with(filter).with(is_let_through).with(lines);
     // Tests may have installed another; theirs is as good.
     let _ = logging.try_init();
+    Ok(())
+}
+
+/// Reads `FABER_LOG`. A lone word that is no level would be taken for the name of a module, and
+/// nothing would be logged.
+fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
+    let refuse = |why: String| {
+        let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
+        Failure::usage(format!(
+            "`FABER_LOG` is `{wanted}`: {why}; write {levels}, for one module `executor=debug`"
+        ))
+    };
+    let mut lone = wanted.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let is_plain = |part: &&str| part.chars().all(|letter| letter.is_ascii_alphanumeric());
+    if let Some(part) = lone.find(|part| is_plain(part) && part.parse::<LevelFilter>().is_err()) {
+        return Err(refuse(format!("`{part}` is no level")));
+    }
+    EnvFilter::try_new(wanted).map_err(|err| refuse(err.to_string()))
 }
 
 /// Returns whether nobody is [held back](HELD_BACK) from logging this.
@@ -227,8 +250,8 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
-        Command::Resume { id } => steer::resume(&session, &id).await,
-        Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Resume { id, wait } => steer::resume(&session, &id, wait).await,
+        Command::Retry(args) => steer::retry(&session, args).await,
         Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
@@ -237,8 +260,8 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Prune { older_than } => prune::prune(&session, &older_than).await,
         Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
         Command::Pause { id } => steer::pause(&session, &id).await,
-        Command::Approve(args) => steer::approve(&session, args).await,
-        Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
+        Command::Approve(args) => answer::approve(&session, args).await,
+        Command::Signal(args) => answer::signal(&session, args).await,
         Command::Debug(args) => inspect::debug(&session, &args).await,
         Command::List { what } => lists::list(&session, what).await,
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
@@ -305,6 +328,18 @@ mod tests {
         fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
             let about = event.metadata();
             self.0.lock().unwrap().push(format!("{} {}", about.level(), about.target()));
+        }
+    }
+
+    #[test]
+    fn a_log_level_that_is_none_is_refused() {
+        for good in ["warn", "", "INFO", "off", "executor=debug,warn", "graphql::cli=trace", "0"] {
+            assert!(log_filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "warn,verbose", "executor=loud", "a=b=c"] {
+            let failure = log_filter(bad).unwrap_err();
+            assert!(failure.message.starts_with(&format!("`FABER_LOG` is `{bad}`")), "{bad}");
+            assert_eq!(failure.status(), 2);
         }
     }
 

@@ -12,6 +12,7 @@ mod export;
 mod foresight;
 mod inputs;
 mod learning;
+mod missing_tools;
 mod onward;
 mod planners;
 mod planning;
@@ -61,6 +62,7 @@ pub use self::{
     agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
+    missing_tools::MissingTool,
     onward::{Replanning, Stage},
     planning::{PlanningOptions, Verdict},
     remembered::PlanCache,

@@ -47,7 +47,7 @@ pub use self::{
     inbox::{Command, Envelope},
     list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
     load::load,
-    open::open,
+    open::{file_of, open},
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, Records, Unless},
     retention::{Pruned, sub_plans},

@@ -17,3 +17,4 @@ mod outputs;
 mod plans;
 mod selection;
 mod serving;
+mod steering;

@@ -34,18 +34,6 @@ impl<'a> Account<'a> {
         list(&self.execution["executionResults"]["errors"])
     }
 
-    /// Returns the step that made it fail: doing it again from there does nothing again that stands.
-    /// That the time was up is no failure of a step's own, nor is what may fail.
-    pub(super) fn culprit(&self) -> Option<&'a str> {
-        let of = |it: &'a Value| it["stepId"].as_str();
-        let is_own = |it: &&'a Value| it["code"] != "execution.deadline";
-        let must_succeed = |step: &&'a str| {
-            self.planned(step).is_some_and(|it| it["onError"] == "fail" || it["onError"] == "wait")
-        };
-        let own = self.errors().filter(is_own).filter_map(of).filter(must_succeed).last();
-        own.or_else(|| self.errors().filter_map(of).last())
-    }
-
     /// Returns what is written in the plan about a step.
     pub(super) fn planned(&self, step: &str) -> Option<&'a Value> {
         self.plan.get(step).copied()

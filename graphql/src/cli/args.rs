@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(super) use self::{
     looking::{DebugArgs, List, Part, Since},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
-    running::{AgentArgs, ApproveArgs, ExecuteArgs, Options, RunArgs},
+    running::{AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SignalArgs},
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{By, Models, SelectArgs, Tools, Toolsets},
 };
@@ -90,15 +90,12 @@ pub(super) enum Command {
     Resume {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
+        /// Wait for a tool that this process lacks instead of ending with status 3.
+        #[arg(long)]
+        wait: bool,
     },
-    /// Do an execution that has ended again: all of it, or from a step on.
-    Retry {
-        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
-        id: String,
-        /// The step to begin with; what succeeded before it is not done again.
-        #[arg(long, value_name = "STEP")]
-        from_step: Option<String>,
-    },
+    /// Do again what an ended execution did not get done, or more of it.
+    Retry(RetryArgs),
     /// Let the configured model plan anew what an execution did not get done, and carry that out.
     Replan {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
@@ -106,17 +103,10 @@ pub(super) enum Command {
         #[command(flatten)]
         planning: Planning,
     },
-    /// Let a step that waits for a person go on, or not.
+    /// Let a step that waits for a person go on, or not, and carry its execution on.
     Approve(ApproveArgs),
-    /// Tell an execution something that a step waits for.
-    Signal {
-        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
-        id: String,
-        /// The signal's name.
-        name: String,
-        /// What it brings, as JSON.
-        payload: Option<String>,
-    },
+    /// Tell an execution something that a step waits for, and carry it on.
+    Signal(SignalArgs),
     /// Make the next version of a plan.
     Revise {
         /// `plan_…`, any version.

@@ -21,7 +21,7 @@ pub(super) async fn blob(
     id: &str,
     file: Option<&Path>,
 ) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let found = async {
         let fields = Shape::of(house.client()).await?.scalars("Blob");
         let query = format!("query($id: ID!) {{ blob(id: $id) {fields} }}");

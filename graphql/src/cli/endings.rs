@@ -1,14 +1,19 @@
 //! How an execution stands when it is no longer followed.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use serde_json::{Value, json};
+use shared::store::Command;
 
 use super::{
     Ending, Session,
     account::{Account, named, quoted},
     client::Client,
     failure::Failure,
+    house::House,
     paint::Paint,
     plain,
     render::{clip, list},
@@ -31,7 +36,8 @@ const OVER: &str = "query($id: ID!) { execution(executionId: $id) { executionId 
      plan { tools { stepId toolName dependsOn retry onError } } \
      executionResults { errors { stepId toolName index code message attempt retryable } } \
      steps { stepId state skipReason warnings resolvedParameters \
-     items { index resolvedParameters } compensation { state error { code message } } } } }";
+     items { index resolvedParameters } compensation { state error { code message } } } \
+     retries { executionId state } } }";
 
 /// Shows an execution that is over.
 pub(super) async fn over(
@@ -82,12 +88,17 @@ fn told(document: &Value, paint: Paint) -> Vec<String> {
     }
     let left = account.errors().count().saturating_sub(ERRORS);
     if left > 0 {
-        lines.push(format!("… and {left} more errors"));
+        lines.push(format!("… and {}", plain::count(left, "more error")));
     }
     lines.extend(undone(document, paint));
     let state = document["state"].as_str().unwrap_or_default();
     if matches!(state, "FAILED" | "CANCELLED") && document["dryRun"] != true {
-        lines.push(format!("{} {}", paint.cyan("again:"), again(&account, document)));
+        let id = plain::said(&document["executionId"]);
+        lines.push(format!("{} faber retry {id}", paint.cyan("again:")));
+    }
+    for retry in list(&document["retries"]) {
+        let (id, state) = (plain::said(&retry["executionId"]), plain::said(&retry["state"]));
+        lines.push(format!("{} {id}  {state}", paint.cyan("retried as:")));
     }
     let name = if document["dryRun"] == true { "DRY RUN" } else { state };
     let shown = match state {
@@ -160,38 +171,76 @@ fn undone(document: &Value, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// Returns the command that does it again, from what failed where that is known.
-fn again(account: &Account<'_>, document: &Value) -> String {
-    let id = plain::said(&document["executionId"]);
-    match account.culprit() {
-        Some(step) => format!("faber retry {id} --from-step {}", quoted(step)),
-        None => format!("faber retry {id}"),
-    }
-}
-
 /// Shows an execution that waits for a person: at these steps of these executions.
 pub(super) async fn waiting(
     session: &Session,
     client: &Client,
     id: &Value,
-    persons: &[(String, String)],
+    persons: &Persons,
 ) -> Result<Ending, Failure> {
     let screen = &session.screen;
     if screen.json {
         print_document(session, client, id).await?;
         return Ok(Ending::Waiting);
     }
-    screen.print(&format!("{}  WAITING", plain::said(id)))?;
-    for (id, step) in persons.iter().take(PERSONS) {
+    let root = plain::said(id);
+    screen.print(&format!("{root}  WAITING"))?;
+    for (step, answer) in persons.answered.iter().take(PERSONS) {
+        screen.say(&format!("`{}` was {answer}, and no process carries it on", plain::line(step)));
+    }
+    if !persons.answered.is_empty() {
+        screen.say(&format!("faber execute {root}   carries it on"));
+    }
+    for (id, step) in persons.asked.iter().take(PERSONS) {
         // Shells read brackets as a pattern.
         let step = quoted(step);
         screen.say(&format!("faber approve {id} {step}            lets it go on"));
         screen.say(&format!("faber approve {id} {step} --reject   refuses it"));
     }
-    if persons.len() > PERSONS {
-        screen.say(&format!("and {} more", persons.len() - PERSONS));
+    if persons.asked.len() > PERSONS {
+        screen.say(&format!("and {} more", persons.asked.len() - PERSONS));
     }
     Ok(Ending::Waiting)
+}
+
+/// The steps that wait for a person.
+pub(super) struct Persons {
+    /// Those that nobody answered yet, each with its execution.
+    asked: Vec<(String, String)>,
+    /// Those whose answer no process has read yet, each with the answer.
+    answered: Vec<(String, &'static str)>,
+}
+
+impl Persons {
+    /// Reads which of these steps were answered.
+    pub(super) async fn of(house: &House, steps: Vec<(String, String)>) -> Result<Self, Failure> {
+        let mut persons = Self { asked: Vec::new(), answered: Vec::new() };
+        let mut mail: BTreeMap<String, Vec<Command>> = BTreeMap::new();
+        for (id, step) in steps {
+            if let (false, Ok(execution)) = (mail.contains_key(&id), id.parse()) {
+                mail.insert(id.clone(), house.mail(execution).await?);
+            }
+            let commands = mail.get(&id).map(Vec::as_slice).unwrap_or_default();
+            match commands.iter().find_map(|command| answer_to(command, &step)) {
+                Some(answer) => persons.answered.push((step, answer)),
+                None => persons.asked.push((id, step)),
+            }
+        }
+        Ok(persons)
+    }
+}
+
+/// Returns how a command answers a step, or an item of it such as `step[3]`.
+fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
+    let Command::Approve { step, item, approved, .. } = command else { return None };
+    let is_meant = match item {
+        Some(item) => asked == format!("{step}[{item}]"),
+        None => {
+            let rest = asked.strip_prefix(step.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        }
+    };
+    is_meant.then_some(if *approved { "approved" } else { "refused" })
 }
 
 /// Shows an execution that is followed no further as it stands.
@@ -297,7 +346,7 @@ mod tests {
                    = did not run: `b` and `c`
                    = never began: `d`
                 not undone[tool.failed]: a: no
-                again: faber retry exec_1_aaaaaaaaa --from-step 'pay[x]'
+                again: faber retry exec_1_aaaaaaaaa
                 FAILED  1 of 5 steps done, 1 failed, 3 skipped in 1.2 s  exec_1_aaaaaaaaa"#]],
         );
         let dry = |failed: u64| {

@@ -192,9 +192,9 @@ impl Board {
     /// Says what became of the items of a step that is over.
     fn gathered(&self, step: &str, data: &Value) -> Option<String> {
         match (self.lists.get(step), data["cached"] == true) {
-            (Some(List { total, failed: 0, .. }), _) => Some(format!("{total} items")),
+            (Some(List { total, failed: 0, .. }), _) => Some(plain::count(*total, "item")),
             (Some(List { total, failed, .. }), _) => {
-                Some(format!("{total} items, {failed} of them failed"))
+                Some(format!("{}, {failed} of them failed", plain::count(*total, "item")))
             }
             (None, true) => Some("from the cache".to_owned()),
             (None, false) => None,

@@ -60,7 +60,10 @@ impl Failure {
     /// Returns the status of a process that ends with this.
     pub(super) fn status(&self) -> u8 {
         match self.code.as_str() {
-            "STORE_UNAVAILABLE" | "PLANNER_UNAVAILABLE" | "SERVER_UNAVAILABLE" => 3,
+            "STORE_UNAVAILABLE"
+            | "PLANNER_UNAVAILABLE"
+            | "SERVER_UNAVAILABLE"
+            | "TOOL_UNAVAILABLE" => 3,
             "INTERNAL" => 1,
             "DETACHED" => 130,
             _ => 2,
@@ -119,6 +122,7 @@ mod tests {
             ("PLANNER_UNAVAILABLE", 3),
             ("STORE_UNAVAILABLE", 3),
             ("SERVER_UNAVAILABLE", 3),
+            ("TOOL_UNAVAILABLE", 3),
             ("INTERNAL", 1),
         ] {
             assert_eq!(Failure::new(code, "").status(), status, "{code}");

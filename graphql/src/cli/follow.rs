@@ -11,7 +11,7 @@ use super::{
     Ending, Session,
     client::Client,
     drive::Drive,
-    endings::{detached, over, waiting},
+    endings::{Persons, detached, over, waiting},
     events::News,
     failure::Failure,
     house::House,
@@ -127,7 +127,10 @@ async fn follow_one(
                 Went::Nowhere => over(session, client, id).await?,
             }
         }
-        Some(Stopped::Person) => waiting(session, client, id, &follower.tree.persons()).await?,
+        Some(Stopped::Person) => {
+            let persons = Persons::of(house, follower.tree.persons()).await?;
+            waiting(session, client, id, &persons).await?
+        }
         None => detached(session, client, id)?,
     };
     Ok(Followed::Ended(ending))
@@ -229,8 +232,11 @@ impl Follower<'_> {
         let mut ids: Vec<String> = self.tree.persons().into_iter().map(|(id, _)| id).collect();
         ids.dedup();
         for id in ids {
+            // What is only watched goes on where a living process reads the answer.
             let has_mail = match id.parse() {
-                Ok(id) if self.drives => self.house.has_mail(id).await?,
+                Ok(id) if self.house.has_mail(id).await? => {
+                    self.drives || self.house.is_taken_up(id).await?
+                }
                 _ => false,
             };
             if has_mail || !self.state_of(&json!(id)).await?.is("WAITING") {

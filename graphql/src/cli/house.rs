@@ -1,6 +1,10 @@
 //! The engine of this process: opened for one command, closed when it is done.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use executor::{
     confine::Launcher,
@@ -15,9 +19,9 @@ use shared::{
     clock::Clock,
     execution::ExecutionState,
     id::{ExecutionId, WorkerId},
-    store::{self, Head, Store},
+    store::{self, Command, Head, Store},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote, signals};
@@ -26,6 +30,11 @@ use crate::{
     engine::Engine,
     schema::{self, Limits, Schema},
 };
+
+/// How often is looked whether a living process reads what an execution was told.
+const LOOK_FOR_READER: Duration = Duration::from_millis(100);
+/// How many such looks find nobody before this process carries the execution on.
+const LOOKS_FOR_READER: usize = 30;
 
 /// What a command needs of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +93,48 @@ struct Work {
 }
 
 impl House {
-    /// Opens the store, or prepares to talk to the server that does so.
+    /// Opens the store, or prepares to talk to the server that does so. An embedded store is made if
+    /// there is none.
     pub(super) async fn open(session: &Session, need: Need) -> Result<Self, Failure> {
-        if let Some(server) = &session.config.server {
-            let client =
-                Client::Remote(Remote::new(&server.value, session.environment.token.as_ref())?);
-            return Ok(Self { client, local: None });
+        match Self::of_server(session)? {
+            Some(house) => Ok(house),
+            None => Ok(Self::of_local(Local::open(session, need).await?)),
         }
-        let local = Local::open(session, need).await?;
-        Ok(Self { client: Client::local(local.schema.clone()), local: Some(local) })
+    }
+
+    /// Does the same for a command that only looks or steers: it makes no store. If there is none,
+    /// it says so, and finds nothing.
+    pub(super) async fn open_existing(session: &Session, need: Need) -> Result<Self, Failure> {
+        if let Some(house) = Self::of_server(session)? {
+            return Ok(house);
+        }
+        let store = match missing_store(session) {
+            None => open_store(session).await?,
+            Some(path) => {
+                if need != Need::Tools {
+                    let path = path.display();
+                    let hint = format!("there is no store at `{path}` yet: `faber run` makes one");
+                    session.screen.say(&session.screen.err.dim(hint));
+                }
+                store::open("memory:").await?
+            }
+        };
+        Ok(Self::of_local(Local::over(session, need, store).await?))
+    }
+
+    fn of_server(session: &Session) -> Result<Option<Self>, Failure> {
+        let Some(server) = &session.config.server else { return Ok(None) };
+        let remote = Remote::new(&server.value, session.environment.token.as_ref())?;
+        Ok(Some(Self { client: Client::Remote(remote), local: None }))
+    }
+
+    fn of_local(local: Local) -> Self {
+        Self { client: Client::local(local.schema.clone()), local: Some(local) }
+    }
+
+    /// Returns the engine, where this process has one.
+    pub(super) fn engine(&self) -> Option<&Engine> {
+        Some(&self.local.as_ref()?.engine)
     }
 
     /// Returns who carries operations out.
@@ -129,6 +171,8 @@ impl House {
         };
         let now = local.engine.clock().now();
         let may_go_on = match head.due {
+            // A step that waited for a person or a signal has its answer.
+            _ if head.state == ExecutionState::Waiting => return self.has_mail(id).await,
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
             // It sleeps, and nobody is there who would wake it.
@@ -160,6 +204,30 @@ impl House {
         Ok(!local.engine.store().inbox(Some(id)).await?.is_empty())
     }
 
+    /// Returns whether a living process has an execution, or reads what it was told within a few
+    /// seconds.
+    pub(super) async fn is_taken_up(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let Some(local) = &self.local else { return Ok(true) };
+        let store = local.engine.store();
+        for _ in 0..LOOKS_FOR_READER {
+            if !self.is_left_alone(id).await? || !self.has_mail(id).await? {
+                return Ok(true);
+            }
+            if store.workers(local.engine.clock().now()).await?.is_empty() {
+                return Ok(false);
+            }
+            time::sleep(LOOK_FOR_READER).await;
+        }
+        Ok(false)
+    }
+
+    /// Returns what an execution was told and has not read yet, oldest first.
+    pub(super) async fn mail(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
+        let Some(local) = &self.local else { return Ok(Vec::new()) };
+        let mail = local.engine.store().inbox(Some(id)).await?;
+        Ok(mail.into_iter().map(|envelope| envelope.command).collect())
+    }
+
     /// Lets what is short end, and closes everything. Who is in a hurry presses Ctrl-C.
     pub(super) async fn close(self) {
         if let Some(local) = self.local {
@@ -173,8 +241,12 @@ impl House {
 
 impl Local {
     pub(super) async fn open(session: &Session, need: Need) -> Result<Self, Failure> {
+        Self::over(session, need, open_store(session).await?).await
+    }
+
+    /// Opens the engine over a store.
+    async fn over(session: &Session, need: Need, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let config = &session.config;
-        let store = open_store(session).await?;
         let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
@@ -289,7 +361,18 @@ fn configured(config: &Config, base: &Path) -> Vec<SetConfig> {
     sets
 }
 
-/// Opens the configured store. An embedded one gets the directory that it lies in.
+/// Returns where the configured store would be, if it is a file that is not there. A folder that is
+/// not there, other than the default one, is an error of its own.
+fn missing_store(session: &Session) -> Option<PathBuf> {
+    let setting = &session.config.store;
+    let path = store::file_of(&setting.value)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_default = setting.origin == crate::config::Origin::Default;
+    let has_folder = is_default || folder.is_none_or(Path::exists);
+    (has_folder && !path.exists()).then(|| path.to_owned())
+}
+
+/// Opens the configured store. The default one gets the folder that it lies in.
 pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Failure> {
     let config = &session.config;
     let url = &config.store.value;

@@ -29,7 +29,7 @@ const PARTS: usize = 32;
 
 /// Shows everything about a request.
 pub(super) async fn debug(session: &Session, args: &DebugArgs) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let shown = show(session, house.client(), args).await;
     house.close().await;
     shown.map(|()| Ending::Done)
@@ -42,12 +42,10 @@ async fn show(session: &Session, client: &Client, args: &DebugArgs) -> Result<()
         return session.screen.print_json(&document);
     }
     let paint = session.screen.out;
-    let report = || report(&document, id.starts_with("exec_").then_some(id), paint);
-    let told = match (args.full, session.screen.is_terminal) {
-        (true, _) => story(&document, paint),
-        (false, true) => report(),
-        // Nobody asks a file or a program for more: it has all of it.
-        (false, false) => format!("{}\n\n{}", report(), story(&document, paint)),
+    let told = if args.full {
+        story(&document, paint)
+    } else {
+        report(&document, id.starts_with("exec_").then_some(id), paint)
     };
     session.screen.print(&told)
 }
@@ -278,7 +276,8 @@ fn items_of(step: &Value, paint: Paint) -> String {
         let _ = writeln!(told, "    [{}]  {shown}{why}", item["index"]);
     }
     if others.len() > ITEMS {
-        let _ = writeln!(told, "    … and {} more items", others.len() - ITEMS);
+        let more = plain::count(others.len() - ITEMS, "more item");
+        let _ = writeln!(told, "    … and {more}");
     }
     told
 }
@@ -286,7 +285,8 @@ fn items_of(step: &Value, paint: Paint) -> String {
 /// Counts items in words: `990 of 1000 items succeeded, 10 failed`.
 fn counted(tally: &Value) -> String {
     let Some(total) = tally["total"].as_u64() else { return String::new() };
-    let mut text = format!("{} of {total} items succeeded", tally["successful"]);
+    let items = plain::count(total, "item");
+    let mut text = format!("{} of {items} succeeded", tally["successful"]);
     for key in ["failed", "skipped", "cancelled", "running", "waiting"] {
         if let Some(n) = tally[key].as_u64().filter(|it| *it > 0) {
             let _ = write!(text, ", {n} {key}");

@@ -100,7 +100,7 @@ pub(super) async fn list(session: &Session, what: List) -> Result<Ending, Failur
             (EXECUTIONS, filter, part)
         }
     };
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let shown = kind.show(session, house.client(), filter, part).await;
     house.close().await;
     shown.map(|()| Ending::Done)

@@ -60,7 +60,7 @@ async fn show_planned(session: &Session, client: &Client, args: &PlanArgs) -> Re
 /// Makes the next version of a plan.
 pub(super) async fn revise(session: &Session, id: &str, file: &Path) -> Result<Ending, Failure> {
     let input = run::read_plan(session, file).await?;
-    let house = House::open(session, Need::Tools).await?;
+    let house = House::open_existing(session, Need::Tools).await?;
     let revised = revised(session, house.client(), id, input).await;
     house.close().await;
     let place = if file == Path::new("-") { json!("<stdin>") } else { json!(file) };

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_mins(10);
 /// Removes what is over and older than a time.
 pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending, Failure> {
     age::parse(older_than).map_err(Failure::usage)?;
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let removed = remove(house.client(), older_than).await;
     house.close().await;
     let [executions, plans, requests] = removed?;

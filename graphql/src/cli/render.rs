@@ -136,8 +136,10 @@ pub(super) fn failure(failure: &Failure, paint: Paint) -> String {
             let _ = write!(shown, "{head}: {}", plain::line(&failure.message));
         }
     }
+    let nearest = failure.more.get("nearest").into_iter().flat_map(list).map(plain::said);
+    // Those that the message names already are not named again.
     let nearest: Vec<String> =
-        failure.more.get("nearest").into_iter().flat_map(list).map(plain::said).collect();
+        nearest.filter(|name| !failure.message.contains(&format!("`{name}`"))).collect();
     if !nearest.is_empty() {
         let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }

@@ -78,12 +78,30 @@ fn head(request: &Value, execution: &Value, paint: Paint) -> String {
     );
     say("request", &plain::said(&request["requestId"]));
     say("again", &plain::said(&execution["retryOf"]));
+    say("retried", &retries(request, execution));
     say("onward", &onward(execution));
     say("part of", &plain::said(&execution["parentExecutionId"]));
     if !execution["input"].is_null() {
         say("input", &clip(&plain::line(&execution["input"].to_string()), QUERY));
     }
     told
+}
+
+/// Says as which executions of the request an execution was retried.
+fn retries(request: &Value, execution: &Value) -> String {
+    let next = &execution["next"]["executionId"];
+    let mut retries: Vec<&Value> = list(&request["executions"])
+        .filter(|other| other["retryOf"] == execution["executionId"])
+        .filter(|other| other["executionId"] != *next)
+        .collect();
+    retries.sort_by_key(|other| other["createdAt"].as_str());
+    let told = retries.iter().map(|other| {
+        format!("{} ({})", plain::said(&other["executionId"]), plain::said(&other["state"]))
+    });
+    match told.collect::<Vec<_>>().join(", ") {
+        ids if ids.is_empty() => ids,
+        ids => format!("as {ids}"),
+    }
 }
 
 /// Says what goes on after an execution, or why nothing does that was to.
@@ -217,18 +235,16 @@ fn origin(request: &Value, execution: &Value) -> String {
 /// Says what can be done now, as commands.
 fn next(request: &Value, execution: &Value) -> Vec<String> {
     let id = plain::said(&execution["executionId"]);
-    let account = Account::of(execution);
     let mut all: Vec<(String, &str)> = Vec::new();
     match execution["state"].as_str().unwrap_or_default() {
         "FAILED" if execution["dryRun"] != true => {
-            if let Some(step) = account.culprit() {
-                let step = quoted(step);
-                let again = format!("faber retry {id} --from-step {step}");
-                all.push((again, "again from what failed, the rest kept"));
-            }
-            all.push((format!("faber retry {id}"), "all of it again"));
+            all.push((format!("faber retry {id}"), "does again what failed, and keeps the rest"));
+            all.push((format!("faber retry {id} --all"), "does all of it again"));
         }
-        "CANCELLED" => all.push((format!("faber retry {id}"), "all of it again")),
+        "CANCELLED" => {
+            all.push((format!("faber retry {id}"), "does what was not done"));
+            all.push((format!("faber retry {id} --all"), "does all of it again"));
+        }
         "PAUSED" => all.push((format!("faber resume {id}"), "lets it go on")),
         "COMPLETED" | "FAILED" => (),
         _ => {
@@ -256,6 +272,12 @@ fn waits(execution: &Value) -> Vec<(String, &'static str)> {
             Some("approval" | "decision") => {
                 all.push((format!("faber approve {id} {step}"), "lets the step go on"));
                 all.push((format!("faber approve {id} {step} --reject"), "refuses it"));
+            }
+            Some("worker") => {
+                let execute = (format!("faber execute {id}"), "carries it on");
+                if !all.contains(&execute) {
+                    all.push(execute);
+                }
             }
             Some("signal") => {
                 let name = quoted(wait["name"].as_str().unwrap_or_default());

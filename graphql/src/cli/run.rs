@@ -13,7 +13,7 @@ use super::{
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
-    planning, printed, render,
+    missing_tools, planning, printed, render, repeated_calls,
     steer::{EXECUTION, find},
 };
 use crate::{config::yaml, engine::as_input};
@@ -29,7 +29,7 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
         options["streaming"] = json!(true);
     }
     let house = House::open(session, Need::Driving).await?;
-    let ending = match begin(session, house.client(), &args, (input, options)).await {
+    let ending = match begin(session, &house, &args, (input, options)).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
         Err(failure) => Err(failure),
     };
@@ -61,11 +61,17 @@ pub(super) async fn agent(session: &Session, args: AgentArgs) -> Result<Ending, 
 /// Begins what `run` was asked for, and returns the execution.
 async fn begin(
     session: &Session,
-    client: &Client,
+    house: &House,
     args: &RunArgs,
     (input, options): (Option<Value>, Value),
 ) -> Result<Value, Failure> {
+    let client = house.client();
     if let Some(name) = &args.saved {
+        if !args.options.wait && !args.options.dry_run {
+            let query = "query($name: String!) { savedPlan(name: $name) { planId } }";
+            let saved = client.field(query, json!({ "name": name })).await?;
+            missing_tools::check_plan(session, house, &saved["planId"]).await?;
+        }
         return run_saved(client, name, options).await;
     }
     let is_one_step = args.options.idempotency_key.is_some() || args.streaming;
@@ -81,6 +87,9 @@ async fn begin(
     let plan = match (input, &args.query) {
         (Some(input), _) => {
             let file = args.plan.as_deref().unwrap_or(Path::new("-"));
+            if !args.options.wait && !args.options.dry_run {
+                missing_tools::check_draft(session, house, &input).await?;
+            }
             planning::create(client, input).await.map_err(|it| it.with("file", place(file)))?
         }
         (None, query) => {
@@ -95,7 +104,11 @@ async fn begin(
 /// Reads a plan as a person wrote it. What is wrong with it is said all at once.
 pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, Failure> {
     let text = read_text("the plan", file).await?;
-    let json = as_json(&text).map_err(|why| Failure::usage(why).with("file", place(file)))?;
+    let json = as_json(&text).map_err(|why| {
+        let place = place(file);
+        let shown = place.as_str().unwrap_or_default();
+        Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
+    })?;
     let (input, notices) =
         draft(&json).map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
     if !notices.is_empty() {
@@ -137,19 +150,53 @@ pub(super) fn place(file: &Path) -> Value {
 /// Executes a plan, the newest plan of a request, or carries an execution on.
 pub(super) async fn execute(session: &Session, args: ExecuteArgs) -> Result<Ending, Failure> {
     let options = options(&args.options).await?;
-    let house = House::open(session, Need::Driving).await?;
-    let client = house.client();
-    let begun = match args.id.split('_').next() {
-        Some("req") => execute_request(client, &args.id, options).await,
-        Some("exec") => find(client, &args.id).await,
-        _ => execute_plan(client, &json!(args.id), options).await,
-    };
-    let ending = match begun {
+    let house = House::open_existing(session, Need::Driving).await?;
+    let ending = match begin_execution(session, &house, &args, options).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
         Err(failure) => Err(failure),
     };
     house.close().await;
     ending
+}
+
+/// Begins what `execute` was asked for, and returns the execution.
+async fn begin_execution(
+    session: &Session,
+    house: &House,
+    args: &ExecuteArgs,
+    options: Value,
+) -> Result<Value, Failure> {
+    let (client, how) = (house.client(), &args.options);
+    if args.id.starts_with("exec_") {
+        let found = find(client, &args.id).await?;
+        if !how.wait {
+            missing_tools::check_execution(session, house, &found).await?;
+        }
+        return Ok(found);
+    }
+    let is_request = args.id.starts_with("req_");
+    let plan = if is_request { newest_plan(client, &args.id).await? } else { json!(args.id) };
+    if !how.wait && !how.dry_run {
+        missing_tools::check_plan(session, house, &plan).await?;
+    }
+    // Under a key that was used before, nothing is executed again.
+    if !how.dry_run && how.idempotency_key.is_none() && !plan.is_null() {
+        repeated_calls::warn_before_execution(session, client, &plan).await?;
+    }
+    if is_request {
+        return execute_request(client, &args.id, options).await;
+    }
+    execute_plan(client, &plan, options).await
+}
+
+/// Returns the newest plan of a request, or nothing where there is none.
+async fn newest_plan(client: &Client, request: &str) -> Result<Value, Failure> {
+    let query = "query($id: ID!) { plansByRequestId(requestId: $id) { planId } }";
+    let plans = client.field(query, json!({ "id": request })).await?;
+    Ok(plans
+        .as_array()
+        .and_then(|plans| plans.last())
+        .map_or(Value::Null, |plan| plan["planId"].clone()))
 }
 
 /// Plans a query and begins its execution.
@@ -264,7 +311,7 @@ async fn read_whole(what: &str, file: &Path) -> Result<String, Failure> {
 
 /// Watches an execution until it ends.
 pub(super) async fn watch(session: &Session, id: &str) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let execution = find(house.client(), id).await?;
     let ending = follow(session, &house, &execution, Purpose::Watch).await;
     house.close().await;

@@ -30,8 +30,11 @@ pub(super) async fn save(session: &Session, args: SaveArgs) -> Result<Ending, Fa
         Some(file) => Some((run::read_plan(session, file).await?, run::place(file))),
         None => None,
     };
-    let need = if draft.is_some() { Need::Tools } else { Need::Store };
-    let house = House::open(session, need).await?;
+    let house = if draft.is_some() {
+        House::open(session, Need::Tools).await?
+    } else {
+        House::open_existing(session, Need::Store).await?
+    };
     let saved = name_plan(house.client(), &args, draft, inputs).await;
     house.close().await;
     let plan = saved?;
@@ -65,13 +68,17 @@ async fn name_plan(
 
 /// Takes a name away from its plan.
 pub(super) async fn unsave(session: &Session, name: &str) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let remove = "mutation($name: String!) { removeSavedPlan(name: $name) }";
     let removed = house.client().field(remove, json!({ "name": name })).await;
+    let missing = match &removed {
+        Ok(Value::Bool(false)) => Some(not_saved(name, &all(house.client()).await?)),
+        _ => None,
+    };
     house.close().await;
-    if removed? != true {
-        let why = format!("no plan was saved as `{name}`: `faber list saved` lists those that are");
-        return Err(Failure::new("NOT_FOUND", why));
+    removed?;
+    if let Some(missing) = missing {
+        return Err(missing);
     }
     if session.screen.json {
         session.screen.print_json(&json!({ "name": name, "removed": true }))?;
@@ -83,7 +90,7 @@ pub(super) async fn unsave(session: &Session, name: &str) -> Result<Ending, Fail
 
 /// Lists the plans that have a name.
 pub(super) async fn list(session: &Session) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let found = all(house.client()).await;
     house.close().await;
     print(&session.screen, &json!(found?), &["NAME", "PLAN", "SAVED", "INPUTS"], |it, _| {
@@ -121,7 +128,7 @@ fn inputs(saved: &Value) -> String {
 
 /// Writes a plan down, so that `run --plan` and `save --plan` read it again.
 pub(super) async fn export(session: &Session, args: ExportArgs) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Store).await?;
+    let house = House::open_existing(session, Need::Store).await?;
     let exported = exported(house.client(), &args.id).await;
     house.close().await;
     let draft = exported?;
@@ -182,9 +189,13 @@ async fn named(client: &Client, name: &str) -> Result<Value, Failure> {
     if !found.is_null() {
         return Ok(found["planId"].clone());
     }
-    let saved = all(client).await?;
+    Err(not_saved(name, &all(client).await?))
+}
+
+/// Says that no plan has a name, and which name may be meant.
+fn not_saved(name: &str, saved: &[Value]) -> Failure {
     let names = saved.iter().filter_map(|it| it["name"].as_str());
     let help = planner::nearest::did_you_mean(name, names);
     let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
-    Err(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
+    Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}"))
 }

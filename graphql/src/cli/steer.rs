@@ -5,39 +5,62 @@ use shared::id::ExecutionId;
 
 use super::{
     Ending, Session,
-    args::{ApproveArgs, Planning},
+    args::{Planning, RetryArgs},
     client::Client,
     endings::at_rest,
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
-    planning,
+    missing_tools, plain, planning, repeated_calls,
 };
 
 /// What is always asked of an execution.
 pub(super) const EXECUTION: &str = "executionId requestId planId state";
 
 /// Lets a paused execution go on, and carries it on.
-pub(super) async fn resume(session: &Session, id: &str) -> Result<Ending, Failure> {
+pub(super) async fn resume(session: &Session, id: &str, wait: bool) -> Result<Ending, Failure> {
     let tell =
         format!("mutation($id: ID!) {{ resumeExecution(executionId: $id) {{ {EXECUTION} }} }}");
     let told = Told { tell: &tell, more: Map::new(), need: Need::Driving, purpose: Purpose::Drive };
-    told.to(session, id).await
+    let house = House::open_existing(session, Need::Driving).await?;
+    let resumed = async {
+        let found = find(house.client(), id).await?;
+        if !wait {
+            missing_tools::check_execution(session, &house, &found).await?;
+        }
+        told.tell(session, &house, &found).await
+    };
+    let ending = resumed.await;
+    house.close().await;
+    ending
 }
 
 /// Does an ended execution again, and sees the new one through.
-pub(super) async fn retry(
-    session: &Session,
-    id: &str,
-    from_step: Option<String>,
-) -> Result<Ending, Failure> {
+pub(super) async fn retry(session: &Session, args: RetryArgs) -> Result<Ending, Failure> {
     let tell = format!(
-        "mutation($id: ID!, $from: String) \
-         {{ retryExecution(executionId: $id, fromStep: $from) {{ {EXECUTION} }} }}"
+        "mutation($id: ID!, $from: String, $mode: RetryMode) \
+         {{ retryExecution(executionId: $id, fromStep: $from, mode: $mode) {{ {EXECUTION} }} }}"
     );
-    let more = Map::from_iter([("from".to_owned(), json!(from_step))]);
-    let (need, purpose) = (Need::Driving, Purpose::Drive);
-    Told { tell: &tell, more, need, purpose }.to(session, id).await
+    let more = Map::from_iter([
+        ("from".to_owned(), json!(args.from_step)),
+        ("mode".to_owned(), json!(args.mode())),
+    ]);
+    let told = Told { tell: &tell, more, need: Need::Driving, purpose: Purpose::Drive };
+    let house = House::open_existing(session, Need::Driving).await?;
+    let retried = async {
+        let found = find(house.client(), &args.id).await?;
+        if !args.wait {
+            missing_tools::check_plan(session, &house, &found["planId"]).await?;
+        }
+        if !repeated_calls::may_retry(session, house.client(), &found, &args).await? {
+            session.screen.say("nothing was retried");
+            return Ok(Ending::Failed);
+        }
+        told.tell(session, &house, &found).await
+    };
+    let ending = retried.await;
+    house.close().await;
+    ending
 }
 
 /// Lets a model plan anew what an ended execution did not get done, and sees that through.
@@ -77,48 +100,6 @@ pub(super) async fn pause(session: &Session, id: &str) -> Result<Ending, Failure
     Told { tell: &tell, more, need, purpose: Purpose::Tell }.to(session, id).await
 }
 
-/// Lets a step that waits for a person go on, or not. Whoever has the execution carries it on.
-pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ending, Failure> {
-    let tell = format!(
-        "mutation($id: ID!, $step: String!, $approved: Boolean!, $comment: String) \
-         {{ approveStep(executionId: $id, stepId: $step, approved: $approved, comment: $comment) \
-         {{ {EXECUTION} }} }}"
-    );
-    let more = Map::from_iter([
-        ("step".to_owned(), json!(args.step)),
-        ("approved".to_owned(), json!(!args.reject)),
-        ("comment".to_owned(), json!(args.comment)),
-    ]);
-    let (need, purpose) = (Need::Store, Purpose::Tell);
-    Told { tell: &tell, more, need, purpose }.to(session, &args.id).await
-}
-
-/// Tells an execution something that a step waits for.
-pub(super) async fn signal(
-    session: &Session,
-    id: &str,
-    name: String,
-    payload: Option<String>,
-) -> Result<Ending, Failure> {
-    let payload: Option<Value> = match payload {
-        Some(text) => Some(serde_json::from_str(&text).map_err(|err| {
-            let hint = "a string needs quotes, as in '\"text\"'";
-            Failure::usage(format!("`{text}` is not JSON: {err}; {hint}"))
-        })?),
-        None => None,
-    };
-    let tell = format!(
-        "mutation($id: ID!, $name: String!, $payload: JSON) \
-         {{ signalExecution(executionId: $id, name: $name, payload: $payload) {{ {EXECUTION} }} }}"
-    );
-    let more = Map::from_iter([
-        ("name".to_owned(), json!(name)),
-        ("payload".to_owned(), payload.unwrap_or_default()),
-    ]);
-    let (need, purpose) = (Need::Store, Purpose::Tell);
-    Told { tell: &tell, more, need, purpose }.to(session, id).await
-}
-
 /// Something that an execution is told.
 struct Told<'a> {
     tell: &'a str,
@@ -129,19 +110,30 @@ struct Told<'a> {
 
 impl Told<'_> {
     async fn to(self, session: &Session, id: &str) -> Result<Ending, Failure> {
-        let house = House::open(session, self.need).await?;
-        let ending = self.within(session, &house, id).await;
+        let house = House::open_existing(session, self.need).await?;
+        let ending = match find(house.client(), id).await {
+            Ok(found) => self.tell(session, &house, &found).await,
+            Err(failure) => Err(failure),
+        };
         house.close().await;
         ending
     }
 
-    async fn within(self, session: &Session, house: &House, id: &str) -> Result<Ending, Failure> {
+    /// Tells an execution, and follows what comes of that.
+    async fn tell(
+        self,
+        session: &Session,
+        house: &House,
+        found: &Value,
+    ) -> Result<Ending, Failure> {
         let client = house.client();
-        let found = find(client, id).await?;
+        if self.purpose == Purpose::Finish && is_over(found) {
+            return had_ended(session, client, found).await;
+        }
         let mut variables = self.more;
         variables.insert("id".to_owned(), found["executionId"].clone());
         let telling = client.field(self.tell, Value::Object(variables));
-        let told = match (house.drive(), execution_id(&found)) {
+        let told = match (house.drive(), execution_id(found)) {
             (Some(drive), Some(id)) => tokio::select! {
                 told = telling => told?,
                 never = async {
@@ -154,13 +146,7 @@ impl Told<'_> {
             _ => telling.await?,
         };
         if self.purpose == Purpose::Tell {
-            if let Some(id) = execution_id(&told)
-                && house.is_left_alone(id).await?
-            {
-                let hint = format!("recorded; nobody carries it on: `faber execute {id}` does");
-                session.screen.say(&hint);
-            }
-            return at_rest(session, client, &told["executionId"]).await;
+            return recorded(session, house, &told).await;
         }
         if told["planId"] != found["planId"] {
             planning::show_known(session, client, &told["planId"]).await?;
@@ -171,6 +157,33 @@ impl Told<'_> {
             _ => Ending::Done,
         })
     }
+}
+
+/// Shows an execution as it stands once it was told something that nobody carries out here.
+pub(super) async fn recorded(
+    session: &Session,
+    house: &House,
+    told: &Value,
+) -> Result<Ending, Failure> {
+    if let Some(id) = execution_id(told)
+        && house.is_left_alone(id).await?
+    {
+        let hint = format!("recorded; no process carries it on: `faber execute {id}` does");
+        session.screen.say(&hint);
+    }
+    at_rest(session, house.client(), &told["executionId"]).await
+}
+
+/// Returns whether an execution has ended.
+fn is_over(execution: &Value) -> bool {
+    matches!(execution["state"].as_str(), Some("COMPLETED" | "FAILED" | "CANCELLED"))
+}
+
+/// Says that an execution which was to be stopped had ended before.
+async fn had_ended(session: &Session, client: &Client, found: &Value) -> Result<Ending, Failure> {
+    let (id, state) = (plain::said(&found["executionId"]), plain::said(&found["state"]));
+    session.screen.say(&format!("`{id}` had ended already ({state}): nothing was stopped"));
+    at_rest(session, client, &found["executionId"]).await
 }
 
 /// Finds an execution by its own identifier, as the newest of a plan, or as the newest of a request

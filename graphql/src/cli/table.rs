@@ -26,6 +26,15 @@ pub(super) fn table(
     lines.join("\n")
 }
 
+/// Writes rows without headings, each column as wide as it must be.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::width(cell));
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    rows.iter().map(|row| line(row, &widths)).collect::<Vec<_>>().join("\n")
+}
+
 fn line(cells: &[String], widths: &[usize]) -> String {
     let padded = cells.iter().zip(widths).map(|(cell, width)| {
         let padding = width.saturating_sub(paint::width(cell));

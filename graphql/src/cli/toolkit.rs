@@ -28,7 +28,10 @@ const SHORT: &str = "{ actions { name description } tools { name } \
 
 /// Shows the toolkit, or what is near some actions.
 pub(super) async fn toolkit(session: &Session, what: ToolkitCommand) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Tools).await?;
+    let house = match what {
+        ToolkitCommand::Load { .. } => House::open(session, Need::Tools).await?,
+        _ => House::open_existing(session, Need::Tools).await?,
+    };
     let done = answer(session, house.client(), what).await;
     house.close().await;
     done

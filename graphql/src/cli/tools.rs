@@ -24,8 +24,11 @@ use super::{
 /// Lists tools, or shows one.
 pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Failure> {
     // Calls may have limits, which a worker counts.
-    let need = if matches!(what, Tools::Call { .. }) { Need::Driving } else { Need::Tools };
-    let house = House::open(session, need).await?;
+    let house = match what {
+        Tools::Call { .. } => House::open(session, Need::Driving).await?,
+        Tools::Load { .. } => House::open(session, Need::Tools).await?,
+        _ => House::open_existing(session, Need::Tools).await?,
+    };
     let shown = match what {
         Tools::Call { name, parameters } => call(session, house.client(), &name, parameters).await,
         Tools::Load { file, toolset } => load(session, house.client(), &file, &toolset).await,
@@ -55,11 +58,14 @@ async fn list_tools(session: &Session, client: &Client, wanted: Value) -> Result
          {{ tools(toolSet: $set, search: $search, activeOnly: $active) {fields} }}"
     );
     let found = client.field(&query, wanted).await?;
-    print(&session.screen, &found, &["TOOL", "SET", "EFFECT", "DESCRIPTION"], |it, paint| {
+    let headings = ["TOOL", "SET", "ACTIVE", "EFFECT", "DESCRIPTION"];
+    print(&session.screen, &found, &headings, |it, paint| {
         let name = text(it, "name");
-        let name = if it["active"] == false { paint.dim(name) } else { name };
+        let is_active = it["active"] != false;
+        let name = if is_active { name } else { paint.dim(name) };
+        let active = if is_active { "yes" } else { "no" }.to_owned();
         let description = first_line(it["description"].as_str().unwrap_or_default());
-        vec![name, text(it, "toolSet"), text(it, "effect").to_lowercase(), description]
+        vec![name, text(it, "toolSet"), active, text(it, "effect").to_lowercase(), description]
     })?;
     Ok(Ending::Done)
 }
@@ -70,12 +76,7 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<End
     let tool = client.field(&query, json!({ "name": name })).await?;
     let screen = &session.screen;
     if tool.is_null() {
-        let known = client.field("{ tools { name } }", json!({})).await?;
-        let known = render::list(&known).filter_map(|it| it["name"].as_str());
-        let failure = Failure::not_found("tool", name);
-        let help = planner::nearest::did_you_mean(name, known);
-        let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
-        return Err(Failure { message: format!("{}: {help}", failure.message), ..failure });
+        return Err(no_tool(client, name).await?);
     }
     if screen.json {
         screen.print_json(&tool)?;
@@ -98,9 +99,22 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<End
     Ok(Ending::Done)
 }
 
+/// Says that there is no tool of a name, and which one may be meant.
+async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
+    let known = client.field("{ tools { name } }", json!({})).await?;
+    let known = render::list(&known).filter_map(|it| it["name"].as_str());
+    let failure = Failure::not_found("tool", name);
+    let help = planner::nearest::did_you_mean(name, known);
+    let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+    Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
+}
+
 /// Lists toolsets, or switches some.
 pub(super) async fn toolsets(session: &Session, what: Toolsets) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Tools).await?;
+    let house = match what {
+        Toolsets::List => House::open_existing(session, Need::Tools).await?,
+        _ => House::open(session, Need::Tools).await?,
+    };
     let done = match what {
         Toolsets::List => list_toolsets(session, house.client()).await,
         Toolsets::Activate { names } => {
@@ -198,7 +212,7 @@ async fn call(
     let is_done = called["status"] == "success";
     // Tools say the like in words of their own.
     if !is_done && called["error"] == format!("Tool not found: {name}") {
-        return Err(Failure::not_found("tool", name));
+        return Err(no_tool(client, name).await?);
     }
     let screen = &session.screen;
     if screen.json {

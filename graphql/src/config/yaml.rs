@@ -6,8 +6,20 @@ use serde_json::Value;
 /// country called `NO` stays what it is.
 pub fn value(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))
+    serde_saphyr::from_str_with_options(text, options).map_err(|err| complaint(&err))
+}
+
+/// Says in one line what is wrong with a document, and where.
+fn complaint(err: &serde_saphyr::Error) -> String {
+    let text = err.without_snippet().to_string();
+    let why = text.lines().next().unwrap_or_default();
+    let why = why.strip_prefix("error: ").unwrap_or(why);
+    match err.location() {
+        Some(at) if !why.contains("line ") => {
+            format!("this is not YAML: line {}, column {}: {why}", at.line(), at.column())
+        }
+        _ => format!("this is not YAML: {why}"),
+    }
 }
 
 /// Writes a document that [`value`] reads the same.
@@ -111,6 +123,14 @@ mod tests {
             let written = super::text(&value).unwrap();
             assert_eq!(super::value(&written), Ok(value), "{written}");
         }
+    }
+
+    #[test]
+    fn a_complaint_is_one_line_that_names_the_place() {
+        let why = value("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
+        assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
+        assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
+        assert!(!why.contains("<input>"), "{why}");
     }
 
     #[test]

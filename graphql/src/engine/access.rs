@@ -131,10 +131,7 @@ impl Engine {
     }
 
     /// Returns the tools of a plan and of all that it executes.
-    pub(super) async fn tools_of(
-        &self,
-        plan: &Arc<Plan>,
-    ) -> Result<BTreeSet<ToolName>, EngineError> {
+    pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.with_below(plan).await?;
         Ok(plans.iter().flat_map(|it| it.tools()).cloned().collect())
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use planner::nearest::did_you_mean;
 use serde_json::Value;
 use shared::{
     id::{ExecutionId, PlanId},
@@ -12,6 +13,8 @@ use super::{Engine, EngineError, Order, inputs};
 
 /// The most bytes of a name.
 pub(super) const NAME: usize = 128;
+/// The most names that are compared with one that is not there.
+const LOOKED_AT: usize = 1_000;
 
 impl Engine {
     /// Gives a plan a name, in the place of what had it. `inputs` says what it is given.
@@ -53,6 +56,15 @@ impl Engine {
         Ok(self.store.saved_plan(name).await?)
     }
 
+    /// Says that no plan has a name, and which name may be meant.
+    async fn no_saved_plan(&self, name: &str) -> Result<EngineError, EngineError> {
+        let name: String = name.chars().take(NAME).collect();
+        let known = self.store.saved_plans(None, LOOKED_AT).await?;
+        let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
+        let help = help.map(|help| format!(": {help}")).unwrap_or_default();
+        Ok(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
+    }
+
     /// Takes a name away from its plan, which stays. Returns whether it had one.
     pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, EngineError> {
         if name.is_empty() || name.len() > NAME {
@@ -69,11 +81,9 @@ impl Engine {
         input: Option<Value>,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        let found = self.store.saved_plan(name).await?;
-        let saved = found.ok_or_else(|| {
-            let name: String = name.chars().take(NAME).collect();
-            EngineError::NotFound(format!("no plan was saved as `{name}`"))
-        })?;
+        let Some(saved) = self.store.saved_plan(name).await? else {
+            return Err(self.no_saved_plan(name).await?);
+        };
         if let Some(input) = input.filter(|it| !it.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
                 let why = "`input` is given twice, and differs: leave `options.input` out";

@@ -91,14 +91,20 @@ impl Engine {
         let found = execution.task(task).ok_or_else(missing)?;
         let mut items = found.items.iter().flat_map(|it| it.all());
         if !asks(found) && !items.any(asks) {
-            let why = format!("step `{step}` is {} and waits for no person", found.state.name());
+            let why = if execution.state().is_over() {
+                let state = execution.state().as_str();
+                format!("`{id}` has ended ({state}): none of its steps waits for a person")
+            } else {
+                let state = found.state.name();
+                format!("step `{step}` does not wait for a person: it is {state}")
+            };
             return Err(EngineError::Conflict(why));
         }
         for envelope in self.store.inbox(Some(id)).await? {
             let Command::Approve { step: other, item: of, .. } = envelope.command else { continue };
             if other == name && (of == item || of.is_none()) {
                 let why = format!(
-                    "step `{step}` was answered already; where nobody carries `{id}` on, \
+                    "step `{step}` was answered already; where no process carries `{id}` on, \
                      `faber execute {id}` does"
                 );
                 return Err(EngineError::Conflict(why));

@@ -10,7 +10,7 @@ use shared::{
     execution::{Execution, How, Phase, Step, StepState},
     id::Task,
     limits,
-    store::Head,
+    store::{Command, Envelope, Head},
 };
 
 use super::scalar::DateTime;
@@ -53,43 +53,70 @@ impl Wait {
     }
 }
 
-/// Returns why an execution does not go on. Nothing for one that is over.
-pub(super) fn of(
-    execution: &Execution,
-    head: Option<&Head>,
-    limits: &CallLimits,
-    now: Timestamp,
-) -> Vec<Wait> {
-    if execution.state().is_over() {
-        return Vec::new();
-    }
-    let mut waits = Vec::new();
-    if execution.is_paused() && execution.phase() == Phase::Open {
-        waits.push(Wait::new("paused", "somebody paused it: resume it".to_owned()));
-    }
-    if let Some(at) = execution.options().start_at.filter(|it| *it > now) {
-        waits.push(Wait::new("start", "its start is not due".to_owned()).ending(at));
-    } else if is_free(head, now) {
-        let why = "no worker has it: those that work lack its tools, are busy, or there is none";
-        waits.push(Wait::new("worker", why.to_owned()));
-    }
-    let reader = Reader { execution, limits };
-    let told = reader.tasks().into_iter().filter_map(|it| reader.wait(it));
-    waits.extend(told.take(MOST - waits.len()));
-    waits
-}
-
 /// Returns whether a worker could take it and none has.
 fn is_free(head: Option<&Head>, now: Timestamp) -> bool {
     head.is_some_and(|it| it.owner.is_none() && it.due.is_some_and(|due| due <= now))
 }
 
-struct Reader<'a> {
+/// Finds out why an execution does not go on.
+pub(super) struct Reader<'a> {
     execution: &'a Execution,
     limits: &'a CallLimits,
+    /// What it was told and no worker has read yet.
+    mail: &'a [Envelope],
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        execution: &'a Execution,
+        limits: &'a CallLimits,
+        mail: &'a [Envelope],
+    ) -> Self {
+        Self { execution, limits, mail }
+    }
+
+    /// Returns why the execution does not go on. Nothing for one that is over.
+    pub(super) fn waits(&self, head: Option<&Head>, now: Timestamp) -> Vec<Wait> {
+        let execution = self.execution;
+        if execution.state().is_over() {
+            return Vec::new();
+        }
+        let mut waits = Vec::new();
+        if execution.is_paused() && execution.phase() == Phase::Open {
+            waits.push(Wait::new("paused", "somebody paused it: resume it".to_owned()));
+        }
+        if let Some(at) = execution.options().start_at.filter(|it| *it > now) {
+            waits.push(Wait::new("start", "its start is not due".to_owned()).ending(at));
+        } else if is_free(head, now) {
+            let why =
+                "no worker has it: those that work lack its tools, are busy, or there is none";
+            waits.push(Wait::new("worker", why.to_owned()));
+        }
+        let told = self.tasks().into_iter().filter_map(|it| self.wait(it));
+        waits.extend(told.take(MOST - waits.len()));
+        waits
+    }
+
+    /// Returns how a step that waits for a person or a signal was answered, if no worker has read
+    /// that yet.
+    fn answer(&self, task: Task, reason: &WaitReason) -> Option<&'static str> {
+        let step = &self.execution.plan().step(task.step).id;
+        self.mail.iter().find_map(|envelope| match (&envelope.command, reason) {
+            (
+                Command::Approve { step: answered, item, approved, .. },
+                WaitReason::Approval | WaitReason::Decision { .. },
+            ) if answered == step && (item.is_none() || *item == task.part.item) => {
+                Some(if *approved { "was approved" } else { "was refused" })
+            }
+            (Command::Signal { name, .. }, WaitReason::Signal { name: awaited, .. })
+                if name == awaited =>
+            {
+                Some("was sent its signal")
+            }
+            _ => None,
+        })
+    }
+
     /// Returns what is open: what waits for somebody first, what runs by itself last.
     fn tasks(&self) -> Vec<Task> {
         let agenda = self.execution.agenda();
@@ -119,6 +146,11 @@ impl Reader<'_> {
 
     fn reason(&self, task: Task, found: &Step) -> Option<Wait> {
         Some(match &found.state {
+            StepState::Waiting(reason) if let Some(answer) = self.answer(task, reason) => {
+                let id = self.execution.id();
+                let why = format!("{answer}: a worker, or `faber execute {id}`, carries it on");
+                Wait::new("worker", why)
+            }
             StepState::Waiting(WaitReason::Approval) => {
                 Wait::new("approval", "waits for a person's consent".to_owned())
             }

@@ -52,8 +52,8 @@ fn admit(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, 
     let name = host_of(request)?;
     let host = Place::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
         Refusal::forbidden(format!(
-            "host `{name}` is not allowed; use the address that the server listens on, or add \
-             the name to its allowed hosts"
+            "host `{name}` is not allowed: use the address that the server listens on; a proxy has to \
+             pass that address on as `Host`"
         ))
     })?;
     let Some(value) = request.headers().get(header::ORIGIN) else {
@@ -63,7 +63,8 @@ fn admit(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, 
     match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
         Some(_) => Ok(Some(value.clone())),
         None => Err(Refusal::forbidden(format!(
-            "origin `{page}` is not allowed; add it to the server's allowed hosts if you trust it"
+            "origin `{page}` is not allowed: only pages from the server's own address and from this \
+             machine may talk to it; a proxy has to pass that address on as `Origin`"
         ))),
     }
 }

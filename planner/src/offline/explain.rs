@@ -183,13 +183,23 @@ pub(super) fn any_of(names: &[String]) -> String {
 pub(super) fn hint(profile: &Profile, property: &Property) -> String {
     let name = &property.name;
     match property.role {
-        Role::Id => match property.noun.as_deref() {
-            Some(_) if profile.own_id().is_none_or(|it| profile.properties[it].name != *name) => {
-                let noun = spoken(name);
-                format!("make the {noun} in an earlier clause and say `by` or `on` it, or give its id: `{noun} 507f1f77bcf86cd799439011`")
+        Role::Id => {
+            let id = if property.is_number { "42" } else { "507f1f77bcf86cd799439011" };
+            let form = if property.is_number { " (a number)" } else { "" };
+            match property.noun.as_deref() {
+                Some(_)
+                    if profile.own_id().is_none_or(|it| profile.properties[it].name != *name) =>
+                {
+                    let noun = spoken(name);
+                    format!(
+                        "make the {noun} in an earlier clause and say `by` or `on` it, or give its id: `{noun} {id}`{form}"
+                    )
+                }
+                _ => format!(
+                    "give it: `id {id}`{form}, or speak of something made in an earlier clause"
+                ),
             }
-            _ => "give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause".to_owned(),
-        },
+        }
         Role::Email => format!("add `with {name} somebody@example.com`"),
         Role::Url => format!("add `with {name} https://example.com/…`"),
         Role::Date => format!("add `with {name} 2026-01-31`, as an ISO date"),
@@ -199,7 +209,9 @@ pub(super) fn hint(profile: &Profile, property: &Property) -> String {
         Role::Number | Role::Integer => format!("add `with {name} 42`, a number"),
         Role::Bool => format!("add `with {name} true` or `false`"),
         Role::Enum => format!("add `with {name}` and one of {}", allowed(property)),
-        Role::Other => format!("`{name}` is an object, which words cannot say: write the plan as JSON"),
+        Role::Other => {
+            format!("`{name}` is an object, which words cannot say: write the plan as JSON")
+        }
         _ => format!("add `with {name} …`"),
     }
 }

@@ -17,7 +17,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         "memory" => Err(refuse("nothing may follow `memory:`")),
         "sqlite" if rest.is_empty() => Err(refuse("the path is missing")),
         "sqlite" => {
-            let path = Path::new(rest.strip_prefix("//").unwrap_or(rest)).to_owned();
+            let path = path_of(rest).to_owned();
             let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
             let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
             Ok(Arc::new(opening.await.map_err(ended)??))
@@ -25,6 +25,15 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         "mongodb" | "mongodb+srv" => Ok(Arc::new(Mongo::open(url).await?)),
         _ => Err(refuse("its scheme is unknown")),
     }
+}
+
+/// Returns the file that an address of an embedded store names.
+pub fn file_of(url: &str) -> Option<&Path> {
+    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(path_of)
+}
+
+fn path_of(rest: &str) -> &Path {
+    Path::new(rest.strip_prefix("//").unwrap_or(rest))
 }
 
 #[cfg(test)]

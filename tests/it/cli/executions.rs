@@ -109,19 +109,27 @@ async fn what_waits_for_a_person_is_4() {
     let id = newest(&home).await;
     assert!(waits.err.contains(&format!("faber approve {id} b")), "{waits:?}");
     assert_eq!(home.json(&["watch", &id], 4).await["state"], "WAITING");
-    let told = home.run(&["approve", &id, "b"]).await;
+    let told = home.run(&["approve", &id, "b", "--no-run"]).await;
     assert_eq!(told.status, 0, "{told:?}");
-    assert!(told.err.contains(&format!("faber execute {id}")), "{told:?}");
+    let execute = format!("faber execute {id}");
+    assert!(told.err.contains(&execute), "{told:?}");
+    // Nobody is asked again; the answer is told, and the command that carries it on.
+    let watched = home.run(&["watch", &id]).await;
+    assert_eq!(watched.status, 4, "{watched:?}");
+    let debugged = home.run(&["debug", &id]).await;
+    for told in [&watched.err, &debugged.out] {
+        assert!(told.contains("approved") && told.contains(&execute), "{told}");
+        assert!(!told.contains("faber approve"), "{told}");
+    }
     let done = home.json(&["execute", &id], 0).await;
     assert_eq!((&done["state"], &done["outputs"]["b"]["y"]), (&json!("COMPLETED"), &json!(1)));
     assert_eq!(home.json(&["approve", &id, "b"], 2).await["error"]["code"], "CONFLICT");
 
     assert_eq!(home.run(&["run", "--plan", &plan]).await.status, 4);
     let id = newest(&home).await;
-    home.json(&["approve", &id, "b", "--reject", "--comment", "no"], 0).await;
+    home.json(&["approve", &id, "b", "--reject", "--comment", "no", "--no-run"], 0).await;
     // The first answer counts, also before anybody has heard it.
     assert_eq!(home.json(&["approve", &id, "b"], 2).await["error"]["code"], "CONFLICT");
-    // Whoever recorded the refusal may have ended it, too; else it is carried on here.
     home.run(&["resume", &id]).await;
     let refused = home.json(&["watch", &id], 1).await;
     assert_eq!(refused["state"], "FAILED");
@@ -141,8 +149,7 @@ async fn ctrl_c_detaches_and_others_go_on() {
     assert_eq!((ended.status, ended.out.as_str()), (130, ""), "{ended:?}");
     assert!(ended.err.contains(&format!("faber watch {id}")), "{ended:?}");
 
-    home.json(&["signal", &id, "go", r#"{"v":2}"#], 0).await;
-    let done = home.json(&["execute", &id], 0).await;
+    let done = home.json(&["signal", &id, "go", r#"{"v":2}"#], 0).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!({ "v": 2 })));
 }
 
@@ -191,7 +198,7 @@ async fn what_is_to_stop_begins_nothing() {
     for (stop, state) in [("cancel", "CANCELLED"), ("pause", "PAUSED")] {
         assert_eq!(home.run(&["run", "--plan", &plan]).await.status, 4);
         let id = newest(&home).await;
-        home.json(&["approve", &id, "a"], 0).await;
+        home.json(&["approve", &id, "a", "--no-run"], 0).await;
         home.run(&[stop, &id]).await;
         let request = home.json(&["debug", &id], 0).await;
         let execution = &request["executions"][0];
@@ -246,6 +253,6 @@ async fn who_watches_hears_that_nobody_carries_it_on() {
     watching.line(&format!("nobody carries it on: `faber execute {id}` does")).await;
     watching.signal("-INT");
     assert_eq!(watching.end().await.status, 130);
-    let told = home.run(&["signal", &id, "go"]).await;
-    assert!(told.err.contains("nobody carries it on"), "{told:?}");
+    let told = home.run(&["signal", &id, "go", "--no-run"]).await;
+    assert!(told.err.contains("no process carries it on"), "{told:?}");
 }

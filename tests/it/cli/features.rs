@@ -23,14 +23,23 @@ async fn an_execution_is_done_again_from_a_step_on() {
     let id = text(&failed["executionId"]);
     let again = home.json(&["retry", id, "--from-step", "b"], 1).await;
     assert_eq!((&again["retryOf"], &again["steps"][0]["reused"]), (&json!(id), &json!(true)));
-    let all = home.json(&["retry", id], 1).await;
+    let failed = home.json(&["retry", id], 1).await;
+    assert_eq!(failed["steps"][0]["reused"], json!(true), "what succeeded is kept");
+    let all = home.json(&["retry", id, "--all"], 1).await;
     assert_eq!(all["steps"][0]["reused"], json!(false));
     let refused = home.json(&["retry", id, "--from-step", "c"], 2).await;
     assert_eq!(refused["error"]["code"], "NOT_FOUND");
-    let told = home.run(&["debug", text(&again["executionId"])]).await;
-    for part in ["again", id, "reused", "{\"message\":\"no 7\"}", "--from-step b"] {
+    let again = text(&again["executionId"]);
+    let told = home.run(&["debug", again]).await;
+    for part in ["again", id, "{\"message\":\"no 7\"}", &format!("faber retry {again}")] {
         assert!(told.out.contains(part), "{part}: {}", told.out);
     }
+    let first = home.run(&["debug", id]).await;
+    assert!(first.out.contains(&format!("as {again} (FAILED)")), "{}", first.out);
+    let watched = home.run(&["watch", id]).await;
+    assert!(watched.err.contains(&format!("retried as: {again}")), "{watched:?}");
+    let full = home.run(&["debug", again, "--full"]).await;
+    assert!(full.out.contains("reused"), "{}", full.out);
 }
 
 #[tokio::test]
@@ -94,9 +103,10 @@ async fn a_child_that_waits_for_a_person_is_told_of() {
     let parent = text(&parent[0]["executionId"]).to_owned();
     assert_ne!(child, parent);
     let told = home.run(&["debug", &parent]).await;
+    assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
+    let told = home.run(&["debug", &parent, "--full"]).await;
     assert!(told.out.contains("waits: `ask` waits for a person's consent"), "{}", told.out);
     assert!(told.out.contains(&format!("waits: `sub` waits for `{child}`")), "{}", told.out);
-    assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
     assert_eq!(home.run(&["approve", child, "ask"]).await.status, 0);
     let done = home.json(&["execute", &parent], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "first": null, "ask": null } }));
@@ -128,11 +138,13 @@ async fn items_are_counted_and_what_is_undone_is_told() {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);
     }
     let list = home.json(&["list", "executions"], 0).await;
-    let told = home.run(&["debug", text(&list[0]["executionId"])]).await;
-    for part in ["2 of 3 items ✓, 1 failed", "[1]  FAILED  tool.failed: item", "Undone: `done`."]
-    {
+    let id = text(&list[0]["executionId"]);
+    let told = home.run(&["debug", id]).await;
+    for part in ["2 of 3 items ✓, 1 failed", "Undone: `done`."] {
         assert!(told.out.contains(part), "{part}: {}", told.out);
     }
+    let told = home.run(&["debug", id, "--full"]).await;
+    assert!(told.out.contains("[1]  FAILED  tool.failed: item"), "{}", told.out);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What tools, plans, queries and servers say never steers a terminal.
 
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::home::{Ended, Home};
 
@@ -31,7 +31,12 @@ fn check(what: &[&str], text: &str, is_document: bool) {
 }
 
 /// Runs a command where a terminal is its standard output and error.
-async fn on_a_terminal(home: &Home, arguments: &[&str]) -> String {
+pub(super) async fn on_a_terminal(home: &Home, arguments: &[&str]) -> String {
+    answered_on_a_terminal(home, arguments, "").await
+}
+
+/// Runs a command on a terminal on which a person types.
+pub(super) async fn answered_on_a_terminal(home: &Home, arguments: &[&str], typed: &str) -> String {
     let quoted = |it: &str| format!("'{}'", it.replace('\'', r"'\''"));
     let said =
         [tests::binary::faber().to_str().unwrap()].into_iter().chain(arguments.iter().copied());
@@ -41,8 +46,14 @@ async fn on_a_terminal(home: &Home, arguments: &[&str]) -> String {
     command.args(["-qec", &format!("stty cols 100 rows 30; exec {said}"), "/dev/null"]);
     command.env_clear().envs(plain.as_std().get_envs().filter_map(|(key, it)| Some((key, it?))));
     command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm-256color").env("CLICOLOR_FORCE", "1");
-    command.current_dir(home.path("")).stdin(std::process::Stdio::null());
-    let output = tokio::time::timeout(tests::toolset::PATIENCE, command.output()).await;
+    command.current_dir(home.path("")).stdin(std::process::Stdio::piped());
+    command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut running = command.spawn().unwrap();
+    let mut keyboard = running.stdin.take().unwrap();
+    // The terminal keeps what is typed until somebody reads it.
+    keyboard.write_all(typed.as_bytes()).await.unwrap();
+    let output = tokio::time::timeout(tests::toolset::PATIENCE, running.wait_with_output()).await;
+    drop(keyboard);
     let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
     // A terminal ends its lines with both.
     String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")

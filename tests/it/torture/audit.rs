@@ -218,7 +218,7 @@ impl<'a> Audit<'a> {
         let lasts = |it: &&Value| it["kind"].as_str().is_some_and(|it| REASONS.contains(&it));
         let wait = waits.iter().find(lasts).ok_or_else(|| execution.to_string())?;
         let reason = wait["message"].as_str().unwrap_or_default();
-        let text = self.debug(&["debug", id, "--server", &url]).await?;
+        let text = self.debug(&["debug", id, "--full", "--server", &url]).await?;
         if !reason.is_empty() && text.contains(reason) {
             return Ok(());
         }

@@ -93,6 +93,42 @@ pub(in crate::cli) struct Options {
     /// How often a model plans anew by itself where it does not end well, or a step asks for it.
     #[arg(long, value_name = "N", value_parser = times())]
     pub(in crate::cli) replans: Option<i32>,
+    /// Wait for a tool that this process lacks instead of ending with status 3.
+    #[arg(long)]
+    pub(in crate::cli) wait: bool,
+}
+
+/// What to retry, and how much of it.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct RetryArgs {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(in crate::cli) id: String,
+    /// Do the steps again that did not succeed, and keep every output: what `retry` does by itself.
+    #[arg(long, conflicts_with_all = ["from_step", "all"])]
+    pub(in crate::cli) failed: bool,
+    /// The step to begin with; what succeeded before it is not done again.
+    #[arg(long, value_name = "STEP", conflicts_with = "all")]
+    pub(in crate::cli) from_step: Option<String>,
+    /// Do all of it again.
+    #[arg(long)]
+    pub(in crate::cli) all: bool,
+    /// Do not ask before a call with an effect is repeated.
+    #[arg(long, short)]
+    pub(in crate::cli) yes: bool,
+    /// Wait for a tool that this process lacks instead of ending with status 3.
+    #[arg(long)]
+    pub(in crate::cli) wait: bool,
+}
+
+impl RetryArgs {
+    /// Returns how the API calls how much is done again.
+    pub(in crate::cli) fn mode(&self) -> &'static str {
+        match (&self.from_step, self.all) {
+            (Some(_), _) => "FROM_STEP",
+            (None, true) => "ALL",
+            (None, false) => "FAILED",
+        }
+    }
 }
 
 /// Takes how often something may be planned anew.
@@ -128,4 +164,21 @@ pub(in crate::cli) struct ApproveArgs {
     /// Why, for those who look at it later.
     #[arg(long)]
     pub(in crate::cli) comment: Option<String>,
+    /// Only record the answer: another process carries the execution on.
+    #[arg(long)]
+    pub(in crate::cli) no_run: bool,
+}
+
+/// What to tell an execution.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct SignalArgs {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(in crate::cli) id: String,
+    /// The signal's name.
+    pub(in crate::cli) name: String,
+    /// What it brings, as JSON.
+    pub(in crate::cli) payload: Option<String>,
+    /// Only record the signal: another process carries the execution on.
+    #[arg(long)]
+    pub(in crate::cli) no_run: bool,
 }

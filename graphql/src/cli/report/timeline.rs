@@ -190,7 +190,8 @@ impl Draw<'_> {
             })
             .collect();
         if others.len() > ITEMS {
-            lines.push(format!("{}… and {} more items", " ".repeat(16), others.len() - ITEMS));
+            let more = plain::count(others.len() - ITEMS, "more item");
+            lines.push(format!("{}… and {more}", " ".repeat(16)));
         }
         lines
     }
@@ -243,7 +244,8 @@ fn tally(tally: &Value) -> String {
     if tally["successful"].as_u64() == Some(total) {
         return if total == 1 { "1 item ✓".to_owned() } else { format!("{total} items ✓") };
     }
-    let mut text = format!("{} of {total} items ✓", tally["successful"]);
+    let items = plain::count(total, "item");
+    let mut text = format!("{} of {items} ✓", tally["successful"]);
     for key in ["failed", "skipped", "cancelled", "running", "waiting"] {
         if let Some(n) = tally[key].as_u64().filter(|it| *it > 0) {
             let _ = write!(text, ", {n} {key}");

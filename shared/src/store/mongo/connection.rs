@@ -83,18 +83,42 @@ pub(super) fn failed(err: &Error) -> StoreError {
         return StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES };
     }
     StoreError::Unavailable(match &*err.kind {
-        ErrorKind::ServerSelection { message, .. } => format!(
-            "no primary of the MongoDB replica set answers: check the address, and `rs.status()` \
-             ({message})"
-        ),
+        ErrorKind::ServerSelection { .. } => {
+            "no primary of the MongoDB replica set answers: check the address, and `rs.status()`"
+                .to_owned()
+        }
         ErrorKind::Authentication { message, .. } => {
             format!("MongoDB refuses the user: check name and password in the URL ({message})")
         }
         ErrorKind::DnsResolve { message, .. } => {
             format!("the address of MongoDB cannot be resolved: check it ({message})")
         }
-        other => format!("MongoDB could not do it ({other})"),
+        other => format!("MongoDB could not do it: {}", reason(other)),
     })
+}
+
+/// Returns what the server or the system said. The driver itself writes its types as a debugger
+/// shows them, which goes to the log.
+fn reason(kind: &ErrorKind) -> String {
+    use mongodb::error::WriteFailure;
+    tracing::debug!(?kind, "MongoDB refused an operation");
+    match kind {
+        ErrorKind::Command(err) => said(&err.code_name, &err.message),
+        ErrorKind::Write(WriteFailure::WriteError(err)) => {
+            said(err.code_name.as_deref().unwrap_or_default(), &err.message)
+        }
+        ErrorKind::Write(WriteFailure::WriteConcernError(err)) => {
+            said(&err.code_name, &err.message)
+        }
+        ErrorKind::Io(err) => format!("the connection failed ({err})"),
+        ErrorKind::ConnectionPoolCleared { .. } => "the connection was lost".to_owned(),
+        ErrorKind::InvalidArgument { message, .. } => message.clone(),
+        _ => "`FABER_LOG=shared=debug` logs what the driver says".to_owned(),
+    }
+}
+
+fn said(name: &str, message: &str) -> String {
+    if name.is_empty() { message.to_owned() } else { format!("{message} ({name})") }
 }
 
 /// Returns whether a document was refused for its size, by the server or by the driver.
@@ -125,6 +149,13 @@ pub(super) fn is_duplicate(err: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_driver_says_is_no_text_of_a_debugger() {
+        let reset = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "reset by peer");
+        let StoreError::Unavailable(why) = failed(&Error::from(reset)) else { panic!("reached") };
+        assert_eq!(why, "MongoDB could not do it: the connection failed (reset by peer)");
+    }
 
     #[test]
     fn passwords_are_not_shown() {

@@ -14,8 +14,8 @@ const STATEMENTS: usize = 128;
 /// watcher never lets happen unless the disk cannot keep up.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
-/// Makes the file, and the folder that it is in, if there is none. What we make only its owner may
-/// read: outputs of tools are nobody else's business.
+/// Makes the file if there is none. Only its owner may read it: outputs of tools are nobody else's
+/// business. A folder that is not there is more likely a typing error than a wish, so none is made.
 ///
 /// A file that is there is not touched: closing it would drop the locks that SQLite has on it in
 /// this process.
@@ -28,7 +28,11 @@ pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
         ))
     };
     if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty() && !it.exists()) {
-        private_folder().create(folder).map_err(|err| refused(&err))?;
+        return Err(StoreError::Unavailable(format!(
+            "there is no folder `{}` for `{}`: create it, or correct the path of the store",
+            folder.display(),
+            path.display()
+        )));
     }
     match private_file().open(path) {
         Ok(_) => Ok(()),

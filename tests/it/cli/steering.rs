@@ -1,0 +1,233 @@
+//! What commands that repeat, carry on or only look say and do before anything happens.
+
+use serde_json::{Value, json};
+
+use super::{home::Home, hostile::answered_on_a_terminal};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+async fn executions(home: &Home) -> usize {
+    home.json(&["list", "executions"], 0).await.as_array().map_or(0, Vec::len)
+}
+
+/// `paid` has an effect and succeeds; nobody knows what became of `slow`; `fails` fails.
+async fn ended_with_effects(home: &Home) -> String {
+    let slow = json!({ "name": "slow", "effect": "once", "run": { "command": ["sleep", "60"] } });
+    let set = json!({ "name": "own", "source": { "tools": [slow] } });
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
+    home.file("faber.yaml", &config.to_string());
+    let plan = json!({ "tools": [
+        { "id": "paid", "name": "flow.effect" },
+        { "id": "slow", "name": "slow", "timeoutMs": 100, "onError": "ignore", "dependsOn": "paid" },
+        { "id": "fails", "name": "flow.fail", "parameters": { "message": "no" }, "dependsOn": "slow" },
+    ] });
+    let plan = home.file("plan.json", &plan.to_string());
+    let ended = home.json(&["run", "--plan", &plan], 1).await;
+    text(&ended["executionId"]).to_owned()
+}
+
+#[tokio::test]
+async fn a_retry_lists_the_calls_that_it_repeats() {
+    let home = Home::new();
+    let id = ended_with_effects(&home).await;
+    // Nobody can be asked here, so that it is only said.
+    let failed = home.run(&["retry", &id]).await;
+    assert_eq!(failed.status, 1, "{failed:?}");
+    assert!(failed.err.contains("slow  own.slow  1 call, and nobody knows"), "{failed:?}");
+    assert!(!failed.err.contains("flow.effect"), "{failed:?}");
+    let all = home.run(&["retry", &id, "--all", "--json"]).await;
+    assert!(all.err.contains("paid  flow.effect  1 call\n"), "{all:?}");
+    let document: Value = serde_json::from_str(&all.out).expect("one document");
+    assert_eq!(document["retryOf"], json!(id));
+    let plan = text(&document["planId"]).to_owned();
+    let executed = home.run(&["execute", &plan]).await;
+    assert!(executed.err.contains("executed this plan before"), "{executed:?}");
+    assert!(executed.err.contains("paid  flow.effect  1 call"), "{executed:?}");
+    let refused = home.run(&["retry", &id, "--all", "--failed"]).await;
+    assert_eq!(refused.status, 2, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_retry_asks_on_a_terminal() {
+    let home = Home::new();
+    let id = ended_with_effects(&home).await;
+    let before = executions(&home).await;
+    for (typed, begun) in [("n\n", 0), ("\n", 0), ("y\n", 1)] {
+        let shown = answered_on_a_terminal(&home, &["retry", &id, "--all"], typed).await;
+        assert!(shown.contains("repeat them? (y/N)"), "{shown}");
+        assert_eq!(shown.contains("nothing was retried"), begun == 0, "{shown}");
+        assert_eq!(executions(&home).await, before + begun);
+    }
+    let shown = answered_on_a_terminal(&home, &["retry", &id, "--all", "--yes"], "").await;
+    assert!(!shown.contains("(y/N)"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_missing_tool_is_named_and_nothing_is_created() {
+    let home = Home::new();
+    let id = ended_with_effects(&home).await;
+    let request = text(&home.json(&["debug", &id], 0).await["requestId"]).to_owned();
+    let plan = text(&home.json(&["list", "plans"], 0).await[0]["planId"]).to_owned();
+    let config = home.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
+    let inner = json!({ "tools": [{ "id": "sub", "plan": plan }] });
+    let inner = home.file("inner.json", &inner.to_string());
+    let (requests, before) = (home.json(&["list", "requests"], 0).await, executions(&home).await);
+    for arguments in [
+        &["execute", &plan][..],
+        &["execute", &request],
+        &["retry", &id],
+        &["run", "--plan", &inner],
+    ] {
+        let other = [arguments, &["--config", &config]].concat();
+        let error = home.json(&other, 3).await;
+        assert_eq!(error["error"]["code"], "TOOL_UNAVAILABLE", "{arguments:?} {error}");
+        let message = text(&error["error"]["message"]);
+        assert!(message.contains("`own.slow`") && message.contains(&config), "{message}");
+    }
+    assert_eq!(home.json(&["list", "requests"], 0).await, requests);
+    assert_eq!(executions(&home).await, before);
+    let gone = json!({ "toolsets": [
+        { "name": "gone", "source": { "mcp": { "command": "/no/such/program" } } }] });
+    let gone = home.file("gone.yaml", &gone.to_string());
+    let plan = home.file("gone.json", r#"{"tools":[{"name":"gone.buy"}]}"#);
+    let error = home.json(&["run", "--plan", &plan, "--config", &gone], 3).await;
+    assert!(text(&error["error"]["message"]).contains("/no/such/program"), "{error}");
+    // Who waits is told what for.
+    let mut waiting = home.begin(&["retry", &id, "--wait", "--config", &config]);
+    waiting.line("executing exec_").await;
+    waiting.signal("-INT");
+    assert_eq!(waiting.end().await.status, 130);
+}
+
+#[tokio::test]
+async fn an_answer_carries_the_execution_on() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"ask","name":"flow.echo","parameters":{"n":1},"requiresApproval":true},
+            {"id":"again","name":"flow.echo","parameters":{"n":2},"requiresApproval":true,
+             "dependsOn":"ask"}]}"#,
+    );
+    let waits = home.json(&["run", "--plan", &plan], 4).await;
+    let id = text(&waits["executionId"]);
+    assert_eq!(home.json(&["approve", id, "ask"], 4).await["state"], "WAITING");
+    let done = home.json(&["approve", id, "again"], 0).await;
+    assert_eq!((&done["state"], &done["outputs"]["again"]["n"]), (&json!("COMPLETED"), &json!(2)));
+    let waits = home.json(&["run", "--plan", &plan], 4).await;
+    let id = text(&waits["executionId"]);
+    let refused = home.json(&["approve", id, "ask", "--reject"], 1).await;
+    assert_eq!(refused["state"], "FAILED");
+    let told = home.run(&["approve", id, "ask"]).await;
+    assert_eq!(told.status, 2, "{told:?}");
+    assert!(told.err.contains(&format!("`{id}` has ended (FAILED)")), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_cancellation_after_the_end_says_that_it_had_ended() {
+    let home = Home::new();
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    let done = home.json(&["run", "--plan", &plan], 0).await;
+    let id = text(&done["executionId"]);
+    let told = home.run(&["cancel", id]).await;
+    assert_eq!((told.status, told.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
+    let expected = format!("`{id}` had ended already (COMPLETED): nothing was stopped\n");
+    assert_eq!(told.err, expected);
+    assert_eq!(home.json(&["cancel", id], 0).await["state"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_store_is_made_only_where_something_is_kept() {
+    let home = Home::new();
+    let error = home.json(&["run", "--plan", "x", "--store", "sqlite:./no/such/x.db"], 2).await;
+    assert_eq!(error["error"]["code"], "INVALID_ARGUMENT", "the plan is read first");
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    for arguments in [&["run", "--plan", &plan][..], &["list", "requests"], &["watch", "exec_1_a"]]
+    {
+        let error = [arguments, &["--store", "sqlite:./no/such/x.db"]].concat();
+        let error = home.json(&error, 3).await;
+        assert_eq!(error["error"]["code"], "STORE_UNAVAILABLE", "{error}");
+        assert!(text(&error["error"]["message"]).contains("`./no/such`"), "{error}");
+    }
+    let id = "exec_1_aaaaaaaaa";
+    for (arguments, status) in [
+        (&["list", "requests"][..], 0),
+        (&["list", "saved"], 0),
+        (&["debug", id], 2),
+        (&["watch", id], 2),
+        (&["cancel", id], 2),
+        (&["pause", id], 2),
+        (&["resume", id], 2),
+        (&["retry", id], 2),
+        (&["replan", id], 2),
+        (&["execute", id], 2),
+        (&["approve", id, "a"], 2),
+        (&["signal", id, "a"], 2),
+        (&["export", "plan_1_aaaaaaaaa"], 2),
+        (&["tools", "list"], 0),
+    ] {
+        let here = home.run(&[arguments, &["--store", "sqlite:./x.db"]].concat()).await;
+        assert_eq!(here.status, status, "{arguments:?} {here:?}");
+        let is_told = here.err.contains("there is no store at `./x.db` yet");
+        assert_eq!(is_told, arguments[0] != "tools", "{arguments:?} {here:?}");
+        let default = home.run(arguments).await;
+        assert_eq!(default.status, status, "{arguments:?} {default:?}");
+    }
+    assert!(!home.path("no").exists() && !home.path("x.db").exists());
+    assert!(!home.path(".local/share/faber/faber.db").exists());
+}
+
+#[tokio::test]
+async fn a_log_level_that_is_none_is_an_error() {
+    let home = Home::new();
+    let ended = home.command(&["list", "requests"]).env("FABER_LOG", "loud").output().await;
+    let ended = ended.unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(told.contains("`FABER_LOG` is `loud`: `loud` is no level"), "{told}");
+}
+
+#[tokio::test]
+async fn a_pipe_does_not_change_what_is_printed() {
+    let home = Home::new();
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    let done = home.json(&["run", "--plan", &plan], 0).await;
+    let id = text(&done["executionId"]);
+    let piped = home.run(&["debug", id]).await.out;
+    let shown = answered_on_a_terminal(&home, &["debug", id], "").await;
+    let bare = console_text(&shown);
+    assert_eq!(bare.trim(), piped.trim());
+}
+
+/// Takes the colours out of what a terminal shows.
+fn console_text(shown: &str) -> String {
+    let mut parts = shown.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+#[tokio::test]
+async fn what_is_mistyped_is_named() {
+    let home = Home::new();
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    home.json(&["save", "tidy up", "--plan", &plan], 0).await;
+    for (arguments, part) in [
+        (&["exceute", "x"][..], "'execute'"),
+        (&["tools", "call", "flow.nop"], "did you mean `flow.noop`?"),
+        (&["run", "--saved", "tidyup"], "did you mean `tidy up`?"),
+        (&["export", "tidyup"], "did you mean `tidy up`?"),
+        (&["unsave", "tidyup"], "did you mean `tidy up`?"),
+    ] {
+        let ended = home.run(arguments).await;
+        assert_eq!(ended.status, 2, "{ended:?}");
+        assert!(ended.err.contains(part), "{arguments:?} {ended:?}");
+    }
+    let bad = home.file("bad.yaml", "tools:\n  - name: flow.echo\n   id: x\n");
+    let ended = home.run(&["run", "--plan", &bad]).await;
+    assert!(ended.err.contains(&format!("`{bad}`: this is not YAML: line 3")), "{ended:?}");
+    let listed = home.run(&["tools", "list"]).await;
+    assert!(listed.out.lines().next().is_some_and(|head| head.contains("ACTIVE")), "{listed:?}");
+    let fetch = listed.out.lines().find(|line| line.starts_with("web_tools.")).unwrap();
+    assert!(fetch.contains("  no  "), "{fetch}");
+}
