@@ -239,7 +239,9 @@ impl Follower<'_> {
                 }
                 _ => false,
             };
-            if has_mail || !self.state_of(&json!(id)).await?.is("WAITING") {
+            let state = self.state_of(&json!(id)).await?;
+            // What happened and is not seen yet may be the answer, and another question.
+            if has_mail || !state.is("WAITING") || state.seq > self.tree.seq_of(&id) {
                 return Ok(false);
             }
         }
@@ -251,22 +253,27 @@ impl Follower<'_> {
     }
 
     async fn state_of(&self, id: &Value) -> Result<State, Failure> {
-        let query = "query($id: ID!) { execution(executionId: $id) { state } }";
+        let query = "query($id: ID!) { execution(executionId: $id) { state seq } }";
         let found = self.client.field(query, json!({ "id": id })).await?;
-        Ok(State(found["state"].as_str().unwrap_or_default().to_owned()))
+        let name = found["state"].as_str().unwrap_or_default().to_owned();
+        Ok(State { name, seq: found["seq"].as_u64().unwrap_or_default() })
     }
 }
 
 /// The state of an execution, as the API calls it.
-struct State(String);
+struct State {
+    name: String,
+    /// The position of the last event.
+    seq: u64,
+}
 
 impl State {
     fn is(&self, name: &str) -> bool {
-        self.0 == name
+        self.name == name
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.0.as_str(), "COMPLETED" | "FAILED" | "CANCELLED")
+        matches!(self.name.as_str(), "COMPLETED" | "FAILED" | "CANCELLED")
     }
 }
 

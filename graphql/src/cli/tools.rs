@@ -101,8 +101,14 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<End
 
 /// Says that there is no tool of a name, and which one may be meant.
 async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
-    let known = client.field("{ tools { name } }", json!({})).await?;
-    let known = render::list(&known).filter_map(|it| it["name"].as_str());
+    let tools = client.field("{ tools { name toolSet } }", json!({})).await?;
+    let qualified = render::list(&tools).map(|tool| {
+        let (set, name) = (text(tool, "toolSet"), text(tool, "name"));
+        if name.contains('.') { name } else { format!("{set}.{name}") }
+    });
+    let qualified: Vec<String> = qualified.collect();
+    let plain = render::list(&tools).filter_map(|tool| tool["name"].as_str());
+    let known = plain.chain(qualified.iter().map(String::as_str));
     let failure = Failure::not_found("tool", name);
     let help = planner::nearest::did_you_mean(name, known);
     let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());

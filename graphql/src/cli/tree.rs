@@ -64,6 +64,11 @@ impl Tree {
         &self.nodes[&self.root].board
     }
 
+    /// Returns the position up to which the events of an execution were seen.
+    pub(super) fn seq_of(&self, id: &str) -> u64 {
+        self.nodes.get(id).map_or(0, |node| node.board.seq)
+    }
+
     /// Subscribes to whatever is not over, behind what was seen.
     pub(super) fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();

@@ -89,9 +89,9 @@ fn of_what_failed() {
           written by hand, 7 steps
 
         Next
-          faber retry exec_1_aaaaaaaaa --from-step boom  again from what failed, the rest kept
-          faber retry exec_1_aaaaaaaaa                   all of it again
-          faber debug exec_1_aaaaaaaaa --full            every value, and how the plan came to be"#]],
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
@@ -240,9 +240,9 @@ fn of_what_was_undone() {
           written by hand, 5 steps
 
         Next
-          faber retry exec_1_aaaaaaaaa --from-step end  again from what failed, the rest kept
-          faber retry exec_1_aaaaaaaaa                  all of it again
-          faber debug exec_1_aaaaaaaaa --full           every value, and how the plan came to be"#]],
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
@@ -277,9 +277,9 @@ fn of_a_long_plan() {
           written by hand, 59 steps
 
         Next
-          faber retry exec_1_aaaaaaaaa --from-step bad  again from what failed, the rest kept
-          faber retry exec_1_aaaaaaaaa                  all of it again
-          faber debug exec_1_aaaaaaaaa --full           every value, and how the plan came to be"#]],
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
