@@ -159,7 +159,8 @@ mod tests {
     /// Many aliases of one long text, with anchors enough to look honest.
     #[test]
     fn aliases_of_long_texts_do_not_fill_the_memory() {
-        let anchors: String = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+        let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+        let anchors = anchors.concat();
         let aliases = vec!["*long"; 40_000].join(", ");
         let long = "x".repeat(1 << 20);
         assert!(value(&format!("long: &long {long}\n{anchors}all: [{aliases}]\n")).is_err());

@@ -215,7 +215,7 @@ impl<'a> Judge<'a> {
                         Some(help) => diagnostic.with_help(clip(help)),
                         None => diagnostic,
                     }
-                })
+                });
             }
         }
     }
