@@ -280,6 +280,11 @@ impl ToolError {
         Self { is_definite: false, ..self }
     }
 
+    /// Returns whether nobody knows if the call took effect.
+    pub fn is_outcome_unknown(&self) -> bool {
+        !self.is_definite || self.code == ErrorCode::OUTCOME_UNKNOWN
+    }
+
     /// Says that no other try can help.
     #[must_use]
     pub fn terminal(self) -> Self {

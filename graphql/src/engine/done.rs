@@ -340,7 +340,7 @@ fn stands(came: &Step) -> bool {
         None if came.is_compensated() => false,
         None => match &came.state {
             StepState::Succeeded(_) => true,
-            StepState::Failed(err) => !err.is_definite,
+            StepState::Failed(err) => err.is_outcome_unknown(),
             _ => false,
         },
     }

@@ -76,7 +76,7 @@ impl CallCount {
             } else if planned.policy.effect == Effect::Once {
                 match &task.state {
                     StepState::Succeeded(_) => self.add(under, &planned.tool, 1, false),
-                    StepState::Failed(error) if !error.is_definite => {
+                    StepState::Failed(error) if error.is_outcome_unknown() => {
                         self.add(under, &planned.tool, 1, true);
                     }
                     _ => (),

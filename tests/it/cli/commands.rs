@@ -153,6 +153,8 @@ async fn the_process_says_what_it_works_with() {
     let config = home.json(&["config", "--store", "memory:"], 0).await;
     assert_eq!(config["store"]["from"], "--store");
     assert_eq!(home.json(&["list", "plans"], 0).await, Value::Array(vec![]));
+    assert!(!home.path("own.db").exists(), "a list makes no store");
+    home.json(&["tools", "call", "flow.noop"], 0).await;
     assert!(home.path("own.db").exists(), "relative paths are relative to the file");
     home.file("faber.yaml", "planner: { provider: opnai, model: x }\n");
     let ended = home.run(&["list", "plans"]).await;
