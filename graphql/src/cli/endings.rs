@@ -233,12 +233,11 @@ impl Persons {
 /// Returns how a command answers a step, or an item of it such as `step[3]`.
 fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
-    let is_meant = match item {
-        Some(item) => asked == format!("{step}[{item}]"),
-        None => {
-            let rest = asked.strip_prefix(step.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
-        }
+    let is_meant = if let Some(item) = item {
+        asked == format!("{step}[{item}]")
+    } else {
+        let rest = asked.strip_prefix(step.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
     is_meant.then_some(if *approved { "approved" } else { "refused" })
 }

@@ -86,6 +86,12 @@ impl From<ConfigError> for Failure {
     }
 }
 
+impl From<EngineError> for Failure {
+    fn from(err: EngineError) -> Self {
+        Self::new(err.code(), err.to_string())
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {

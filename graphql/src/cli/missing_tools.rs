@@ -21,7 +21,7 @@ pub(super) async fn check_plan(
 ) -> Result<(), Failure> {
     let (Some(engine), Some(id)) = (house.engine(), plan_id(plan)) else { return Ok(()) };
     // An identifier of nothing is for the command itself to refuse.
-    let Some(plan) = engine.plan(id).await.map_err(failed)? else { return Ok(()) };
+    let Some(plan) = engine.plan(id).await? else { return Ok(()) };
     check(session, engine, &plan).await
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn check_draft(
 ) -> Result<(), Failure> {
     let Some(engine) = house.engine() else { return Ok(()) };
     let Ok(draft) = parse_value(draft.clone()) else { return Ok(()) };
-    let verdict = engine.validate(&draft).await.map_err(failed)?;
+    let verdict = engine.validate(&draft).await?;
     if let Some(plan) = verdict.plan {
         return check(session, engine, &plan).await;
     }
@@ -60,13 +60,13 @@ pub(super) async fn check_execution(
     if !house.is_left_alone(id).await? {
         return Ok(());
     }
-    let Some(execution) = engine.execution(id).await.map_err(failed)? else { return Ok(()) };
+    let Some(execution) = engine.execution(id).await? else { return Ok(()) };
     let missing = engine.missing_tools(execution.needs().cloned().collect()).await;
     refuse(session, &missing)
 }
 
 async fn check(session: &Session, engine: &Engine, plan: &Arc<Plan>) -> Result<(), Failure> {
-    let tools = engine.tools_of(plan).await.map_err(failed)?;
+    let tools = engine.tools_of(plan).await?;
     refuse(session, &engine.missing_tools(tools).await)
 }
 
@@ -100,8 +100,4 @@ fn configuration(file: Option<&Path>) -> String {
 
 fn plan_id(plan: &Value) -> Option<PlanId> {
     plan.as_str()?.parse().ok()
-}
-
-fn failed(err: crate::engine::EngineError) -> Failure {
-    Failure::new(err.code(), err.to_string())
 }

@@ -55,6 +55,7 @@ pub(in crate::cli) struct ExecuteArgs {
 
 /// How a plan is executed.
 #[derive(Args, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(in crate::cli) struct Options {
     /// One step at a time, or whatever is ready.
     #[arg(long, value_enum, ignore_case = true)]
@@ -100,6 +101,7 @@ pub(in crate::cli) struct Options {
 
 /// What to retry, and how much of it.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(in crate::cli) struct RetryArgs {
     /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
     pub(in crate::cli) id: String,
