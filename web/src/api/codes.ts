@@ -195,7 +195,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "look at resolvedParameters: often an earlier output lacks a field"
   ],
   "tool.output_too_large": [
-    "the output exceeds limits.output_bytes (1 MiB)",
+    "the output exceeds limits.output_bytes (1 MiB), counted as the JSON text that the log keeps: a control character takes six bytes. The tool is not called again",
     "let the tool return less, or raise the limit"
   ],
   "tool.outcome_unknown": [
@@ -203,8 +203,8 @@ export const CODES: Record<string, readonly [string, string]> = {
     "look at the outside world before you execute it again"
   ],
   "template.unresolved": [
-    "an output lacks the field that a template asks for, and strictTemplates is on",
-    "correct the template, or make the earlier step return the field"
+    "an output or the input lacks the field that a template asks for, and the step's tool has an effect or strictTemplates is on",
+    "correct the template, give the input, or make the earlier step return the field; strictTemplates: false passes the text as it was written"
   ],
   "step.not_a_list": [
     "forEach found something that is not a list",
@@ -269,6 +269,10 @@ export const CODES: Record<string, readonly [string, string]> = {
   "STORE_UNAVAILABLE": [
     "the store cannot be reached, or did not answer in time; a write may still have happened",
     "try again, with the same idempotencyKey if it starts an execution"
+  ],
+  "TOOL_UNAVAILABLE": [
+    "only of the command line: this process lacks a tool of the plan, or the tool's toolset has failed; nothing was created",
+    "add the toolset to the configuration file that the message names, or name another file with --config; --wait waits for the tool"
   ],
   "INTERNAL": [
     "a fault in Faber; the message has a reference and nothing else",

@@ -34,6 +34,7 @@ export const FIELDS = {
     "timeoutMs",
     "idleTimeoutMs",
     "cacheTtlMs",
+    "strictTemplates",
     "onError",
     "compensate",
     "requiresApproval"
@@ -128,6 +129,7 @@ export interface ToolExecutionInput {
   timeoutMs?: number | null;
   idleTimeoutMs?: number | null;
   cacheTtlMs?: number | null;
+  strictTemplates?: boolean | null;
   onError?: string | null;
   compensate?: Json | null;
   requiresApproval?: boolean | null;
