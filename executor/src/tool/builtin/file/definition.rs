@@ -111,13 +111,11 @@ impl Hunt<'_> {
     }
 
     fn told(self, walk: &Walk<'_>) -> String {
-        let count = self.lines.count();
-        if count == 0 {
-            let heading = format!("No definitions found for: {}", self.name);
-            return self.lines.between(Some(&heading), &walk.notes_without_result());
-        }
         let notes = walk.notes(self.is_full.then_some(Cut::Full(DEFINITIONS, "definitions")));
-        let heading = format!("Found {count} definition(s) of '{}':", self.name);
+        let heading = match self.lines.count() {
+            0 => format!("No definitions found for: {}", self.name),
+            count => format!("Found {count} definition(s) of '{}':", self.name),
+        };
         self.lines.between(Some(&heading), &notes)
     }
 }

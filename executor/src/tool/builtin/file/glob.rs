@@ -65,8 +65,7 @@ pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, Tool
     matches.sort_unstable_by(|a, b| {
         (Reverse(a.modified), &a.path).cmp(&(Reverse(b.modified), &b.path))
     });
-    let notes = if matches.is_empty() { walk.notes_without_result() } else { walk.notes(None) };
-    Ok(told(&matches, &args.pattern, notes))
+    Ok(told(&matches, &args.pattern, walk.notes(None)))
 }
 
 /// Returns what a file is, also behind a symlink that stays inside the root.

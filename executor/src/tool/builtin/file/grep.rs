@@ -146,10 +146,7 @@ impl Hunt<'_> {
 
     fn told(self, pattern: &str, walk: &Walk<'_>) -> String {
         let count = self.lines.count();
-        let notes = match count {
-            0 => walk.notes_without_result(),
-            _ => walk.notes(self.is_full.then_some(Cut::Full(count, self.mode.things()))),
-        };
+        let notes = walk.notes(self.is_full.then_some(Cut::Full(count, self.mode.things())));
         let heading = match (count, self.mode) {
             (0, _) => Some(format!("No matches found for pattern: {pattern}")),
             (_, OutputMode::FilesWithMatches) => {

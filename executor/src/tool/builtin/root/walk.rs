@@ -228,12 +228,6 @@ impl<'a> Walk<'a> {
         (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")))
     }
 
-    /// Like [`Self::notes`], for an output without a result: what was left out may be the reason.
-    pub(crate) fn notes_without_result(&self) -> Vec<String> {
-        let left_out = self.describe_left_out().map(|counts| format!("({counts})"));
-        left_out.into_iter().chain(self.notes(None)).collect()
-    }
-
     /// Says why the output is not whole, with what the caller knows about it.
     pub(crate) fn notes(&self, cut: Option<Cut>) -> Vec<String> {
         let mut notes: Vec<_> = cut.or(self.cut).map(Cut::note).into_iter().collect();
