@@ -134,7 +134,8 @@ pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     errors
 }
 
-fn shorten_message(error: &mut ServerError) {
+/// Shortens one of them.
+pub(crate) fn shorten_message(error: &mut ServerError) {
     if error.message.len() <= MESSAGE {
         return;
     }

@@ -144,7 +144,10 @@ impl Guard {
             return Ok(());
         }
         let (name, variables) = (request.operation_name.clone(), request.variables.clone());
-        let document = request.parsed_query()?;
+        let document = request.parsed_query().map_err(|mut error| {
+            document::shorten_message(&mut error);
+            error
+        })?;
         let costs = self.settings.costs.get_or_init(|| Costs::new(&super::sdl()));
         let cost = costs.of(document, name.as_deref(), &variables);
         if cost.total <= most {

@@ -259,7 +259,7 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
     configure(&home, &format!("{}, api_key_env: MY_KEY", model.speaking("openai")));
     let run = |arguments: &'static [&'static str]| {
         let mut command = home.command(arguments);
-        command.env("MY_KEY", "sk-secret-4711").env("FABER_LOG", "trace");
+        command.env("MY_KEY", "sk-secret-zq4711xk").env("FABER_LOG", "trace");
         async move {
             let output = timeout(PATIENCE, command.output()).await.unwrap().unwrap();
             Ended {
@@ -272,24 +272,24 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
     for arguments in [&["doctor"][..], &["plan", SEED, "--json"], &["config"]] {
         let ended = run(arguments).await;
         assert_eq!(ended.status, 0, "{ended:?}");
-        assert!(!format!("{}{}", ended.out, ended.err).contains("4711"), "{ended:?}");
+        assert!(!format!("{}{}", ended.out, ended.err).contains("zq4711xk"), "{ended:?}");
     }
     let asked = model.asked().await;
     let key = |it: &Value| it["headers"].to_string();
     // The journal hides what it was shown, or has it: either way it was sent.
     assert!(asked.iter().all(|it| key(it).contains("authorization")), "{asked:?}");
     // Some providers repeat the key that they refuse.
-    let error = json!({ "message": "Incorrect API key provided: sk-secret-4711", "type": "auth" });
+    let error = json!({ "message": "Incorrect API key provided: sk-secret-zq4711xk", "type": "auth" });
     let answers = json!([{ "error": error, "status": 401 }]);
     let model = Model::answering(&home, "refusing", answers).await;
     configure(&home, &format!("{}, api_key_env: MY_KEY", model.speaking("openai")));
     let ended = run(&["plan", "list authors", "--json"]).await;
     assert_eq!(ended.status, 3, "{ended:?}");
     assert!(ended.out.contains("Incorrect API key provided: ***"), "{ended:?}");
-    assert!(!format!("{}{}", ended.out, ended.err).contains("4711"), "{ended:?}");
+    assert!(!format!("{}{}", ended.out, ended.err).contains("zq4711xk"), "{ended:?}");
     for file in ["faber.db", "faber.db-wal"] {
         let Ok(store) = std::fs::read(home.path(file)) else { continue };
-        assert!(!store.windows(4).any(|it| it == b"4711"), "the key is in {file}");
+        assert!(!store.windows(8).any(|part| part == b"zq4711xk"), "the key is in {file}");
     }
 }
 
