@@ -50,6 +50,7 @@ mod table;
 mod toolkit;
 mod tools;
 mod tree;
+mod written_plan;
 
 use std::{
     ffi::OsString,

@@ -13,6 +13,7 @@ use super::{
     render, run,
     screen::pretty,
     shape::Shape,
+    written_plan::WrittenPlan,
 };
 
 /// What a person sees of a plan.
@@ -60,7 +61,8 @@ async fn show_planned(session: &Session, client: &Client, args: &PlanArgs) -> Re
 /// Makes the next version of a plan.
 pub(super) async fn revise(session: &Session, id: &str, file: &Path) -> Result<Ending, Failure> {
     let input = run::read_plan(session, file).await?;
-    let house = House::open_existing(session, Need::Tools).await?;
+    let house = House::open_existing(session, Need::Tools).await;
+    let house = house.map_err(|failure| input.prefer_errors(failure))?;
     let revised = revised(session, house.client(), id, input).await;
     house.close().await;
     let place = if file == Path::new("-") { json!("<stdin>") } else { json!(file) };
@@ -74,8 +76,9 @@ async fn revised(
     session: &Session,
     client: &Client,
     id: &str,
-    input: Value,
+    plan: WrittenPlan,
 ) -> Result<(), Failure> {
+    let input = plan.check(client).await?;
     let is_json = session.screen.json;
     let selection = if is_json { Shape::of(client).await?.plan() } else { PLAN.to_owned() };
     let change = format!(
@@ -116,7 +119,8 @@ pub(super) async fn query_plan(
 }
 
 /// Makes a plan of JSON.
-pub(super) async fn create(client: &Client, input: Value) -> Result<Value, Failure> {
+pub(super) async fn create(client: &Client, plan: WrittenPlan) -> Result<Value, Failure> {
+    let input = plan.check(client).await?;
     let make = format!(
         "mutation($input: PlanInput!) {{ createPlan(input: $input) \
          {{ plan {PLAN} diagnostics {{ severity code path message help }} }} }}"

@@ -15,8 +15,9 @@ use super::{
     house::{House, Need},
     missing_tools, planning, printed, render, repeated_calls,
     steer::{EXECUTION, find},
+    written_plan::WrittenPlan,
 };
-use crate::{config::yaml, engine::as_input};
+use crate::config::yaml;
 
 /// Plans, executes, shows how it goes and prints the outputs.
 pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Failure> {
@@ -28,7 +29,10 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
     if args.streaming {
         options["streaming"] = json!(true);
     }
-    let house = House::open(session, Need::Driving).await?;
+    let house = match (House::open(session, Need::Driving).await, &input) {
+        (Err(failure), Some(input)) => return Err(input.prefer_errors(failure)),
+        (house, _) => house?,
+    };
     let ending = match begin(session, &house, &args, (input, options)).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
         Err(failure) => Err(failure),
@@ -63,7 +67,7 @@ async fn begin(
     session: &Session,
     house: &House,
     args: &RunArgs,
-    (input, options): (Option<Value>, Value),
+    (input, options): (Option<WrittenPlan>, Value),
 ) -> Result<Value, Failure> {
     let client = house.client();
     if let Some(name) = &args.saved {
@@ -87,8 +91,8 @@ async fn begin(
     let plan = match (input, &args.query) {
         (Some(input), _) => {
             let file = args.plan.as_deref().unwrap_or(Path::new("-"));
-            if !args.options.wait && !args.options.dry_run {
-                missing_tools::check_draft(session, house, &input).await?;
+            if !args.options.wait && !args.options.dry_run && !input.has_errors() {
+                missing_tools::check_draft(session, house, &input.input).await?;
             }
             planning::create(client, input).await.map_err(|it| it.with("file", place(file)))?
         }
@@ -101,22 +105,22 @@ async fn begin(
     execute_plan(client, &plan["planId"], options).await
 }
 
-/// Reads a plan as a person wrote it. What is wrong with it is said all at once.
-pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, Failure> {
+/// Reads a plan as a person wrote it, and shows what was noticed.
+pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let json = as_json(&text).map_err(|why| {
         let place = place(file);
         let shown = place.as_str().unwrap_or_default();
         Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
     })?;
-    let (input, notices) =
-        draft(&json).map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
-    if !notices.is_empty() {
-        let notices = json!(notices);
+    let plan = draft(&json).map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
+    // Errors are shown together with those that the compiler finds.
+    if !plan.has_errors() && !plan.notices.is_empty() {
+        let notices = json!(plan.notices);
         let at = file.display().to_string();
         session.screen.say(&render::diagnostics(&notices, &at, session.screen.err));
     }
-    Ok(input)
+    Ok(plan)
 }
 
 /// Returns a plan as JSON. What begins like JSON is JSON; anything else is YAML.
@@ -127,20 +131,18 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-/// Reads the JSON of a plan, written or printed, as the API takes it, or says everything that is
-/// wrong with it.
-pub(super) fn draft(json: &str) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
+/// Reads the JSON of a plan, written or printed, or says everything that makes it unreadable.
+pub(super) fn draft(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
         // Why it is no JSON is the compiler's to say.
-        return compile::parse(json).map(|it| (Value::Null, it.notices));
+        return compile::parse(json).map(|draft| WrittenPlan::new(draft, Value::Null));
     };
     let written = input.clone();
     printed::as_draft(&mut input)
         .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
     let changed = (input != written).then(|| input.to_string());
     let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
-    as_input(&mut input);
-    Ok((input, draft.notices))
+    Ok(WrittenPlan::new(draft, input))
 }
 
 pub(super) fn place(file: &Path) -> Value {

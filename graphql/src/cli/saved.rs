@@ -14,6 +14,7 @@ use super::{
     lists::{print, second, text},
     plain, planning, run,
     screen::pretty,
+    written_plan::WrittenPlan,
 };
 use crate::{config::yaml, engine::as_file};
 
@@ -30,10 +31,14 @@ pub(super) async fn save(session: &Session, args: SaveArgs) -> Result<Ending, Fa
         Some(file) => Some((run::read_plan(session, file).await?, run::place(file))),
         None => None,
     };
-    let house = if draft.is_some() {
-        House::open(session, Need::Tools).await?
+    let opened = if draft.is_some() {
+        House::open(session, Need::Tools).await
     } else {
-        House::open_existing(session, Need::Store).await?
+        House::open_existing(session, Need::Store).await
+    };
+    let house = match (opened, &draft) {
+        (Err(failure), Some((plan, _))) => return Err(plan.prefer_errors(failure)),
+        (house, _) => house?,
     };
     let saved = name_plan(house.client(), &args, draft, inputs).await;
     house.close().await;
@@ -49,7 +54,7 @@ pub(super) async fn save(session: &Session, args: SaveArgs) -> Result<Ending, Fa
 async fn name_plan(
     client: &Client,
     args: &SaveArgs,
-    draft: Option<(Value, Value)>,
+    draft: Option<(WrittenPlan, Value)>,
     inputs: Value,
 ) -> Result<String, Failure> {
     let plan = match draft {

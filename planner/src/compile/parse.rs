@@ -9,7 +9,7 @@ use shared::{diagnostic::Diagnostic, limits};
 use super::{looping, names::clip, numbers, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
-    nearest::did_you_mean,
+    nearest::nearest,
 };
 
 const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
@@ -38,6 +38,9 @@ const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
 /// Reads a draft from JSON text, or says everything that makes it none.
+///
+/// An error that leaves the draft readable, such as an unknown field, is an error among its
+/// notices: the compiler reports it together with everything else that is wrong.
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
@@ -45,11 +48,12 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
         return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
     }
     let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
-    let notices = numbers::rounded(text, "");
-    parse_value(value).map(|draft| Draft { notices, ..draft })
+    let mut draft = parse_value(value)?;
+    draft.notices.extend(numbers::rounded(text, ""));
+    Ok(draft)
 }
 
-/// Reads a draft from JSON, or says everything that makes it none.
+/// Reads a draft from JSON like [`parse`].
 pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
     read(value, 0)
 }
@@ -57,13 +61,14 @@ pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
 fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     let mut report = Report::default();
     let draft = Reader { report: &mut report, step: 0, level }.draft(value);
+    let notices = report.into_diagnostics();
     match draft {
-        Some(draft) if !report.has_errors() => Ok(draft),
-        _ => Err(report.into_diagnostics()),
+        Some(draft) => Ok(Draft { notices, ..draft }),
+        None => Err(notices),
     }
 }
 
-/// Reads what undoes a step; what is wrong is reported, and nothing comes of it then.
+/// Reads the call that undoes a step, and reports what is wrong with it.
 pub(super) fn compensation(
     at: usize,
     value: &Value,
@@ -72,7 +77,6 @@ pub(super) fn compensation(
     let mut found = Report::default();
     let mut reader = Reader { report: &mut found, step: at, level: 0 };
     let read = reader.compensation(&place::field(at, "compensate"), value.clone());
-    let read = read.filter(|_| !found.has_errors());
     found.into_diagnostics().into_iter().for_each(|it| report.error(at, || it));
     read
 }
@@ -102,6 +106,11 @@ struct Fields {
 }
 
 impl Fields {
+    /// Returns whether a field is absent or holds text.
+    fn is_text(&self, name: &str) -> bool {
+        self.fields.get(name).is_none_or(|value| value.is_null() || value.is_string())
+    }
+
     fn take(&mut self, name: &str) -> Option<(String, Value)> {
         let value = self.fields.get_mut(name).map(Value::take).filter(|it| !it.is_null())?;
         Some((format!("{}{name}", self.place), value))
@@ -109,9 +118,10 @@ impl Fields {
 }
 
 impl Reader<'_> {
+    /// Reads a draft, or returns `None` if nobody can say which steps it has.
     fn draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.object("", value)?;
-        self.unknown(&fields, &DRAFT_FIELDS);
+        self.unknown(&mut fields, &DRAFT_FIELDS);
         let query = self.text(&mut fields, "query");
         let request_id = self.text(&mut fields, "requestId");
         let execution_order = fields.take("executionOrder").map(|(place, it)| {
@@ -122,20 +132,26 @@ impl Reader<'_> {
             self.wrong("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
             return None;
         };
-        let tools = self.list(&place, tools).into_iter().enumerate();
-        let tools = tools.filter_map(|(at, it)| self.step(at, it)).collect();
+        let is_list = tools.is_array();
+        let steps = self.list(&place, tools).into_iter().enumerate();
+        let steps: Vec<_> = steps.map(|(at, step)| self.step(at, step)).collect();
+        let tools = steps.into_iter().collect::<Option<_>>().filter(|_| is_list)?;
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
+    /// Reads a step, or returns `None` if nobody can say what it calls.
     fn step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
         self.step = at;
         let mut fields = self.object(&format!("tools[{at}]"), value)?;
-        self.unknown(&fields, &STEP_FIELDS);
-        Some(DraftStep {
+        self.unknown(&mut fields, &STEP_FIELDS);
+        let is_named = fields.is_text("name") && fields.is_text("toolName");
+        let plan = fields.take("plan").map(|(place, plan)| self.sub_draft(&place, plan));
+        let is_known = is_named && !matches!(plan, Some(None));
+        let step = DraftStep {
             id: self.text(&mut fields, "id"),
             name: self.text(&mut fields, "name"),
             tool_name: self.text(&mut fields, "toolName"),
-            plan: fields.take("plan").and_then(|(place, it)| self.sub_draft(&place, it)),
+            plan: plan.flatten(),
             parameters: fields.take("parameters").map(|(_, it)| it),
             depends_on: fields.take("dependsOn").map(|(_, it)| it),
             output_mapping: self.mapping(&mut fields),
@@ -150,7 +166,8 @@ impl Reader<'_> {
             idle_timeout_ms: self.whole(&mut fields, "idleTimeoutMs"),
             cache_ttl_ms: self.whole(&mut fields, "cacheTtlMs"),
             strict_templates: self.flag(&mut fields, "strictTemplates"),
-        })
+        };
+        is_known.then_some(step)
     }
 
     fn sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
@@ -161,16 +178,20 @@ impl Reader<'_> {
                 self.report.error(at, || sub_plan::too_deep(at));
                 None
             }
-            Value::Object(_) => match read(value, self.level + 1) {
-                Ok(draft) => Some(SubDraft::Inline(Box::new(draft))),
-                Err(found) => {
-                    let at = self.step;
-                    for it in found {
-                        self.report.error(at, || sub_plan::inside(at, it));
+            Value::Object(_) => {
+                let (draft, found) = match read(value, self.level + 1) {
+                    Ok(mut draft) => {
+                        let found = std::mem::take(&mut draft.notices);
+                        (Some(draft), found)
                     }
-                    None
+                    Err(found) => (None, found),
+                };
+                let at = self.step;
+                for diagnostic in found {
+                    self.report.error(at, || sub_plan::inside(at, diagnostic));
                 }
-            },
+                draft.map(|draft| SubDraft::Inline(Box::new(draft)))
+            }
             other => {
                 self.unfit(place, "the id or the name of a plan, or a plan", &other);
                 None
@@ -190,7 +211,7 @@ impl Reader<'_> {
 
     fn compensation(&mut self, place: &str, value: Value) -> Option<DraftCompensation> {
         let mut fields = self.object(place, value)?;
-        self.unknown(&fields, &COMPENSATION_FIELDS);
+        self.unknown(&mut fields, &COMPENSATION_FIELDS);
         Some(DraftCompensation {
             name: self.text(&mut fields, "name"),
             tool_name: self.text(&mut fields, "toolName"),
@@ -202,7 +223,7 @@ impl Reader<'_> {
 
     fn retry(&mut self, place: &str, value: Value) -> Option<DraftRetry> {
         let mut fields = self.object(place, value)?;
-        self.unknown(&fields, &RETRY_FIELDS);
+        self.unknown(&mut fields, &RETRY_FIELDS);
         Some(DraftRetry {
             max_attempts: self.whole(&mut fields, "maxAttempts"),
             backoff_ms: self.whole(&mut fields, "backoffMs"),
@@ -299,23 +320,37 @@ impl Reader<'_> {
         self.report.error(self.step, || Diagnostic::error("plan.invalid_json", place, message));
     }
 
-    fn unknown(&mut self, fields: &Fields, known: &[&str]) {
+    /// Reports unknown fields. One that is misspelt is read as the field that it was meant to be,
+    /// so that what is wrong inside is reported, too.
+    fn unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
         // A field that is null is as good as absent, whatever it is called.
         let given = fields.fields.iter().filter(|(_, value)| !value.is_null());
-        for (name, _) in given.filter(|(name, _)| !known.contains(&name.as_str())) {
-            self.report.error(self.step, || {
-                let inside = place::key(name);
-                let place = match fields.place.strip_suffix('.') {
-                    Some(outside) => format!("{outside}{inside}"),
-                    None => inside.trim_start_matches('.').to_owned(),
-                };
-                let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
-                    let known: Vec<_> = known.iter().map(|it| format!("`{it}`")).collect();
-                    format!("known are {}", known.join(", "))
-                });
-                let message = format!("there is no field `{}`", clip(name));
-                Diagnostic::error("plan.unknown_field", place, message).with_help(help)
-            });
+        let unknown = given.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+        let unknown: Vec<String> = unknown.cloned().collect();
+        for name in unknown {
+            let meant = nearest(&name, known.iter().copied());
+            self.report.error(self.step, || unknown_field(&fields.place, &name, meant, known));
+            if let Some(meant) = meant.filter(|meant| !fields.fields.contains_key(*meant)) {
+                let value = fields.fields.get_mut(&name).map(Value::take).unwrap_or_default();
+                fields.fields.insert(meant.to_owned(), value);
+            }
         }
     }
+}
+
+fn unknown_field(place: &str, name: &str, meant: Option<&str>, known: &[&str]) -> Diagnostic {
+    let inside = place::key(name);
+    let place = match place.strip_suffix('.') {
+        Some(outside) => format!("{outside}{inside}"),
+        None => inside.trim_start_matches('.').to_owned(),
+    };
+    let help = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => {
+            let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+            format!("known are {}", known.join(", "))
+        }
+    };
+    let message = format!("there is no field `{}`", clip(name));
+    Diagnostic::error("plan.unknown_field", place, message).with_help(help)
 }

@@ -7,6 +7,12 @@ pub(super) fn field(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
+/// Returns the step that a place is in, and the first one for a place outside all steps.
+pub(super) fn step_of(place: &str) -> usize {
+    let inside = place.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
+    inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
+}
+
 /// Returns the place of the first string in a value, itself a field of a step, that has `text` in
 /// it.
 pub(super) fn template(step: usize, field: &str, value: &Value, text: &str) -> String {

@@ -2,6 +2,8 @@
 
 use shared::{diagnostic::Diagnostic, limits};
 
+use super::place;
+
 /// The most errors, and the most warnings, that are written out.
 const SHOWN: usize = 100;
 /// Where diagnostics belong that are about no step: behind those of all steps.
@@ -31,7 +33,7 @@ impl Report {
         let mut report = Self::default();
         for notice in notices {
             let kept = if notice.is_error() { &mut report.errors } else { &mut report.warnings };
-            kept.add(0, || notice.clone());
+            kept.add(place::step_of(&notice.path), || notice.clone());
         }
         report
     }

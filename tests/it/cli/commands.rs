@@ -115,6 +115,27 @@ async fn problems_of_a_plan_are_said_all_at_once() {
     assert_eq!(error["error"]["code"], "INVALID_PLAN");
     assert_eq!(error["error"]["diagnostics"].as_array().unwrap().len(), 2);
 
+    // What is wrong in the file hides nothing that is wrong with the plan.
+    let text = r#"{"colour": 1, "tools":[{"name":"createAuthor","paramters":{"name":"Al"}},
+        {"id":"a","name":"flow.noop","dependsOn":["b"],"why":"so"},
+        {"id":"b","name":"flow.noop","dependsOn":["a"]},{"name":"flow.ech"}]}"#;
+    let plan = home.file("misspelt.json", text);
+    for command in [&["run", "--plan", &plan][..], &["save", "mine", "--plan", &plan]] {
+        let error = home.json(command, 2).await;
+        let found = error["error"]["diagnostics"].as_array().unwrap();
+        let mut codes: Vec<_> = found.iter().map(|it| it["code"].as_str().unwrap()).collect();
+        codes.sort_unstable();
+        let expected = [
+            "plan.cycle",
+            "plan.missing_parameter",
+            "plan.unknown_field",
+            "plan.unknown_field",
+            "plan.unknown_field",
+            "plan.unknown_tool",
+        ];
+        assert_eq!(codes, expected, "{error:#}");
+    }
+
     let plan = home.file("none.json", "{");
     let error = home.json(&["run", "--plan", &plan], 2).await;
     assert_eq!(error["error"]["diagnostics"][0]["code"], "plan.invalid_json");

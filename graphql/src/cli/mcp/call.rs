@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{
         client::Client, drive::until_told_to_stop, failure::Failure, inspect, planning, run, steer,
+        written_plan::WrittenPlan,
     },
     Office,
     answer::{self, Answer, EXECUTION},
@@ -79,7 +80,7 @@ impl Call<'_> {
     }
 
     async fn validate(&self, asked: DraftArguments) -> Result<Answer, Failure> {
-        let input = input(asked.plan)?;
+        let input = input(asked.plan)?.check(&self.client).await?;
         let query = "query($input: PlanInput!) { validatePlan(input: $input) { plan { \
              executionOrder layers } diagnostics { severity code path message help } } }";
         let payload = self.client.field(query, json!({ "input": input })).await?;
@@ -313,9 +314,9 @@ fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure
 }
 
 /// Reads a plan as a model wrote it.
-fn input(plan: Map<String, Value>) -> Result<Value, Failure> {
+fn input(plan: Map<String, Value>) -> Result<WrittenPlan, Failure> {
     let text = Value::Object(plan).to_string();
-    run::draft(&text).map(|(input, _)| input).map_err(|it| Failure::invalid_draft(&it))
+    run::draft(&text).map_err(|found| Failure::invalid_draft(&found))
 }
 
 fn planning_options(

@@ -2,8 +2,9 @@
 
 use expect_test::{Expect, expect};
 
-use super::super::parse;
+use super::super::{compile_all, parse};
 use super::*;
+use crate::plans::SubPlans;
 
 fn check(text: &str, expected: &Expect) {
     let found = parse(text).map_or_else(|it| it, |it| it.notices);
@@ -56,6 +57,45 @@ fn everything_that_makes_it_none_is_said_at_once() {
             error[plan.invalid_json] tools[3].onError: this must be text, not an object
         "#]],
     );
+}
+
+/// An unknown field hid unknown tools, missing parameters and cycles.
+#[test]
+fn an_unknown_field_hides_nothing() {
+    let found = bad(json!({
+        "colour": 1,
+        "tools": [
+            { "name": "createAuthor", "paramters": { "name": "Al" } },
+            { "id": "a", "name": "flow.noop", "dependsOn": ["b"], "why": "so" },
+            { "id": "b", "name": "flow.noop", "dependsOn": ["a"] },
+            { "name": "flow.ech" },
+        ],
+    }));
+    let expected = expect![[r#"
+        error[plan.unknown_field] colour: there is no field `colour` (known are `query`, `requestId`, `tools`, `executionOrder`)
+        error[plan.unknown_field] tools[0].paramters: there is no field `paramters` (did you mean `parameters`?)
+        error[plan.missing_parameter] tools[0].parameters.email: `demo.createAuthor` needs `email` (of type string)
+        error[plan.unknown_field] tools[1].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
+        error[plan.cycle] tools[1].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[1].dependsOn`)
+        error[plan.unknown_tool] tools[3].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
+    "#]];
+    expected.assert_eq(&lines(&found));
+}
+
+#[test]
+fn an_unknown_field_inside_a_plan_inside_hides_nothing() {
+    let draft = parse(
+        r#"{"tools": [{"plan": {"tools": [{"name": "flow.ech", "why": "so"}]}}, {"name": "nothing"}]}"#,
+    )
+    .unwrap();
+    let plans = SubPlans::default();
+    let found = compile_all(&draft, about(), &catalog(), &plans, &mut |_| about()).unwrap_err();
+    let expected = expect![[r#"
+        error[plan.unknown_field] tools[0].plan.tools[0].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
+        error[plan.unknown_tool] tools[0].plan.tools[0].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
+        error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` shows the tools that there are)
+    "#]];
+    expected.assert_eq(&lines(&found));
 }
 
 #[test]
