@@ -27,6 +27,7 @@ mod steering;
 mod sub_plans;
 mod toolkit;
 mod tools;
+mod transcript;
 mod turns;
 mod watching;
 

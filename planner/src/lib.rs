@@ -16,7 +16,7 @@ pub mod select;
 pub mod toolkit;
 pub mod writer;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -131,6 +131,8 @@ pub struct Proposal {
     pub notes: Vec<Note>,
     /// What the author should know: what was assumed because it was not said.
     pub warnings: Vec<Diagnostic>,
+    /// Who wrote the draft, where that is another one than [`Planner::name`] says: a fallback model.
+    pub author: Option<String>,
 }
 
 /// Something worth knowing about how a draft came to be.
@@ -140,6 +142,8 @@ pub struct Note {
     pub kind: &'static str,
     /// All of it.
     pub content: Value,
+    /// When it came to be, counted from the moment at which the planner was asked.
+    pub after: Duration,
 }
 
 /// Why there is no draft.

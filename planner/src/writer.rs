@@ -39,6 +39,10 @@ pub const REPAIRS: u32 = 3;
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are given back to the model that wrote it.
 const REPEATED: usize = 64 << 10;
+/// Bytes of a query that an error quotes.
+const QUOTED_QUERY: usize = 200;
+/// Bytes of a model's words that an error quotes.
+const QUOTED_WORDS: usize = 500;
 /// Bytes of a message that are noted: notes are kept for as long as their request.
 const NOTED: usize = 256 << 10;
 
@@ -62,6 +66,8 @@ struct Rounds<'a> {
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
+    /// The model that gave the newest answer: the first one, or its fallback.
+    author: Option<String>,
     began: Instant,
 }
 
@@ -91,9 +97,9 @@ impl ModelPlanner {
     ) -> Result<Proposal, PlanningError> {
         let written = self.write(query, catalog, judge, &mut rounds).await;
         rounds.over();
-        let notes = rounds.notes;
+        let (notes, author) = (rounds.notes, rounds.author);
         match written {
-            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
+            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new(), author }),
             Err(err) => Err(err.with_notes(notes)),
         }
     }
@@ -115,12 +121,29 @@ impl ModelPlanner {
         });
         let hearer = listening.as_ref().map(|it| it as &dyn Hearer);
         let mut wrong = Vec::new();
+        let mut has_declined = false;
         for round in 0..=self.repairs {
             let reply = self.ask(rounds, round, hearer).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
+                // Some models talk before they plan: only who is asked again and still talks declines.
+                Ok(Written::Words(words))
+                    if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
+                {
+                    return Err(declined(query, &words));
+                }
+                Ok(Written::Words(_)) => {
+                    has_declined = true;
+                    wrong = vec![reading::no_json()];
+                    None
+                }
                 Ok(Written::Draft(draft)) => {
+                    has_declined = false;
                     wrong = judge.judge(&draft).await;
+                    if !wrong.iter().any(Diagnostic::is_error) {
+                        let read = draft.notices.iter().filter(|notice| notice.is_error());
+                        wrong.extend(read.cloned());
+                    }
                     Some(*draft)
                 }
                 Err(diagnostics) => {
@@ -270,12 +293,13 @@ impl<'a> Rounds<'a> {
             notes: Vec::new(),
             tokens: Tokens::default(),
             costs: Vec::new(),
+            author: None,
             began: Instant::now(),
         }
     }
 
     fn note(&mut self, kind: &'static str, content: Value) {
-        self.notes.push(Note { kind, content });
+        self.notes.push(Note { kind, content, after: self.began.elapsed() });
     }
 
     /// Notes what is new in a question.
@@ -288,6 +312,7 @@ impl<'a> Rounds<'a> {
     fn answered(&mut self, round: u32, reply: &Reply, began: Instant) {
         self.tokens += reply.tokens;
         self.costs.push(reply.cost);
+        self.author = Some(reply.model.clone());
         let mut content = json!({
             "round": round,
             "model": reply.model,
@@ -369,9 +394,21 @@ fn no_plan(message: String) -> PlanningError {
 }
 
 fn impossible(query: &str, why: &str) -> PlanningError {
-    let end = query.floor_char_boundary(200);
-    let (query, cut) = (&query[..end], if end < query.len() { "…" } else { "" });
-    no_plan(format!("no plan for `{query}{cut}`: {why}"))
+    no_plan(format!("no plan for `{}`: {why}", clipped(query, QUOTED_QUERY)))
+}
+
+/// Says that the model answered in words, which it was told not to do.
+fn declined(query: &str, words: &str) -> PlanningError {
+    let said = words.rsplit("</think>").next().unwrap_or(words);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (query, words) = (clipped(query, QUOTED_QUERY), clipped(&words, QUOTED_WORDS));
+    no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
+}
+
+/// Returns the beginning of a text, with `…` where it is cut.
+fn clipped(text: &str, most: usize) -> Cow<'_, str> {
+    let end = text.floor_char_boundary(most);
+    if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }
 }
 
 fn unavailable(err: &ModelError) -> PlanningError {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use executor::ahead::Ahead;
 use planner::{
-    Judge as _, Note, PlanningError, Proposal,
+    Judge as _, PlanningError, Proposal,
     catalog::Catalog,
     draft::{Draft, SubDraft},
     nearest::did_you_mean,
@@ -22,7 +22,7 @@ use shared::{
 
 use super::{
     Engine, EngineError, PlanCache, candidates::MAX_TOOLS, foresight::Foreseeing,
-    planners::Compiling,
+    planners::Compiling, transcript::Transcript,
 };
 
 /// How often an identifier or a version that is taken is drawn again.
@@ -116,7 +116,8 @@ impl Engine {
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
         let offered = offered(&catalog, options.is_last);
         let candidates = self.candidates(query, &offered, max_tools).await;
-        let mut transcript = vec![self.entry("selection", candidates.told)];
+        let mut transcript = Transcript::new(&self.clock);
+        transcript.add("selection", candidates.told);
         let asked = self.asked(options.cache, (planner.name(), query), &candidates.catalog);
         let remembered = self.remembered(asked.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
@@ -124,17 +125,17 @@ impl Engine {
         let judge = Foreseeing::new(judge, execution);
         if judge.foresight().is_some() {
             // What is called ahead is written down at once, behind this.
-            self.store.add_transcript(request.id, &std::mem::take(&mut transcript)).await?;
+            self.store.add_transcript(request.id, &transcript.take()).await?;
         }
+        transcript.ask_planner();
         let proposed = match remembered {
             Some(proposal) => Ok(proposal),
             None => planner.propose_checked(query, &candidates.catalog, &judge).await,
         };
         let about = self.about(request.id, 1, query.to_owned(), planner.name());
-        let (plan, Proposal { draft, warnings, .. }) =
-            self.made(about, &catalog, proposed, transcript).await?;
+        let (plan, proposal) = self.made(about, &catalog, proposed, transcript).await?;
         if let Some(asked) = asked.filter(|_| is_new) {
-            self.remember(&asked, request.id, &draft, &warnings).await;
+            self.remember(&asked, request.id, &proposal).await;
         }
         let ahead = judge.ahead(&plan);
         Ok((plan, ahead))
@@ -144,41 +145,42 @@ impl Engine {
     /// kept as well.
     pub(super) async fn made(
         &self,
-        about: About,
+        mut about: About,
         catalog: &Catalog,
         proposed: Result<Proposal, PlanningError>,
-        mut transcript: Vec<TranscriptEntry>,
+        mut transcript: Transcript,
     ) -> Result<(Arc<Plan>, Proposal), EngineError> {
         let request = about.request;
         let mut proposal = match proposed {
             Ok(proposal) => proposal,
             Err(err) => return Err(self.no_proposal(request, transcript, err).await),
         };
-        transcript.extend(self.entries(std::mem::take(&mut proposal.notes)));
+        transcript.add_notes(std::mem::take(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
-        transcript.push(self.entry("draft", draft_json));
+        transcript.add("draft", draft_json);
+        about.planner = proposal.author.clone().unwrap_or(about.planner);
         let compiled = self.compile(&proposal.draft, about, catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
             if let Err(err) = self.check_plans(plans).await {
-                transcript.push(self.entry("error", told(&err)));
-                self.store.add_transcript(request, &transcript).await?;
+                transcript.add("error", told(&err));
+                self.store.add_transcript(request, &transcript.take()).await?;
                 return Err(err.under(request));
             }
         }
         let (inner, plan) = match compiled.and_then(own_last) {
             Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),
             Err(diagnostics) => {
-                transcript.push(self.entry("diagnostics", json!(diagnostics)));
-                self.store.add_transcript(request, &transcript).await?;
+                transcript.add("diagnostics", json!(diagnostics));
+                self.store.add_transcript(request, &transcript.take()).await?;
                 return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
             }
         };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
-        transcript.push(self.entry("plan", summary));
-        self.store.add_transcript(request, &transcript).await?;
+        transcript.add("plan", summary);
+        self.store.add_transcript(request, &transcript.take()).await?;
         Ok((plan, proposal))
     }
 
@@ -240,15 +242,16 @@ impl Engine {
             None => (self.new_request(&query).await?.id, 1),
         };
         let draft_json = serde_json::to_value(draft).unwrap_or_default();
-        let draft_entry = self.entry("draft", draft_json);
+        let mut transcript = Transcript::new(&self.clock);
+        transcript.add("draft", draft_json);
         // It was compiled before there was a request; under that it is made now.
         let created_at = self.clock.now();
         let about = About { request, version, created_at, ..plan.about().clone() };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan.with_about(about)).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
-        let entries = [draft_entry, self.entry("plan", summary)];
-        self.store.add_transcript(request, &entries).await?;
+        transcript.add("plan", summary);
+        self.store.add_transcript(request, &transcript.take()).await?;
         let diagnostics = plan.diagnostics().to_vec();
         Ok(Verdict { plan: Some(plan), diagnostics })
     }
@@ -362,15 +365,11 @@ impl Engine {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
-    fn entries(&self, notes: Vec<Note>) -> Vec<TranscriptEntry> {
-        notes.into_iter().map(|it| self.entry(it.kind, it.content)).collect()
-    }
-
     /// Keeps how a planner came to propose nothing, and says so.
     async fn no_proposal(
         &self,
         request: RequestId,
-        mut entries: Vec<TranscriptEntry>,
+        mut transcript: Transcript,
         err: PlanningError,
     ) -> EngineError {
         let message = err.to_string();
@@ -386,9 +385,9 @@ impl Engine {
                 (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
             }
         };
-        entries.extend(self.entries(notes));
-        entries.push(self.entry("error", told(&error)));
-        match self.store.add_transcript(request, &entries).await {
+        transcript.add_notes(notes);
+        transcript.add("error", told(&error));
+        match self.store.add_transcript(request, &transcript.take()).await {
             Ok(()) => error,
             Err(err) => err.into(),
         }

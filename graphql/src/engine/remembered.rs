@@ -6,7 +6,7 @@
 
 mod alike;
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use planner::{
@@ -97,12 +97,14 @@ struct Remembered {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
+    /// Who wrote it, where that was a fallback model.
+    author: Option<String>,
 }
 
 impl Remembered {
     fn proposal(self, content: Value) -> Proposal {
-        let notes = vec![Note { kind: "cache", content }];
-        Proposal { draft: self.draft, notes, warnings: self.warnings }
+        let notes = vec![Note { kind: "cache", content, after: Duration::ZERO }];
+        Proposal { draft: self.draft, notes, warnings: self.warnings, author: self.author }
     }
 }
 
@@ -174,10 +176,15 @@ impl Engine {
         &self,
         asked: &Asked<'_>,
         request: RequestId,
-        draft: &Draft,
-        warnings: &[Diagnostic],
+        proposal: &Proposal,
     ) {
-        let kept = json!({ "requestId": request, "draft": draft, "warnings": warnings });
+        let Proposal { draft, warnings, author, .. } = proposal;
+        let kept = json!({
+            "requestId": request,
+            "draft": draft,
+            "warnings": warnings,
+            "author": author,
+        });
         if let Err(err) = self.store.cache(&asked.exact, &kept, self.clock.now() + KEPT).await {
             tracing::warn!(%err, "a draft is not kept for the next time");
             return;
@@ -190,7 +197,8 @@ fn read(kept: &Value) -> Option<Remembered> {
     let request = kept["requestId"].as_str()?.parse().ok()?;
     let draft = serde_json::from_value(kept["draft"].clone()).ok()?;
     let warnings = serde_json::from_value(kept["warnings"].clone()).ok()?;
-    Some(Remembered { request, draft, warnings })
+    let author = kept["author"].as_str().map(str::to_owned);
+    Some(Remembered { request, draft, warnings, author })
 }
 
 /// Returns under what the draft of a query is kept.

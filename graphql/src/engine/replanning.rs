@@ -21,6 +21,7 @@ use super::{
     done::Done,
     planners::Compiling,
     planning::{max_tools, offered},
+    transcript::Transcript,
 };
 use crate::agent;
 
@@ -102,17 +103,19 @@ impl Engine {
         let earlier = earlier(ended);
         let mut told =
             json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });
-        let mut transcript = vec![self.entry("selection", candidates.told)];
+        let mut transcript = Transcript::new(&self.clock);
         if on == On::ItsOwn {
             // Before anything else: whoever comes after a crash knows how often it was tried.
             told["automatic"] = json!(true);
             self.store.add_transcript(request, &[self.entry("replan", told)]).await?;
         } else {
-            transcript.insert(0, self.entry("replan", told));
+            transcript.add("replan", told);
         }
+        transcript.add("selection", candidates.told);
         let compiling = Compiling { engine: self, request, catalog: &catalog };
         let done = self.done(ended).await?;
         let judge = GoingOn { compiling, earlier: &earlier, done: &done };
+        transcript.ask_planner();
         let proposed = planner.propose_after(&query, &earlier, &candidates.catalog, &judge).await;
         let proposed = proposed.map(|mut it| {
             judge.inherit(&mut it.draft);

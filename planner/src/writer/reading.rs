@@ -51,6 +51,8 @@ pub(super) enum Written {
     Draft(Box<Draft>),
     /// That it cannot be done, and why.
     Impossible(String),
+    /// Words without any JSON.
+    Words(String),
 }
 
 /// Reads an answer; what makes it no draft is said as the compiler would. Of other plans its steps
@@ -69,10 +71,10 @@ pub(super) fn read(
         return Err(vec![Diagnostic::error("plan.too_large", "", message)]);
     }
     let Some(found) = find(text) else {
-        let message = "there is no JSON object in the answer";
-        let help =
-            "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
-        return Err(vec![Diagnostic::error("plan.invalid_json", "", message).with_help(help)]);
+        if is_words(text) {
+            return Ok(Written::Words(text.trim().to_owned()));
+        }
+        return Err(vec![no_json()]);
     };
     if let Some(why) = impossible(&found) {
         return Ok(Written::Impossible(why));
@@ -84,10 +86,23 @@ pub(super) fn read(
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
 }
 
+/// Says that an answer has no plan.
+pub(super) fn no_json() -> Diagnostic {
+    let message = "there is no JSON object in the answer";
+    let help = "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
+    Diagnostic::error("plan.invalid_json", "", message).with_help(help)
+}
+
+/// Returns whether an answer is prose, and not a plan that was cut off or cannot be read.
+fn is_words(text: &str) -> bool {
+    text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
+}
+
 /// Reads one step of an answer as the draft of it alone, if it is one.
 pub(super) fn alone(step: &Value, catalog: &Catalog, known: &BTreeSet<&str>) -> Option<Draft> {
     let draft = shaped(json!({ "tools": [step] }), (catalog, known), &mut Vec::new());
-    compile::parse_value(draft).ok()
+    let draft = compile::parse_value(draft).ok()?;
+    (!draft.notices.iter().any(Diagnostic::is_error)).then_some(draft)
 }
 
 /// Returns the plan in a text: what is JSON as it stands, else whatever looks most like a plan.
@@ -348,7 +363,8 @@ mod tests {
     fn what_is_no_plan_is_said() {
         for (text, code) in [
             ("", "plan.invalid_json"),
-            ("I cannot do that.", "plan.invalid_json"),
+            ("…", "plan.invalid_json"),
+            ("{I cannot do that.}", "plan.invalid_json"),
             (
                 "{\"tools\": [{\"name\": \"createAuthor\", \"parameters\": {\"name\": \"Al",
                 "plan.invalid_json",
@@ -379,6 +395,14 @@ mod tests {
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
         assert!(matches!(read(both, &catalog(), &BTreeSet::new()), Ok(Written::Draft(_))));
+    }
+
+    #[test]
+    fn prose_is_no_plan() {
+        for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
+            let expected = Written::Words(text.trim().to_owned());
+            assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
+        }
     }
 
     #[test]

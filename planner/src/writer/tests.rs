@@ -178,6 +178,46 @@ async fn what_cannot_be_done_is_said_as_the_model_says_it() {
 }
 
 #[tokio::test]
+async fn a_model_that_declines_in_words_is_quoted() {
+    let words = "I am sorry,\nbut no tool sends mail.";
+    for (answers, repairs, questions) in [
+        (vec![says(words)], 0, 1),
+        (vec![says("Let me think."), says(words), says(GOOD)], 3, 2),
+        (vec![says(UNKNOWN), says(words)], 1, 2),
+    ] {
+        let (proposed, asked) = propose(answers, repairs).await;
+        let Err(PlanningError::NoPlan { message, .. }) = proposed else { panic!("{proposed:?}") };
+        let quoted = "`I am sorry, but no tool sends mail.`";
+        assert_eq!(
+            message,
+            format!("no plan for `create Al`: the model answers in words: {quoted}")
+        );
+        assert_eq!(asked.len(), questions);
+    }
+    let (proposed, _) = propose(vec![says(&"no ".repeat(10_000))], 0).await;
+    let message = proposed.unwrap_err().to_string();
+    assert!(message.len() < 1_000 && message.ends_with("…`"), "{message}");
+}
+
+#[tokio::test]
+async fn a_plan_is_its_author_s() {
+    let second = says(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
+    let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
+    assert_eq!(proposed.unwrap().author.as_deref(), Some("second"));
+}
+
+/// A judge that sees nothing wrong does not make a plan of a draft that was read with errors.
+#[tokio::test]
+async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
+    let bad = r#"{"tools": [{"name": "listAuthors", "retry": {"attempts": 2}}]}"#;
+    let model = Arc::new(Scripted::new(vec![says(bad), says(GOOD)]));
+    let planner = ModelPlanner::new(Arc::clone(&model) as _, 1);
+    let proposed = planner.propose("create Al", &catalog()).await.unwrap();
+    assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
+    assert_eq!(model.asked().len(), 2);
+}
+
+#[tokio::test]
 async fn a_model_that_does_not_answer_is_said_to_be_unavailable() {
     let (proposed, _) = propose(vec![says(UNKNOWN), busy(None)], 3).await;
     let Err(PlanningError::Unavailable { message, notes }) = proposed else { panic!() };

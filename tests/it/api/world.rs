@@ -315,14 +315,18 @@ impl Planner for Literal {
     }
 
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-        let note = Note { kind: "candidates", content: json!(catalog.tools().len()) };
+        let note = Note {
+            kind: "candidates",
+            content: json!(catalog.tools().len()),
+            after: Duration::ZERO,
+        };
         let notes = vec![note];
         if query == "a planner that is away" {
             let message = "the planner is away".to_owned();
             return Err(PlanningError::Unavailable { message, notes });
         }
         if let Ok(draft) = parse(query) {
-            return Ok(Proposal { draft, notes, warnings: Vec::new() });
+            return Ok(Proposal { draft, notes, warnings: Vec::new(), author: None });
         }
         let message = format!("no tool does `{query}`");
         let nearest = vec!["flow.echo".to_owned()];

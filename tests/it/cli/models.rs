@@ -194,7 +194,7 @@ async fn another_model_stands_in_for_one_that_behaves_badly() {
         let _ = write!(planner, ", max_retries: 1, fallback: {{ {} }}", good.speaking("anthropic"));
         configure(&home, &planner);
         let made = home.json(&["plan", SEED], 0).await;
-        assert_eq!(made["planner"], "openai/m", "{chaos}");
+        assert_eq!(made["planner"], "anthropic/m", "{chaos}");
         assert_eq!((bad.asked().await.len(), good.asked().await.len()), (2, 1), "{chaos}");
     }
 }
@@ -215,7 +215,27 @@ async fn an_answer_that_is_too_long_is_not_read_to_its_end() {
     let good = Model::answering(&home, "good", good).await;
     let both = format!("{}, fallback: {{ {} }}", long.speaking("openai"), good.speaking("gemini"));
     configure(&home, &both);
-    assert_eq!(home.json(&["plan", SEED], 0).await["planner"], "openai/m");
+    let made = home.json(&["plan", SEED], 0).await;
+    assert_eq!(made["planner"], "gemini/m");
+    let told = home.json(&["debug", made["requestId"].as_str().unwrap()], 0).await;
+    let entries = told["transcript"].as_array().unwrap();
+    let moments: Vec<_> = entries.iter().map(|entry| entry["at"].as_str().unwrap()).collect();
+    assert!(moments.len() > 4 && moments.is_sorted_by(|a, b| a < b), "{moments:?}");
+    // From memory, it is still the fallback's.
+    assert_eq!(home.json(&["plan", SEED], 0).await["planner"], "gemini/m");
+}
+
+#[tokio::test]
+async fn a_model_that_declines_in_words_is_quoted() {
+    let home = Home::new();
+    let words = "I am sorry, but none of these tools sends letters.";
+    let model = Model::answering(&home, "model", json!([{ "content": words }])).await;
+    configure(&home, &model.speaking("openai"));
+    let failed = home.json(&["plan", "send a letter to Bob"], 2).await;
+    assert_eq!(failed["error"]["code"], "NO_PLAN_FOUND");
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains(words), "{message}");
+    assert_eq!(model.asked().await.len(), 2);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is told of a draft: how it came to be, how sure it is, or why there is none.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
@@ -92,15 +92,17 @@ impl Planning<'_> {
 
     /// Returns the draft, or why there is none.
     pub(in crate::offline) fn finish(self) -> Result<Proposal, PlanningError> {
+        // Planning without a model takes milliseconds: its notes follow each other at once.
+        let note = |kind, content| Note { kind, content, after: Duration::ZERO };
         let mut notes = vec![
-            Note { kind: "clauses", content: Value::Array(self.clauses) },
-            Note { kind: "candidates", content: Value::Array(self.candidates) },
+            note("clauses", Value::Array(self.clauses)),
+            note("candidates", Value::Array(self.candidates)),
         ];
         if !self.assumptions.is_empty() {
-            notes.push(Note { kind: "assumptions", content: Value::Array(self.assumptions) });
+            notes.push(note("assumptions", Value::Array(self.assumptions)));
         }
         if let Some(content) = self.declined {
-            notes.push(Note { kind: "evidence", content });
+            notes.push(note("evidence", content));
         }
         if !self.problems.is_empty() {
             return Err(no_plan(&self.problems, &self.nearest, self.profiles, notes));
@@ -119,7 +121,7 @@ impl Planning<'_> {
             tools: tools.collect(),
             ..Draft::default()
         };
-        Ok(Proposal { draft, notes, warnings: self.warnings })
+        Ok(Proposal { draft, notes, warnings: self.warnings, author: None })
     }
 }
 

@@ -1,0 +1,108 @@
+//! The transcript of one planning while it is written.
+
+use std::sync::Arc;
+
+use planner::Note;
+use serde_json::Value;
+use shared::{
+    clock::{Clock, Timestamp, after},
+    request::TranscriptEntry,
+};
+
+/// Entries that are not stored yet. Each has a later moment than the one before it.
+#[derive(Debug)]
+pub(super) struct Transcript {
+    clock: Arc<dyn Clock>,
+    entries: Vec<TranscriptEntry>,
+    newest: Option<Timestamp>,
+    asked_at: Timestamp,
+}
+
+impl Transcript {
+    /// Begins a transcript.
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        let asked_at = clock.now();
+        Self { clock: Arc::clone(clock), entries: Vec::new(), newest: None, asked_at }
+    }
+
+    /// Adds an entry of this moment.
+    pub(super) fn add(&mut self, kind: &str, content: Value) {
+        self.add_at(self.clock.now(), kind, content);
+    }
+
+    /// Remembers that the planner is asked now: its notes count from this moment.
+    pub(super) fn ask_planner(&mut self) {
+        self.asked_at = self.clock.now();
+    }
+
+    /// Adds what a planner noted, each note at the moment when it came to be.
+    pub(super) fn add_notes(&mut self, notes: Vec<Note>) {
+        for note in notes {
+            let at = self.asked_at.checked_add_signed(elapsed(&note)).unwrap_or(self.asked_at);
+            self.add_at(at, note.kind, note.content);
+        }
+    }
+
+    /// Takes the entries that are not stored yet.
+    pub(super) fn take(&mut self) -> Vec<TranscriptEntry> {
+        std::mem::take(&mut self.entries)
+    }
+
+    fn add_at(&mut self, at: Timestamp, kind: &str, content: Value) {
+        let at = self.newest.map_or(at, |newest| at.max(after(newest)));
+        self.newest = Some(at);
+        self.entries.push(TranscriptEntry { at, kind: kind.to_owned(), content });
+    }
+}
+
+/// Returns how long after the question a note came to be, to the microsecond.
+fn elapsed(note: &Note) -> chrono::TimeDelta {
+    let microseconds = i64::try_from(note.after.as_micros()).unwrap_or(i64::MAX);
+    chrono::TimeDelta::microseconds(microseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A clock that stands still.
+    #[derive(Debug)]
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+    }
+
+    #[test]
+    fn each_entry_has_its_own_moment() {
+        let clock: Arc<dyn Clock> = Arc::new(Still);
+        let mut transcript = Transcript::new(&clock);
+        transcript.add("selection", json!(null));
+        transcript.ask_planner();
+        let note = |kind, seconds| {
+            let after = Duration::from_secs(seconds);
+            Note { kind, content: json!(null), after }
+        };
+        let mut stored = transcript.take();
+        transcript.add_notes(vec![note("prompt", 0), note("reply", 2), note("repair", 2)]);
+        transcript.add("draft", json!(null));
+        stored.extend(transcript.take());
+        let moments: Vec<_> =
+            stored.iter().map(|entry| (entry.kind.as_str(), entry.at.timestamp_micros())).collect();
+        let expected = [
+            ("selection", 0),
+            ("prompt", 1),
+            ("reply", 2_000_000),
+            ("repair", 2_000_001),
+            ("draft", 2_000_002),
+        ];
+        assert_eq!(moments, expected);
+        assert!(transcript.take().is_empty());
+    }
+}
