@@ -151,6 +151,9 @@ fn remedy(doubt: Doubt, order: &str) -> String {
         Doubt::Unit => "say it in the unit of the parameter".to_owned(),
         Doubt::Reference => "say which thing is meant, by its name or its identifier".to_owned(),
         Doubt::Said => "put the text between quotation marks, so that it is clear where it ends".to_owned(),
+        Doubt::Described => "it describes a value that no earlier step gives: put it in quotation marks if it is \
+                             meant literally"
+            .to_owned(),
         Doubt::Long => "there is too much of it to be checked: say it in fewer words, or split the query".to_owned(),
         Doubt::Asked => format!(
             "say it as an order, `{order} …`; if the tool only looks, its definition says so with `effect: read`"

@@ -9,6 +9,8 @@
 mod aim;
 mod bound;
 mod claim;
+mod described;
+mod dropped;
 mod form;
 mod lists;
 mod measure;
@@ -30,6 +32,7 @@ use serde_json::{Map, Value};
 use shared::tool::Effect;
 
 use self::claim::{Claims, Place};
+pub(super) use self::described::{Described, find_described};
 use super::{
     effort::{Effort, Stop},
     explain::{self, Problem},
@@ -94,6 +97,8 @@ pub(super) enum Doubt {
     Unknown,
     /// They are a text that may go on, or an order behind it.
     Said,
+    /// They describe a value and are none: `the summary`.
+    Described,
     /// They are too many to be checked.
     Long,
 }
@@ -149,7 +154,7 @@ impl Gate<'_> {
         let acts = |it: &&Call<'_>| it.acts();
         let mut calls = self.passages.iter().flat_map(|it| &it.calls);
         let tool = calls.find(acts);
-        let found = self.found();
+        let found = self.found().or_else(|| self.dropped());
         // What was not looked at to its end was not checked.
         let tool = tool.filter(|_| self.effort.is_over());
         tool.map(|it| self.problem(it.profile, (0..SHOWN, Doubt::Long))).or(found)
@@ -190,6 +195,7 @@ impl Gate<'_> {
         self.asked(&place, &claims)
             .or_else(|| self.ordered(passage, &place, &claims))
             .or_else(|| self.named(passage, &place, &claims))
+            .or_else(|| self.described(passage, &claims))
             .or_else(|| self.runs_on(at, &claims))
             .or_else(|| self.worths(passage, &claims))
             .or_else(|| self.misaimed(passage, &claims))

@@ -2,6 +2,7 @@
 
 mod account;
 mod doubt;
+mod fields;
 mod guard;
 
 use std::{
@@ -231,6 +232,7 @@ impl<'a> Planning<'a> {
     /// Adds a step, and returns its id.
     fn step(&mut self, clause: &Clause, tool: usize, filled: Filled, waits: &[String]) -> String {
         let profile = &self.profiles[tool];
+        let filled = self.with_fields(clause, profile, filled);
         let id = self.free_id(&profile.name);
         self.tools.push(tool);
         self.origins.push(Origin {

@@ -317,7 +317,8 @@ pub(super) fn value_path(schema: &Value) -> Option<String> {
     })
 }
 
-fn output_fields(schema: &Value) -> Option<&Map<String, Value>> {
+/// Returns the fields of an output.
+pub(super) fn output_fields(schema: &Value) -> Option<&Map<String, Value>> {
     resolve(schema, schema, 0)
         .get("properties")
         .and_then(Value::as_object)

@@ -6,6 +6,7 @@
     reason = "tables, and `expect_test` writes the hashes"
 )]
 mod blog;
+mod described;
 mod limits;
 mod meaning;
 mod orders;
