@@ -304,7 +304,9 @@ async fn behind_a_step_that_is_not_understood_none_is_heard_of() {
     let begins = r#"{"tools": [{"name": "listAuthors"}, "#;
     for wrong in ["7", "\"act\"", r#"{"name": {"is": "act"}}"#, r#"{"name": "a", "retry": 7}"#] {
         let plan = format!(r#"{begins}{wrong}, {{"name": "listAuthors"}}]}}"#);
-        let heard = heard(&[&plan, GOOD]).await;
+        let mut heard = heard(&[&plan, GOOD]).await;
+        // A plan in which a field is wrong is judged as well, and goes back to the model all the same.
+        heard.retain(|event| !event.starts_with("judged"));
         assert_eq!(heard[..3], ["begun", "foreseen listAuthors", "begun"], "{plan}");
     }
 }
