@@ -299,7 +299,8 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
     // The journal hides what it was shown, or has it: either way it was sent.
     assert!(asked.iter().all(|it| key(it).contains("authorization")), "{asked:?}");
     // Some providers repeat the key that they refuse.
-    let error = json!({ "message": "Incorrect API key provided: sk-secret-zq4711xk", "type": "auth" });
+    let error =
+        json!({ "message": "Incorrect API key provided: sk-secret-zq4711xk", "type": "auth" });
     let answers = json!([{ "error": error, "status": 401 }]);
     let model = Model::answering(&home, "refusing", answers).await;
     configure(&home, &format!("{}, api_key_env: MY_KEY", model.speaking("openai")));

@@ -7,7 +7,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "correct it at path"
   ],
   "plan.unknown_field": [
-    "there is no such field",
+    "there is no such field; the rest of the plan is checked all the same",
     "take the name from the help"
   ],
   "plan.empty": [
@@ -239,7 +239,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "configure what the message names; faber doctor checks it"
   ],
   "NO_PLAN_FOUND": [
-    "the planner found no plan for the query; the message says what it could not fill, and the nearest tools",
+    "the planner found no plan for the query; the message says what it could not fill, and the nearest tools, or quotes the model that declined",
     "say more in the query, or write the plan yourself"
   ],
   "LIMIT_EXCEEDED": [
