@@ -344,12 +344,11 @@ fn unknown_field(place: &str, name: &str, meant: Option<&str>, known: &[&str]) -
         Some(outside) => format!("{outside}{inside}"),
         None => inside.trim_start_matches('.').to_owned(),
     };
-    let help = match meant {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => {
-            let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-            format!("known are {}", known.join(", "))
-        }
+    let help = if let Some(meant) = meant {
+        format!("did you mean `{meant}`?")
+    } else {
+        let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+        format!("known are {}", known.join(", "))
     };
     let message = format!("there is no field `{}`", clip(name));
     Diagnostic::error("plan.unknown_field", place, message).with_help(help)

@@ -112,7 +112,7 @@ impl Speech<'_> {
             && !self.is_sentence(determiner, &rest)
             && !self.is_modifier(value)
             && self.is_wanted(determiner, &rest);
-        is_description.then(|| Phrase { at: determiner..value.end, rest })
+        is_description.then_some(Phrase { at: determiner..value.end, rest })
     }
 
     /// Returns where the word is that makes a phrase definite: the value's first, or one before it.
@@ -122,6 +122,10 @@ impl Speech<'_> {
         };
         if is_definite(&self.tokens[value.start]) {
             return Some(value.start);
+        }
+        if words::is_preposition(&self.tokens[value.start].lower) {
+            // The word before it is a pronoun: `by her about rabbit holes`.
+            return None;
         }
         let before = (0..value.start).rev().take(BETWEEN);
         let mut before = before.take_while(|at| {

@@ -58,7 +58,7 @@ fn desk() -> Catalog {
 const SOUND: [(&str, &str); 28] = [
     ("write hello to out.txt", r#"{"path":"out.txt","content":"hello"}"#),
     (r#"write "the summary" to out.txt"#, r#""content":"the summary""#),
-    (r#"write 'its title' to out.txt"#, r#""content":"its title""#),
+    ("write 'its title' to out.txt", r#""content":"its title""#),
     ("read a.txt and write it to b.txt", r#""content":"{{read_file.content}}""#),
     ("read a.txt and send it to sam@x.com", r#""body":"{{read_file.content}}""#),
     ("fetch https://x.io/a and write its title to p.txt", r#""content":"{{fetch.title}}""#),
