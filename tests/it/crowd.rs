@@ -92,15 +92,18 @@ async fn half_a_request_keeps_nobody_out() {
     let head = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\nx: ", server.address);
     let body = server.request("POST /graphql", r#"{"query":"{ hello }"}"#, "");
     let body = &body[..body.len() - 5];
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..600 {
-        held.push(server.send(&head).await);
-        held.push(server.send(body).await);
+        connections.push(server.send(&head).await);
+        connections.push(server.send(body).await);
     }
     assert!(server.is_live().await && server.says_hello().await);
     // The oldest made room.
     let mut first = String::new();
-    timeout(PATIENCE, held[0].read_to_string(&mut first)).await.expect("it is closed").unwrap();
+    timeout(PATIENCE, connections[0].read_to_string(&mut first))
+        .await
+        .expect("it is closed")
+        .unwrap();
     assert_eq!(first, "");
     assert!(server.says_hello().await);
 }

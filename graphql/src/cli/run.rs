@@ -135,14 +135,14 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
 pub(super) fn draft(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
         // Why it is no JSON is the compiler's to say.
-        return compile::parse(json).map(|draft| WrittenPlan::new(draft, Value::Null));
+        return compile::parse(json).map(|draft| WrittenPlan::new(&draft, Value::Null));
     };
     let written = input.clone();
     printed::as_draft(&mut input)
         .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
     let changed = (input != written).then(|| input.to_string());
     let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
-    Ok(WrittenPlan::new(draft, input))
+    Ok(WrittenPlan::new(&draft, input))
 }
 
 pub(super) fn place(file: &Path) -> Value {

@@ -22,14 +22,14 @@ pub(super) fn interrupted() -> impl Future<Output = ()> + Send {
 pub(super) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = match fs::read_to_string("/proc/self/status") {
+    let mut sighup = match fs::read_to_string("/proc/self/status") {
         Ok(status) if ignores_hang_up(&status) => None,
         _ => Some(signal(SignalKind::hangup())?),
     };
     Ok(async move {
         let hung_up = async {
-            match &mut hang_up {
-                Some(hang_up) => drop(hang_up.recv().await),
+            match &mut sighup {
+                Some(sighup) => drop(sighup.recv().await),
                 None => std::future::pending().await,
             }
         };

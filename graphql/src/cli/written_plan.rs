@@ -18,7 +18,7 @@ pub(super) struct WrittenPlan {
 
 impl WrittenPlan {
     /// Takes a draft that was read from `written`.
-    pub(super) fn new(draft: Draft, written: Value) -> Self {
+    pub(super) fn new(draft: &Draft, written: Value) -> Self {
         let notices = draft.notices.clone();
         // With an unknown field the API would refuse all of it: the draft has none.
         let is_readable = !notices.iter().any(Diagnostic::is_error);

@@ -433,11 +433,10 @@ mod tests {
 
     #[test]
     fn fragments_inside_of_fragments_are_counted_at_once() {
-        let mut query = "{ ...f0 }".to_owned();
-        for n in 0..60 {
-            query += &format!(" fragment f{n} on Query {{ ...f{} ...f{} }}", n + 1, n + 1);
-        }
-        query += " fragment f60 on Query { __typename }";
+        let fragment =
+            |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
+        let fragments: String = (0..60).map(fragment).collect();
+        let query = format!("{{ ...f0 }} {fragments} fragment f60 on Query {{ __typename }}");
         assert_eq!(cost(&query).total, 1 << 60);
     }
 

@@ -323,7 +323,9 @@ mod tests {
     async fn where_all_are_busy_some_more_may_ask_for_the_servers_health() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
-        all.iter().for_each(|connection| connection.request_arrived());
+        for connection in &all {
+            connection.request_arrived();
+        }
         let reserve: Vec<_> = (0..RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
         assert!(reserve.iter().all(|it| it.is_reserve() && it.header_timeout() == RESERVE_TIMEOUT));
         let next = connections.admit(peer(0)).unwrap();

@@ -55,7 +55,6 @@ pub(in crate::cli) struct ExecuteArgs {
 
 /// How a plan is executed.
 #[derive(Args, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(in crate::cli) struct Options {
     /// One step at a time, or whatever is ready.
     #[arg(long, value_enum, ignore_case = true)]
