@@ -76,6 +76,26 @@ impl Crowded {
         )
     }
 
+    /// Opens that many subscriptions, and returns their connections once each has its first bytes.
+    async fn subscribe_times(&self, count: usize) -> Vec<TcpStream> {
+        let request = self.request(
+            "POST /graphql",
+            r#"{"query":"subscription { forever }"}"#,
+            "accept: text/event-stream\r\n",
+        );
+        let mut connections = Vec::new();
+        for _ in 0..count {
+            connections.push(self.send(&request).await);
+        }
+        for connection in &mut connections {
+            let mut start = [0; 15];
+            let reading = connection.read_exact(&mut start);
+            timeout(PATIENCE, reading).await.expect("the subscription is answered").unwrap();
+            assert_eq!(&start, b"HTTP/1.1 200 OK");
+        }
+        connections
+    }
+
     async fn is_live(&self) -> bool {
         self.answer("GET /health/live", "").await.starts_with("HTTP/1.1 200")
     }
@@ -112,20 +132,7 @@ async fn half_a_request_keeps_nobody_out() {
 async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
     let options = ServerOptions { max_connections: 20, ..ServerOptions::default() };
     let server = Crowded::start(options).await;
-    let subscribe = server.request(
-        "POST /graphql",
-        r#"{"query":"subscription { forever }"}"#,
-        "accept: text/event-stream\r\n",
-    );
-    let mut held = Vec::new();
-    for _ in 0..20 {
-        let mut subscription = server.send(&subscribe).await;
-        let mut start = [0; 15];
-        let reading = subscription.read_exact(&mut start);
-        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
-        assert_eq!(&start, b"HTTP/1.1 200 OK");
-        held.push(subscription);
-    }
+    let mut held = server.subscribe_times(20).await;
     assert!(server.is_live().await);
     let refused = server.answer("POST /graphql", r#"{"query":"{ hello }"}"#).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("LIMIT_EXCEEDED"), "{refused}");
@@ -148,20 +155,6 @@ async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
 async fn one_address_may_have_thousands_of_subscribers() {
     let options = ServerOptions { max_new_connections: 10, ..ServerOptions::default() };
     let server = Crowded::start(options).await;
-    let subscribe = server.request(
-        "POST /graphql",
-        r#"{"query":"subscription { forever }"}"#,
-        "accept: text/event-stream\r\n",
-    );
-    let mut held = Vec::new();
-    for _ in 0..400 {
-        held.push(server.send(&subscribe).await);
-    }
-    for subscription in &mut held {
-        let mut start = [0; 15];
-        let reading = subscription.read_exact(&mut start);
-        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
-        assert_eq!(&start, b"HTTP/1.1 200 OK");
-    }
+    let _held = server.subscribe_times(400).await;
     assert!(server.says_hello().await);
 }
