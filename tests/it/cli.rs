@@ -6,7 +6,7 @@ mod bombs;
 mod commands;
 mod executions;
 mod features;
-mod home;
+pub(crate) mod home;
 mod hostile;
 mod large;
 mod login;

@@ -19,6 +19,7 @@ mod reference;
 mod replay;
 mod servers;
 mod simulation;
+mod stored;
 mod stores;
 mod supervised;
 mod torture;

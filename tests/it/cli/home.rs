@@ -10,27 +10,27 @@ use tokio::{process::Command, time::timeout};
 use super::begun::Begun;
 
 /// The query that everything began with.
-pub(super) const SEED: &str = "Create author Alice with email alice@test.com, then create blog by \
+pub(crate) const SEED: &str = "Create author Alice with email alice@test.com, then create blog by \
      Alice titled Hello about world";
 
 /// An empty home.
-pub(super) struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 /// How a command ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) status: i32,
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Ended {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Home {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
     /// Prepares a command that finds nothing but this home.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(faber());
         command
             .args(arguments)
@@ -45,7 +45,7 @@ impl Home {
     }
 
     /// Runs a command to its end.
-    pub(super) async fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
         let output = timeout(PATIENCE, self.command(arguments).output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         Ended {
@@ -56,25 +56,25 @@ impl Home {
     }
 
     /// Runs a command with `--json` and returns its one document.
-    pub(super) async fn json(&self, arguments: &[&str], status: i32) -> Value {
+    pub(crate) async fn json(&self, arguments: &[&str], status: i32) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat()).await;
         assert_eq!(ended.status, status, "{ended:?}");
         serde_json::from_str(&ended.out).unwrap_or_else(|err| panic!("{err}: {ended:?}"))
     }
 
     /// Begins a command and lets it run.
-    pub(super) fn begin(&self, arguments: &[&str]) -> Begun {
+    pub(crate) fn begin(&self, arguments: &[&str]) -> Begun {
         Begun::new(self.command(arguments).spawn().unwrap())
     }
 
     /// Writes a file and returns its path.
-    pub(super) fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path.display().to_string()
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }

@@ -1,0 +1,119 @@
+//! Stores that an older version wrote. The current binary opens them and continues their executions.
+
+use std::fs;
+
+use mongodb::{Client, bson::Document};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::home::{Ended, Home},
+    mongod::Mongod,
+};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/stored");
+
+/// The states of the executions in `tests/stored/b30c5c8.*`, the newest first.
+const STATES: [&str; 9] = [
+    "PENDING",
+    "IN_PROGRESS",
+    "WAITING",
+    "IN_PROGRESS",
+    "WAITING",
+    "WAITING",
+    "FAILED",
+    "FAILED",
+    "COMPLETED",
+];
+const KILLED: usize = 1;
+const CHILD: usize = 2;
+const PARENT: usize = 3;
+const SIGNAL: usize = 4;
+const APPROVAL: usize = 5;
+const UNDONE: usize = 6;
+const FAILED: usize = 7;
+
+/// A home whose configuration names a copy of the old store.
+struct Upgraded {
+    home: Home,
+    ids: Vec<String>,
+}
+
+impl Upgraded {
+    async fn open(store: &str) -> Self {
+        let home = Home::new();
+        let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
+        home.file("faber.yaml", &format!("store: {store}\n{tools}"));
+        if store.starts_with("sqlite:") {
+            fs::copy(format!("{FOLDER}/b30c5c8.db"), home.path("old.db")).unwrap();
+        }
+        let listed = home.json(&["list", "executions"], 0).await;
+        let listed = listed.as_array().unwrap();
+        let states: Vec<_> = listed.iter().map(|execution| execution["state"].clone()).collect();
+        assert_eq!(states, STATES);
+        let ids = listed.iter().map(|execution| execution["executionId"].as_str().unwrap().into());
+        Self { ids: ids.collect(), home }
+    }
+
+    async fn run(&self, command: &str, execution: usize, arguments: &[&str]) -> Ended {
+        let id = self.ids[execution].as_str();
+        self.home.run(&[&[command, id], arguments].concat()).await
+    }
+
+    /// Runs a command that completes the execution, and returns its outputs.
+    async fn complete(&self, command: &str, execution: usize, arguments: &[&str]) -> Value {
+        let ended = self.run(command, execution, arguments).await;
+        assert_eq!(ended.status, 0, "{command}: {ended:?}");
+        serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    }
+
+    async fn continue_all(&self) {
+        for execution in 0..self.ids.len() {
+            let debug = self.run("debug", execution, &[]).await;
+            assert_eq!(debug.status, 0, "{debug:?}");
+        }
+        let undone = self.home.json(&["debug", &self.ids[UNDONE]], 0).await.to_string();
+        assert!(undone.contains("\"compensated\""), "{undone}");
+
+        let outputs = self.complete("approve", APPROVAL, &["send"]).await;
+        assert_eq!(outputs, json!({ "send": { "to": "bob" }, "after": { "to": "bob" } }));
+
+        let outputs = self.complete("signal", SIGNAL, &["go", r#"{"to":["x","y"]}"#]).await;
+        assert_eq!(outputs["each"], json!([{ "to": "x" }, { "to": "y" }]));
+
+        let outputs = self.complete("resume", KILLED, &[]).await;
+        assert_eq!(outputs["last"], json!({ "to": "dan" }));
+
+        // The child goes on by itself. Whether the parent is done by then depends on timing.
+        self.complete("signal", CHILD, &["go", "{}"]).await;
+        let parent = self.run("watch", PARENT, &[]).await;
+        assert_eq!(parent.status, 0, "{parent:?}");
+
+        let retried = self.run("retry", FAILED, &["--yes"]).await;
+        assert_eq!(retried.status, 1, "{retried:?}");
+        assert!(retried.err.contains("kept: `send`"), "{retried:?}");
+
+        let scheduled = self.run("cancel", 0, &[]).await;
+        assert_eq!(scheduled.status, 0, "{scheduled:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_sqlite_file_of_an_older_version_is_continued() {
+    let upgraded = Upgraded::open("sqlite:old.db").await;
+    upgraded.continue_all().await;
+}
+
+#[tokio::test]
+async fn a_mongodb_database_of_an_older_version_is_continued() {
+    let url = Mongod::shared().await.fresh_url();
+    let database = Client::with_uri_str(&url).await.unwrap().default_database().unwrap();
+    let dump = fs::read(format!("{FOLDER}/b30c5c8.bson")).unwrap();
+    let mut rest = dump.as_slice();
+    while !rest.is_empty() {
+        let entry = Document::from_reader(&mut rest).unwrap();
+        let collection = database.collection::<Document>(entry.get_str("collection").unwrap());
+        collection.insert_one(entry.get_document("document").unwrap()).await.unwrap();
+    }
+    let upgraded = Upgraded::open(&url).await;
+    upgraded.continue_all().await;
+}
