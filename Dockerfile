@@ -17,7 +17,7 @@ RUN apt-get update \
 COPY --from=build /usr/local/bin/faber /usr/local/bin/faber
 USER faber
 WORKDIR /var/lib/faber
-# Whoever connects from outside the container needs a token: see docs/access.md, and docker-compose.yml for how.
+# Whoever connects from outside the container needs a token: see docs/reference/access.md, and docker-compose.yml for how.
 ENV HOME=/var/lib/faber FABER_LISTEN=0.0.0.0:8080
 # The embedded store and the demo's file, where no other store is named.
 VOLUME /var/lib/faber

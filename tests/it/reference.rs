@@ -23,7 +23,7 @@ use shared::{
 
 /// Where the chapter is.
 fn chapter() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/built-in-tools.md")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/built-in-tools.md")
 }
 
 async fn sets() -> Vec<ToolSet> {
@@ -47,9 +47,12 @@ async fn sets() -> Vec<ToolSet> {
 
 fn written(sets: &[ToolSet]) -> String {
     let mut text = "# Built-in tools\n\n\
-        Made of what the tools say of themselves (`FABER_BLESS=1 cargo test -p tests --test it \
-        reference`). `flow` and `ToolSet` are always switched on; the others once they are in \
-        `toolsets`, or by `faber toolsets activate NAME`.\n"
+        This page is for authors of plans. It lists the tools that come with Faber, and their \
+        parameters.\n\n\
+        `flow` and `ToolSet` are always active. The other sets are active if they are in \
+        `toolsets`, or after\n`faber toolsets activate NAME`. The word before a description is \
+        the tool's [effect](executions.md#effects).\n\n\
+        A test generates this page: `FABER_BLESS=1 cargo test -p tests --test it reference`.\n"
         .to_owned();
     for set in sets {
         let _ = write!(text, "\n## {}\n\n{}\n", set.name, set.description);
@@ -62,16 +65,17 @@ fn written(sets: &[ToolSet]) -> String {
 
 fn tell(text: &mut String, tool: &ToolDefinition) {
     let effect = match tool.effect {
-        Effect::Read => "reads",
+        Effect::Read => "read",
         Effect::Idempotent => "idempotent",
         Effect::Once => "once",
     };
-    let _ = write!(text, "\n### `{}`\n\n*{effect}*. {}\n", tool.name, tool.description);
+    let summary = wrap(&format!("*{effect}*. {}", tool.description));
+    let _ = write!(text, "\n### `{}`\n\n{summary}\n", tool.name);
     let Some(Value::Object(properties)) = tool.input_schema.get("properties") else { return };
     if properties.is_empty() {
         return;
     }
-    text.push_str("\n| parameter | | |\n| --- | --- | --- |\n");
+    text.push_str("\n| parameter | default | meaning |\n| --- | --- | --- |\n");
     let required = tool.input_schema["required"].as_array();
     for (name, schema) in properties {
         let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
@@ -86,6 +90,23 @@ fn tell(text: &mut String, tool: &ToolDefinition) {
     }
 }
 
+/// Breaks a paragraph into lines of at most 120 columns.
+fn wrap(paragraph: &str) -> String {
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 {
+            let has_room = width + 1 + length <= 120;
+            lines.push(if has_room { ' ' } else { '\n' });
+            width = if has_room { width + 1 } else { 0 };
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines
+}
+
 #[tokio::test]
 async fn the_chapter_of_the_built_in_tools_is_fresh() {
     let written = written(&sets().await);
@@ -94,5 +115,8 @@ async fn the_chapter_of_the_built_in_tools_is_fresh() {
         fs::write(chapter(), &written).unwrap();
     }
     let there = fs::read_to_string(chapter()).unwrap_or_default();
-    assert!(there == written, "`docs/built-in-tools.md` is stale: see its first lines");
+    assert!(
+        there == written,
+        "`docs/reference/built-in-tools.md` is stale: `FABER_BLESS=1` writes it"
+    );
 }

@@ -1,4 +1,4 @@
-// Makes the pictures of docs/web.md anew: `eval "$(./tests/run --env)"; node tests/web/pictures.mjs`, with FABER_TEST_BINARY.
+// Makes the pictures of docs/reference/web.md anew: `eval "$(./tests/run --env)"; node tests/web/pictures.mjs`, with FABER_TEST_BINARY.
 // Everything in them is real: a server, its demo tools, and an execution that waits for somebody.
 
 import { mkdirSync } from 'node:fs';

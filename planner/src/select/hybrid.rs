@@ -6,7 +6,7 @@
 //! that a tool fits best, so that each part finds its tool. What executions have taught of a tool for
 //! such queries moves it a little. Sums of scores on one scale do better
 //! here than sums of reciprocal ranks, as in Bruch, Gai and Ingber, “An Analysis of Fusion Functions
-//! for Hybrid Retrieval” (2023); `docs/selection.md` has the figures of both.
+//! for Hybrid Retrieval” (2023); `docs/reference/selection.md` has the figures of both.
 
 use std::{collections::BTreeMap, sync::Arc};
 

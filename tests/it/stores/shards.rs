@@ -3,7 +3,7 @@
 //!
 //! An operation that names the shard key goes to one shard; any other goes to all of them. So
 //! logs are always asked for by their execution, and heads by theirs, except for the few queries
-//! that `docs/stores.md` lists.
+//! that `docs/reference/stores.md` lists.
 
 use futures::TryStreamExt;
 use mongodb::{
