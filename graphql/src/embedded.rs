@@ -28,7 +28,10 @@ use shared::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Engine, EngineError, Order, PlanningOptions};
+use crate::{
+    engine::{Engine, EngineError, Order, PlanningOptions},
+    store::open_store,
+};
 
 /// Faber inside another program. Dropping it is a crash, which loses nothing;
 /// [`close`](Self::close) lets what is short end.
@@ -45,7 +48,7 @@ impl Embedded {
         url: &str,
         sets: impl IntoIterator<Item = ToolSet>,
     ) -> Result<Self, EngineError> {
-        Self::over(store::open(url).await?, sets, Options::default()).await
+        Self::over(open_store(url).await?, sets, Options::default()).await
     }
 
     /// Begins to work over a store that is open, in whatever way `options` say.

@@ -10,4 +10,5 @@ pub mod embedded;
 pub mod engine;
 pub mod schema;
 pub mod server;
+pub mod store;
 pub mod web;

@@ -21,8 +21,6 @@ pub mod journal;
 mod list;
 mod load;
 pub mod memory;
-pub mod mongo;
-mod open;
 mod permit;
 mod plan_cache;
 mod recent;
@@ -34,24 +32,40 @@ mod tail;
 mod usage;
 mod vector;
 
+/// Parts that every store is built from, so that all of them behave alike.
+pub mod backend {
+    pub use super::{
+        assembly::Assembly,
+        inbox::full_inbox,
+        permit::{Tallies, Tally, give_back, take_all},
+        plan_cache::{Cached, PlanCache},
+        record::Span,
+        search::{fold_case, search_words, searched_tools},
+        vector::{check_vectors, decode_vector, encode_vector},
+    };
+
+    /// Returns how many of the places for what is due go to the longest due.
+    pub fn aged_places(most: usize) -> usize {
+        if most < 2 { 0 } else { (most / 8).max(1) }
+    }
+}
+
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::inbox::full_inbox;
 pub use self::{
     error::{AppendError, StoreError},
     hints::Hints,
     inbox::{Command, Envelope},
     list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
     load::load,
-    open::{file_of, open},
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, Records, Unless},
     retention::{Pruned, sub_plans},
-    search::words as search_words,
+    search::search_words,
     tail::tail,
     usage::Usage,
     vector::{TextHash, Vectors},
@@ -322,7 +336,7 @@ impl Append {
     }
 
     /// Refuses what no store can ever write.
-    fn check(&self) -> Result<(), StoreError> {
+    pub fn check(&self) -> Result<(), StoreError> {
         let largest = self.documents.iter().map(|it| it.json.len()).max().unwrap_or_default();
         if largest > limits::DOCUMENT_BYTES {
             return Err(StoreError::TooLarge { bytes: largest });
@@ -422,11 +436,6 @@ impl Head {
     pub fn is_free(&self) -> bool {
         self.owner.is_none() && self.due.is_some() && !self.state.is_over()
     }
-}
-
-/// Returns how many of the places for what is due go to the longest due.
-fn aged_places(most: usize) -> usize {
-    if most < 2 { 0 } else { (most / 8).max(1) }
 }
 
 /// The right of a worker to the executions it claimed, for a while.

@@ -13,10 +13,11 @@ mod scene;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use graphql::store::open_store;
 use shared::{
     event::{Event, Recorded},
     id::{ExecutionId, Seq, WorkerId},
-    store::{self, ExecutionFilter, Page, Store},
+    store::{ExecutionFilter, Page, Store},
 };
 use tests::{faulty::Dice, toolset::PATIENCE};
 use tokio::{
@@ -64,7 +65,7 @@ async fn a_killed_server_loses_nothing_on_mongod() {
 async fn a_frozen_process_does_no_harm_on_mongod() {
     let home = Home::with_store(Mongod::shared().await.fresh_url());
     let dice = Dice::new(number("FABER_CRASH_SEED").unwrap_or(3));
-    let store = store::open(home.store()).await.unwrap();
+    let store = open_store(home.store()).await.unwrap();
     let (server, address) = home.serve().await;
     let worker = home.work().await;
     let scene = Scene::new(address);
@@ -153,7 +154,7 @@ async fn closed(home: &Home, scene: &Scene, crowd: JoinSet<Vec<Story>>) -> Vec<S
         Ok(stories) => return stories,
         Err(open) => open,
     };
-    let store = store::open(home.store()).await.unwrap();
+    let store = open_store(home.store()).await.unwrap();
     for id in &open {
         let id = id.parse().unwrap();
         eprintln!("{:?}", store.head(id).await);
@@ -196,7 +197,7 @@ async fn end(home: &Home, scene: &Scene, server: Process, stories: Vec<Story>) -
 
 /// Reads everything from the store, past every server.
 async fn everything(home: &Home) -> Vec<Kept> {
-    let store = store::open(home.store()).await.unwrap();
+    let store = open_store(home.store()).await.unwrap();
     let (mut kept, mut page) = (Vec::new(), Page { first: 100, after: None });
     loop {
         let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::WallClock,
     limits,
-    store::{Records as _, memory::Memory},
+    store::{Records as _, memory::Memory, sqlite::Sqlite},
     tool::Effect,
 };
 
@@ -381,10 +381,9 @@ async fn names(registry: &Registry, set: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("db").display());
-    let (store, store_of_other) =
-        (shared::store::open(&url).await.unwrap(), shared::store::open(&url).await.unwrap());
-    let (one, other) = (node_over(store, json!([])), node_over(store_of_other, json!([])));
+    let path = folder.path().join("db");
+    let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
+    let (one, other) = (open(), open());
     let stop = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
     for node in [&one, &other] {
@@ -418,9 +417,9 @@ async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
 #[tokio::test]
 async fn changes_of_a_context_at_the_same_time_are_all_there() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("db").display());
-    let open = async || node_over(shared::store::open(&url).await.unwrap(), json!([]));
-    let (one, other) = (open().await, open().await);
+    let path = folder.path().join("db");
+    let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
+    let (one, other) = (open(), open());
     let changed = futures::future::join_all((0..20).map(async |n| {
         let node = if n % 2 == 0 { &one } else { &other };
         node.set_context("shop", &json!({ format!("f{n:02}"): n })).await.unwrap();

@@ -19,7 +19,7 @@ use shared::{
     clock::Clock,
     execution::ExecutionState,
     id::{ExecutionId, WorkerId},
-    store::{self, Command, Head, Store},
+    store::{self, Command, Head, Store, memory::Memory},
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ impl House {
                     let hint = format!("there is no store at `{path}` yet: `faber run` makes one");
                     session.screen.say(&session.screen.err.dim(hint));
                 }
-                store::open("memory:").await?
+                Arc::new(Memory::new())
             }
         };
         Ok(Self::of_local(Local::over(session, need, store).await?))
@@ -365,7 +365,7 @@ fn configured(config: &Config, base: &Path) -> Vec<SetConfig> {
 /// not there, other than the default one, is an error of its own.
 fn missing_store(session: &Session) -> Option<PathBuf> {
     let setting = &session.config.store;
-    let path = store::file_of(&setting.value)?;
+    let path = crate::store::sqlite_path(&setting.value)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_default = setting.origin == crate::config::Origin::Default;
     let has_folder = is_default || folder.is_none_or(Path::exists);
@@ -383,7 +383,7 @@ pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Fail
             Failure::new("STORE_UNAVAILABLE", why)
         })?;
     }
-    Ok(store::open(url).await?)
+    Ok(crate::store::open_store(url).await?)
 }
 
 /// Makes the registry of toolsets; without tools it knows of none.

@@ -126,7 +126,7 @@ mod tests {
         clock::{Timestamp, WallClock},
         id::RequestId,
         request::Request,
-        store,
+        store::memory::Memory,
     };
 
     use super::*;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     async fn with_a_request() -> (Arc<dyn Store>, RequestId) {
-        let store = store::open("memory:").await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
         let created_at = WallClock.now();
         let id = RequestId::draw(created_at);
         store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();

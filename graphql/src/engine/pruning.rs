@@ -63,7 +63,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::WallClock,
-        store::{self, Record, RecordKind, Unless},
+        store::{Record, RecordKind, Unless, memory::Memory},
     };
 
     use super::*;
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn queries_that_were_learned_from_go_with_requests() {
-        let store = store::open("memory:").await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
         let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
         let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });
         let kinds = [kind("old", WallClock.now()), kind("new", Later.now())];

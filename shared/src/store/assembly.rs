@@ -16,7 +16,7 @@ const READ_BYTES: usize = 16 << 20;
 
 /// Events of one log as its documents come in.
 #[derive(Debug)]
-pub(super) struct Assembly {
+pub struct Assembly {
     id: ExecutionId,
     after: Seq,
     /// Where the next document must begin; unknown before the first.
@@ -29,12 +29,12 @@ pub(super) struct Assembly {
 impl Assembly {
     /// Begins with what comes after position `after`. The first document must be the one that
     /// has the next position, or the last one.
-    pub(super) fn new(id: ExecutionId, after: Seq) -> Self {
+    pub fn new(id: ExecutionId, after: Seq) -> Self {
         Self { id, after, next: None, events: Vec::new(), bytes: 0, damage: None }
     }
 
     /// Takes the next document and returns whether there is room for more.
-    pub(super) fn push(&mut self, document: Result<Document, StoreError>) -> bool {
+    pub fn push(&mut self, document: Result<Document, StoreError>) -> bool {
         let pushed = document.and_then(|it| self.add(&it));
         self.damage = pushed.err();
         let is_full = self.events.len() >= limits::READ_EVENTS || self.bytes >= READ_BYTES;
@@ -43,7 +43,7 @@ impl Assembly {
 
     /// Returns the events. Those before a damaged document are worth having; the next read says
     /// that there is damage behind them.
-    pub(super) fn finish(self) -> Result<Vec<Recorded>, StoreError> {
+    pub fn finish(self) -> Result<Vec<Recorded>, StoreError> {
         match self.damage {
             Some(damage) if self.events.is_empty() => Err(damage),
             _ => Ok(self.events),

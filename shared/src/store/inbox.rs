@@ -26,7 +26,7 @@ pub struct Envelope {
 }
 
 /// Says that no further command can wait.
-pub(super) fn full_inbox(of: ExecutionId) -> StoreError {
+pub fn full_inbox(of: ExecutionId) -> StoreError {
     StoreError::Full { what: format!("the inbox of `{of}`") }
 }
 

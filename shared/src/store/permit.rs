@@ -64,13 +64,13 @@ pub enum Permission {
 
 impl PermitAsk {
     /// Returns whether there is a limit on concurrency: only that has holders.
-    pub(super) fn has_holders(&self) -> bool {
+    pub fn has_holders(&self) -> bool {
         self.limits.iter().any(|it| it.concurrency.is_some())
     }
 
     /// Returns the limits in the order in which every store takes them: those that only count
     /// first, so that who holds the last limit has been counted by all.
-    pub(super) fn in_order(&self) -> Vec<&CallLimit> {
+    pub fn in_order(&self) -> Vec<&CallLimit> {
         let mut limits: Vec<_> = self.limits.iter().collect();
         limits.sort_by_key(|it| (it.concurrency.is_some(), &it.key));
         limits.dedup_by_key(|it| &it.key);
@@ -80,38 +80,38 @@ impl PermitAsk {
 
 impl CallLimit {
     /// Returns how many may hold it at once.
-    pub(super) fn places(&self) -> Option<usize> {
+    pub fn places(&self) -> Option<usize> {
         self.concurrency.map(|it| it.min(limits::HOLDERS) as usize)
     }
 }
 
 impl Rate {
     /// Returns the microseconds from one call to the next when all come evenly.
-    pub(super) fn interval(self) -> i64 {
+    pub fn interval(self) -> i64 {
         let period = self.per_ms.min(LONGEST_MS) * 1_000;
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 
     /// Returns by how many microseconds a call may be early.
-    pub(super) fn patience(self) -> i64 {
+    pub fn patience(self) -> i64 {
         self.interval() * i64::from(self.calls.max(1) - 1)
     }
 }
 
 /// What is known of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub struct Tally {
     /// Who holds it, and for which worker.
-    pub(super) holders: BTreeMap<String, WorkerId>,
+    pub holders: BTreeMap<String, WorkerId>,
     /// When the next call would come if all came evenly, in microseconds; zero means long ago.
-    pub(super) next: i64,
+    pub next: i64,
     /// Whom the rate allowed last, so that he who asks again is not counted again.
-    pub(super) last: String,
+    pub last: String,
 }
 
 impl Tally {
     /// Returns when the rate allows the next call.
-    pub(super) fn not_before(&self, rate: Rate) -> Timestamp {
+    pub fn not_before(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.patience());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
@@ -150,11 +150,11 @@ impl Tally {
 }
 
 /// What is known of the limits of one ask.
-pub(super) type Tallies = BTreeMap<String, Tally>;
+pub type Tallies = BTreeMap<String, Tally>;
 
 /// Takes all limits of a call or none, as far as `tallies` has them; what is not there nobody has
 /// asked for lately. Workers that are gone are looked for only when there is no place.
-pub(super) fn take_all(
+pub fn take_all(
     tallies: &mut Tallies,
     ask: &PermitAsk,
     now: Timestamp,
@@ -197,7 +197,7 @@ pub(super) fn take_all(
 }
 
 /// Lets a holder go.
-pub(super) fn give_back(tallies: &mut Tallies, permit: &Permit) {
+pub fn give_back(tallies: &mut Tallies, permit: &Permit) {
     for tally in tallies.values_mut() {
         tally.holders.remove(&permit.holder);
     }

@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_mins(1);
 
 /// A few plans, those that were asked for last.
 #[derive(Debug, Default)]
-pub(super) struct PlanCache {
+pub struct PlanCache {
     kept: Mutex<Kept>,
 }
 
@@ -43,7 +43,7 @@ struct Entry {
 
 /// What the cache has of a plan.
 #[derive(Debug)]
-pub(super) enum Cached {
+pub enum Cached {
     /// A copy that may be used.
     Fresh(Arc<Plan>),
     /// A copy that may be used if the store still has the plan.
@@ -54,7 +54,7 @@ pub(super) enum Cached {
 
 impl PlanCache {
     /// Returns what there is of a plan.
-    pub(super) fn get(&self, id: PlanId) -> Cached {
+    pub fn get(&self, id: PlanId) -> Cached {
         let mut kept = self.kept();
         kept.asked += 1;
         let asked = kept.asked;
@@ -66,7 +66,7 @@ impl PlanCache {
     }
 
     /// Notes whether the store still had a plan a moment ago, and returns its copy if so.
-    pub(super) fn seen(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
+    pub fn seen(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
         let mut kept = self.kept();
         if !is_there {
             kept.forget(plan.id());
@@ -79,7 +79,7 @@ impl PlanCache {
     }
 
     /// Forgets plans that nobody asked for in a while. A worker calls it with each heartbeat.
-    pub(super) fn evict_idle(&self) {
+    pub fn evict_idle(&self) {
         let mut kept = self.kept();
         let idle = kept.plans.iter().filter(|(_, entry)| entry.asked_at.elapsed() > IDLE);
         let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
@@ -93,7 +93,7 @@ impl PlanCache {
     }
 
     /// Keeps a plan of so many bytes, and forgets those that nobody asked for the longest.
-    pub(super) fn put(&self, plan: &Arc<Plan>, bytes: usize) {
+    pub fn put(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > BYTES {
             return;
         }

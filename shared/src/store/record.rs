@@ -149,7 +149,7 @@ impl RecordPage {
 
     /// Returns the range that the names are in, from the least to the greatest, unless that is
     /// empty for certain.
-    pub(super) fn span(&self) -> Option<Span> {
+    pub fn span(&self) -> Option<Span> {
         let prefix = self.prefix.as_deref().filter(|it| !it.is_empty());
         let mut from = prefix.map_or(Bound::Unbounded, |it| Bound::Included(it.to_owned()));
         let mut to = prefix.and_then(successor).map_or(Bound::Unbounded, Bound::Excluded);
@@ -174,7 +174,7 @@ impl RecordPage {
 }
 
 /// A range of names.
-pub(super) type Span = (Bound<String>, Bound<String>);
+pub type Span = (Bound<String>, Bound<String>);
 
 fn text(bound: &Bound<String>) -> Option<&str> {
     match bound {
@@ -200,7 +200,7 @@ fn successor(prefix: &str) -> Option<String> {
 
 impl Record {
     /// Returns the value as text, or says why no store can keep the record.
-    pub(super) fn encode(&self) -> Result<String, StoreError> {
+    pub fn encode(&self) -> Result<String, StoreError> {
         let unfit = |why: &str| {
             let shown: String = self.name.chars().take(SHOWN).collect();
             let what = format!("the {} `{}`", self.kind.as_str(), shown.escape_debug());
@@ -223,7 +223,7 @@ impl Record {
     }
 
     /// Reads what a store kept.
-    pub(super) fn decode(
+    pub fn decode(
         kind: RecordKind,
         name: &str,
         at: Timestamp,

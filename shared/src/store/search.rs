@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::plan::Plan;
 
 /// Returns a text as it is searched: case does not matter.
-pub(super) fn fold(text: &str) -> String {
+pub fn fold_case(text: &str) -> String {
     text.to_lowercase()
 }
 
@@ -13,13 +13,13 @@ pub(super) fn fold(text: &str) -> String {
 ///
 /// A query of a store nests as deep as there are words: [`crate::limits::SEARCH_WORDS`] says how many whoever
 /// takes a search from outside lets through.
-pub fn words(search: Option<&str>) -> Vec<String> {
+pub fn search_words(search: Option<&str>) -> Vec<String> {
     let words = search.unwrap_or_default().split_whitespace();
-    words.map(fold).collect::<BTreeSet<_>>().into_iter().collect()
+    words.map(fold_case).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the names by which the tools of a plan are looked for: `set.name` and the plain name.
-pub(super) fn tools(plan: &Plan) -> BTreeSet<&str> {
+pub fn searched_tools(plan: &Plan) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     for step in plan.steps() {
         let name = step.tool.as_str();

@@ -39,7 +39,7 @@ pub trait Vectors: fmt::Debug + Send + Sync {
 }
 
 /// Refuses what no store keeps.
-pub(super) fn check(model: &str, vectors: &[(TextHash, Vec<f32>)]) -> Result<(), StoreError> {
+pub fn check_vectors(model: &str, vectors: &[(TextHash, Vec<f32>)]) -> Result<(), StoreError> {
     let unfit = |what: String, why: String| StoreError::Unfit { what, why };
     if model.is_empty() || model.len() > limits::TEXT_BYTES || model.contains('\0') {
         let why = format!("a model's name has 1 to {} bytes, none of them NUL", limits::TEXT_BYTES);
@@ -53,12 +53,12 @@ pub(super) fn check(model: &str, vectors: &[(TextHash, Vec<f32>)]) -> Result<(),
 }
 
 /// Writes a vector: four bytes a number, the low ones first.
-pub(super) fn to_bytes(vector: &[f32]) -> Vec<u8> {
+pub fn encode_vector(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 
 /// Reads a vector.
-pub(super) fn from_bytes(text: &TextHash, bytes: &[u8]) -> Result<Vec<f32>, StoreError> {
+pub fn decode_vector(text: &TextHash, bytes: &[u8]) -> Result<Vec<f32>, StoreError> {
     if let (numbers, []) = bytes.as_chunks() {
         Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect())
     } else {

@@ -22,6 +22,7 @@ use futures::{Stream, StreamExt, stream::BoxStream};
 use graphql::{
     engine::Engine,
     schema::{self, Limits, Schema},
+    store::open_store,
 };
 use planner::{Note, Planner, PlanningError, Proposal, catalog::Catalog, compile::parse};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ use shared::{
     clock::{Clock, WallClock},
     id::WorkerId,
     limits,
-    store::{self, Store},
+    store::Store,
 };
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time};
@@ -87,7 +88,7 @@ fn sqlite(folder: &Arc<TempDir>) -> String {
 }
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    store::open(url).await.unwrap()
+    open_store(url).await.unwrap()
 }
 
 impl World {

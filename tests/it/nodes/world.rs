@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use graphql::store::open_store;
 use serde_json::Value;
 use shared::{
     event::{Event, Recorded},
     execution::{Execution, ExecutionState},
     id::{ExecutionId, Seq, WorkerId},
-    store::{self, ExecutionFilter, Head, Page, Store},
+    store::{ExecutionFilter, Head, Page, Store},
 };
 use tests::patient::insist;
 use tokio::time::{interval, timeout};
@@ -33,7 +34,7 @@ impl World {
 
     /// Makes one over a store.
     pub(super) async fn over(url: String, limits: &Value) -> Self {
-        let store = insist(async || store::open(&url).await).await;
+        let store = insist(async || open_store(&url).await).await;
         Self { home: Home::new(url, limits), store }
     }
 

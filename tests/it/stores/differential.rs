@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use graphql::store::open_store;
 use proptest::{collection::vec, option::of as some, prelude::*, test_runner::TestCaseResult};
 use serde_json::json;
 use shared::{
@@ -10,7 +11,7 @@ use shared::{
     store::{
         Append, CallLimit, Command, Cursor, ExecutionFilter, Head, Lease, Page, Permission,
         PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan, Store, Unless,
-        memory::Memory, open,
+        memory::Memory,
     },
 };
 use tests::conformance::{
@@ -304,7 +305,7 @@ proptest! {
         block_on(async {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-            compare(&doings, open(&url).await.unwrap()).await
+            compare(&doings, open_store(&url).await.unwrap()).await
         })?;
     }
 }
@@ -316,7 +317,7 @@ proptest! {
     fn mongodb_answers_as_memory_does(doings in vec(doing(), 1..60)) {
         block_on(async {
             let url = Mongod::shared().await.fresh_url();
-            compare(&doings, open(&url).await.unwrap()).await
+            compare(&doings, open_store(&url).await.unwrap()).await
         })?;
     }
 }

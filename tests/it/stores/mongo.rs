@@ -3,6 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
+use graphql::store::open_store;
+use mongo::Mongo;
 use mongodb::{
     Client, Database,
     bson::{Bson, DateTime, Document, doc},
@@ -14,7 +16,7 @@ use shared::{
     limits,
     store::{
         Append, AppendError, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
-        Permission, RecordKind, RecordPage, Records, StoreError, Unless, mongo::Mongo, open, tail,
+        Permission, RecordKind, RecordPage, Records, StoreError, Unless, tail,
     },
 };
 use tests::conformance::{
@@ -26,13 +28,13 @@ use crate::mongod::Mongod;
 
 pub(crate) async fn alone() -> World {
     let url = Mongod::shared().await.fresh_url();
-    World::new(open(&url).await.unwrap(), ())
+    World::new(open_store(&url).await.unwrap(), ())
 }
 
 /// Two stores on one database, as two nodes have.
 pub(crate) async fn twice() -> World {
     let url = Mongod::shared().await.fresh_url();
-    World::shared(open(&url).await.unwrap(), open(&url).await.unwrap(), ())
+    World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
 async fn edit(url: &str, collection: &str, query: Document, update: Document) {
@@ -61,7 +63,7 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
 #[tokio::test]
 async fn who_does_not_read_on_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
-    let store = open(&url).await.unwrap();
+    let store = open_store(&url).await.unwrap();
     let follow =
         |number| Box::pin(tail(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
     for number in 1..=9 {

@@ -6,6 +6,7 @@
 //! that `docs/reference/stores.md` lists.
 
 use futures::TryStreamExt;
+use mongo::Mongo;
 use mongodb::{
     Client, Database,
     bson::{Bson, Document, doc},
@@ -14,8 +15,7 @@ use shared::{
     execution::ExecutionState,
     id::Seq,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
-        RequestFilter, mongo::Mongo,
+        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, RequestFilter,
     },
 };
 use tests::conformance::{

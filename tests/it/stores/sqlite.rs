@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use graphql::store::open_store;
 use rusqlite::{Connection, params};
 use serde_json::json;
 use shared::{
@@ -11,7 +12,7 @@ use shared::{
     limits,
     store::{
         Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
-        RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Unless, Vectors, open,
+        RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Unless, Vectors,
         sqlite::Sqlite,
     },
 };
@@ -24,14 +25,14 @@ use tests::conformance::{
 pub(crate) async fn alone() -> World {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    World::new(open(&url).await.unwrap(), folder)
+    World::new(open_store(&url).await.unwrap(), folder)
 }
 
 /// Two stores on one file, as two processes have.
 pub(crate) async fn twice() -> World {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    World::shared(open(&url).await.unwrap(), open(&url).await.unwrap(), folder)
+    World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
 }
 
 fn edit(path: &Path, sql: &str) {

@@ -7,12 +7,13 @@ use std::{
     time::Duration,
 };
 
+use graphql::store::open_store;
 use serde_json::Value;
 use shared::{
     event::Recorded,
     execution::Execution,
     id::{ExecutionId, Seq},
-    store::{self, ExecutionFilter, Head, Page, Store},
+    store::{ExecutionFilter, Head, Page, Store},
 };
 use tests::patient::insist;
 use tokio::time::{Instant, interval};
@@ -123,7 +124,7 @@ impl<'a> Audit<'a> {
     }
 
     async fn store(&self) -> Arc<dyn Store> {
-        insist(async || store::open(self.home.store()).await).await
+        insist(async || open_store(self.home.store()).await).await
     }
 
     /// Returns the executions of the store that stand for themselves, and that no client knows:

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use graphql::store::open_store;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
     id::ExecutionId,
-    store::{self, Reservation},
+    store::Reservation,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,7 +34,7 @@ fn reservation(key: &str) -> Reservation {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_no_majority_has_yet_means_one_execution() {
     let cluster = Cluster::borrow().await;
-    let store = store::open(&cluster.fresh_url()).await.unwrap();
+    let store = open_store(&cluster.fresh_url()).await.unwrap();
     let primary = cluster.primary().await;
     let others: Vec<usize> = (0..3).filter(|it| *it != primary).collect();
     let (first, second) = (reservation("k"), reservation("k"));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use graphql::store::open_store;
 use serde_json::json;
 use shared::{
     id::WorkerId,
-    store::{self, Head, Store},
+    store::{Head, Store},
 };
 use tokio::{
     task::JoinSet,
@@ -53,7 +54,7 @@ async fn take_over(url: &str) -> Duration {
     let home = Home::with_limits(url.to_owned(), &limits);
     let mut node = Node::start(&home, Role::Serve).await.unwrap();
     begin(node.address.as_deref().unwrap(), count).await;
-    let store = store::open(url).await.unwrap();
+    let store = open_store(url).await.unwrap();
     let (begun, _) = until(&*store, |it| it.owner.is_some(), count).await;
     let owner = begun[0].owner.unwrap();
     let other = Node::start(&home, Role::Work).await.unwrap();

@@ -19,7 +19,10 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Cursor, Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
+        Reservation, SavedPlan, StoreError,
+        backend::{fold_case, search_words, searched_tools},
+        plan_cache::Cached,
+        sub_plans,
     },
 };
 
@@ -58,10 +61,10 @@ impl KeptPlan {
     fn new(plan: &Plan) -> Self {
         Self {
             json: plan.to_json(),
-            folded: search::fold(&plan.about().query),
+            folded: fold_case(&plan.about().query),
             request: plan.about().request,
             created_at: plan.about().created_at,
-            tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+            tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
             sub_plans: sub_plans(plan),
         }
     }
@@ -74,7 +77,7 @@ impl Kept {
         }
         let kept = KeptRequest {
             json: serde_json::to_string(request).expect("requests are JSON"),
-            folded: search::fold(&request.query),
+            folded: fold_case(&request.query),
             created_at: request.created_at,
         };
         self.requests.insert(request.id, kept);
@@ -161,7 +164,7 @@ impl Documents for Memory {
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
         let state = self.state();
-        let words = search::words(filter.search.as_deref());
+        let words = search_words(filter.search.as_deref());
         let in_state = filter.state.map(|wanted| {
             let heads = state.work.heads().filter(|it| it.state == wanted);
             heads.map(|it| it.request).collect::<BTreeSet<_>>()
@@ -226,7 +229,7 @@ impl Documents for Memory {
 
     async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
         let state = self.state();
-        let words = search::words(filter.search.as_deref());
+        let words = search_words(filter.search.as_deref());
         let found = state.kept.plans.iter().filter(|(_, it)| {
             filter.request.is_none_or(|wanted| wanted == it.request) && has_all(&it.folded, &words)
         });

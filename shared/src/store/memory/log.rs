@@ -13,7 +13,8 @@ use crate::{
     limits,
     store::{
         Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError, assembly::Assembly, full_inbox,
+        Permit, PermitAsk, Pruned, StoreError,
+        backend::{Assembly, full_inbox},
     },
 };
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::Memory;
 use crate::store::{
-    StoreError,
-    vector::{self, TextHash, Vectors},
+    StoreError, TextHash, Vectors,
+    backend::{check_vectors, decode_vector, encode_vector},
 };
 
 /// The vectors of every model, as a disk would have them.
@@ -23,7 +23,7 @@ impl Vectors for Memory {
         let state = self.state();
         let kept = state.vectors.get(model);
         let find = |it: &TextHash| {
-            kept.and_then(|kept| kept.get(it)).map(|kept| vector::from_bytes(it, kept)).transpose()
+            kept.and_then(|kept| kept.get(it)).map(|kept| decode_vector(it, kept)).transpose()
         };
         texts.iter().map(find).collect()
     }
@@ -33,11 +33,11 @@ impl Vectors for Memory {
         model: &str,
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        vector::check(model, vectors)?;
+        check_vectors(model, vectors)?;
         let kept = &mut self.state().vectors;
         let kept = kept.entry(model.to_owned()).or_default();
         for (text, numbers) in vectors {
-            kept.entry(*text).or_insert_with(|| vector::to_bytes(numbers));
+            kept.entry(*text).or_insert_with(|| encode_vector(numbers));
         }
         Ok(())
     }

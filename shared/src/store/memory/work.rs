@@ -10,7 +10,7 @@ use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
     limits,
-    store::{Head, Lease, aged_places},
+    store::{Head, Lease, backend::aged_places},
 };
 
 /// Who works on what.

@@ -19,7 +19,10 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
+        SavedPlan, StoreError,
+        backend::{fold_case, searched_tools},
+        plan_cache::Cached,
+        sub_plans,
     },
 };
 
@@ -30,7 +33,7 @@ impl Documents for Sqlite {
             id: request.id.to_string(),
             created_at: request.created_at.timestamp_micros(),
             query: request.query.clone(),
-            folded: search::fold(&request.query),
+            folded: fold_case(&request.query),
         };
         not_taken(&self.write(change).await?)
     }
@@ -80,9 +83,9 @@ impl Documents for Sqlite {
             request: about.request.to_string(),
             version: about.version,
             created_at: about.created_at.timestamp_micros(),
-            folded: search::fold(&about.query),
+            folded: fold_case(&about.query),
             json: plan.to_json(),
-            tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+            tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
             parts: sub_plans(plan).iter().map(ToString::to_string).collect(),
         });
         let bytes = change.bytes();

@@ -12,7 +12,8 @@ use crate::{
     id::PlanId,
     request::{PLANNING_FAILURES, Request},
     store::{
-        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
+        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError,
+        backend::search_words,
     },
 };
 
@@ -42,7 +43,7 @@ impl Query {
 
     /// Every word must be somewhere in the query.
     fn has_words(&mut self, search: Option<&str>) {
-        for word in search::words(search) {
+        for word in search_words(search) {
             self.and("instr(folded, ?) > 0", Some(word));
         }
     }

@@ -23,7 +23,8 @@ use crate::{
     limits,
     store::{
         Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly, full_inbox,
+        Permit, PermitAsk, Pruned, StoreError,
+        backend::{Assembly, aged_places, full_inbox},
     },
 };
 

@@ -5,8 +5,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Change, Sqlite, connection::failed};
 use crate::store::{
-    StoreError,
-    vector::{self, TextHash, Vectors},
+    StoreError, TextHash, Vectors,
+    backend::{check_vectors, decode_vector, encode_vector},
 };
 
 /// Bytes that one transaction writes: others write between two of them.
@@ -60,11 +60,11 @@ impl Vectors for Sqlite {
         model: &str,
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        vector::check(model, vectors)?;
+        check_vectors(model, vectors)?;
         let longest = vectors.iter().map(|(_, it)| it.len() * size_of::<f32>()).max();
         let together = (BATCH_BYTES / longest.unwrap_or_default().max(1)).max(1);
         for vectors in vectors.chunks(together) {
-            let rows = vectors.iter().map(|(text, it)| (*text, vector::to_bytes(it))).collect();
+            let rows = vectors.iter().map(|(text, it)| (*text, encode_vector(it))).collect();
             self.write(Change::Vectors(VectorRows { model: model.to_owned(), rows })).await?;
         }
         Ok(())
@@ -88,7 +88,7 @@ fn find(
         let numbers = row.get_ref(0).map_err(|err| failed(&err))?.as_blob();
         let numbers =
             numbers.map_err(|err| StoreError::corrupt(format_args!("text {text:?}"), err))?;
-        *vector = Some(vector::from_bytes(text, numbers)?);
+        *vector = Some(decode_vector(text, numbers)?);
     }
     Ok(vectors)
 }

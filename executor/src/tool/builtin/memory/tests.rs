@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory, open},
+    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory, sqlite::Sqlite},
     tool::ErrorCode,
 };
 use tempfile::TempDir;
@@ -41,9 +41,8 @@ impl Desk {
         Self { store, tools }
     }
 
-    async fn in_file(folder: &TempDir) -> Self {
-        let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-        Self::new(open(&url).await.unwrap())
+    fn in_file(folder: &TempDir) -> Self {
+        Self::new(Arc::new(Sqlite::open(&folder.path().join("faber.db")).unwrap()))
     }
 
     async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
@@ -77,7 +76,7 @@ impl Desk {
 /// Both stores.
 async fn desks() -> [(Desk, TempDir); 2] {
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    [(Desk::new(Arc::new(InMemory::new())), one), (Desk::in_file(&other).await, other)]
+    [(Desk::new(Arc::new(InMemory::new())), one), (Desk::in_file(&other), other)]
 }
 
 #[test]
@@ -139,11 +138,11 @@ async fn what_was_saved_is_recalled_exactly() {
 #[tokio::test]
 async fn memories_outlive_the_process() {
     let folder = TempDir::new().unwrap();
-    let desk = Desk::in_file(&folder).await;
+    let desk = Desk::in_file(&folder);
     desk.save("k", "v").await;
     desk.call("save_snippet", json!({ "name": "s", "code": "c", "language": "l" })).await;
     drop(desk);
-    let desk = Desk::in_file(&folder).await;
+    let desk = Desk::in_file(&folder);
     assert_eq!(desk.call("recall_context", json!({ "key": "k" })).await, "v");
     assert_eq!(desk.call("get_snippet", json!({ "name": "s" })).await, "Snippet 's' (l)\n\nc");
 }

@@ -6,8 +6,7 @@ use std::{fmt::Display, str::FromStr};
 use mongodb::bson::{
     Bson as Any, DateTime, Document as Bson, RawDocument, RawDocumentBuf, doc, raw::cstr, rawdoc,
 };
-
-use crate::{
+use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, ExecutionId, Seq},

@@ -6,12 +6,12 @@ use mongodb::bson::{
     Binary, Document as Row, RawArrayBuf, RawDocument, RawDocumentBuf, doc, raw::cstr, rawdoc,
     spec::BinarySubtype,
 };
+use shared::store::{
+    StoreError, TextHash, Vectors,
+    backend::{check_vectors, decode_vector, encode_vector},
+};
 
 use super::{Mongo, commands, connection::failed};
-use crate::store::{
-    StoreError,
-    vector::{self, TextHash, Vectors},
-};
 
 /// The collection.
 const VECTORS: &str = "vectors";
@@ -52,7 +52,7 @@ impl Vectors for Mongo {
         model: &str,
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        vector::check(model, vectors)?;
+        check_vectors(model, vectors)?;
         let longest = vectors.iter().map(|(_, it)| it.len() * size_of::<f32>()).max();
         let together = (BATCH_BYTES / longest.unwrap_or_default().max(1)).clamp(1, ASKED);
         for vectors in vectors.chunks(together) {
@@ -61,7 +61,7 @@ impl Vectors for Mongo {
                 let mut row = RawDocumentBuf::new();
                 let id = rawdoc! { "m": model, "t": binary(text.0.to_vec()) };
                 row.append(cstr!("_id"), id);
-                row.append(cstr!("v"), binary(vector::to_bytes(numbers)));
+                row.append(cstr!("v"), binary(encode_vector(numbers)));
                 documents.push(row);
             }
             let command = commands::insert(VECTORS, documents);
@@ -81,5 +81,5 @@ fn read(row: &RawDocument) -> Result<(TextHash, Vec<f32>), StoreError> {
     let text = <[u8; 32]>::try_from(text.bytes);
     let text = TextHash(text.map_err(|err| StoreError::corrupt("a vector", err))?);
     let numbers = row.get_binary("v").map_err(damaged)?;
-    Ok((text, vector::from_bytes(&text, numbers.bytes)?))
+    Ok((text, decode_vector(&text, numbers.bytes)?))
 }

@@ -11,8 +11,7 @@ use mongodb::{
         WriteConcern,
     },
 };
-
-use crate::{limits, store::StoreError};
+use shared::{limits, store::StoreError};
 
 /// The database where the URL names none.
 const DATABASE: &str = "faber";
@@ -113,7 +112,7 @@ fn reason(kind: &ErrorKind) -> String {
         ErrorKind::Io(err) => format!("the connection failed ({err})"),
         ErrorKind::ConnectionPoolCleared { .. } => "the connection was lost".to_owned(),
         ErrorKind::InvalidArgument { message, .. } => message.clone(),
-        _ => "`FABER_LOG=shared=debug` logs what the driver says".to_owned(),
+        _ => "`FABER_LOG=mongo=debug` logs what the driver says".to_owned(),
     }
 }
 

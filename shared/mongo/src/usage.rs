@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::TryStreamExt;
 use mongodb::bson::{Document as Row, doc};
+use shared::store::{StoreError, Usage};
 
 use super::{
     Mongo,
@@ -11,7 +12,6 @@ use super::{
     connection::failed,
     lists, rows,
 };
-use crate::store::{StoreError, Usage};
 
 /// The collection.
 const USAGE: &str = "usage";

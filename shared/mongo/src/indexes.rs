@@ -7,12 +7,12 @@ use mongodb::{
     bson::{Document, doc},
     options::IndexOptions,
 };
+use shared::store::StoreError;
 
 use super::{
     connection::{failed, is_duplicate},
     records::{CALL, RECORDS},
 };
-use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: i32 = 4;

@@ -8,9 +8,9 @@ use mongodb::{
     options::WriteConcern,
 };
 use serde_json::Value;
+use shared::{clock::Timestamp, limits, store::StoreError};
 
 use super::{Mongo, connection::failed, rows};
-use crate::{clock::Timestamp, limits, store::StoreError};
 
 /// So many are written between one count and the next.
 const COUNT_EVERY: u64 = 256;

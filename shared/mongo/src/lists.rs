@@ -6,16 +6,17 @@ use mongodb::{
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
-
-use super::{connection::failed, rows};
-use crate::{
+use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     request::PLANNING_FAILURES,
     store::{
-        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
+        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError,
+        backend::search_words,
     },
 };
+
+use super::{connection::failed, rows};
 
 /// Leaves out what is damaged, so that one bad document does not hide the good ones.
 pub(super) fn good<T>(
@@ -181,7 +182,7 @@ fn words(search: Option<&str>) -> Row {
         let at = doc! { "$indexOfBytes": ["$folded", { "$literal": word }] };
         Bson::from(doc! { "$gte": [at, 0] })
     };
-    let words: Vec<Bson> = search::words(search).into_iter().map(has).collect();
+    let words: Vec<Bson> = search_words(search).into_iter().map(has).collect();
     if words.is_empty() {
         Row::new()
     } else {

@@ -11,17 +11,17 @@ use mongodb::{
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
+use shared::{
+    clock::Timestamp,
+    limits,
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
+};
 use tokio::time::timeout;
 
 use super::{
     Mongo,
     connection::{CONFIRMATION, failed, is_duplicate},
     lists, rows,
-};
-use crate::{
-    clock::Timestamp,
-    limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
 /// The collection.
@@ -276,7 +276,7 @@ fn id(kind: RecordKind, name: impl Into<Bson>) -> Row {
 }
 
 /// Returns the query for a range of names.
-fn within(kind: RecordKind, (from, to): crate::store::record::Span) -> Row {
+fn within(kind: RecordKind, (from, to): shared::store::backend::Span) -> Row {
     let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
     let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);
     doc! { "_id": { from_is: id(kind, from), to_is: id(kind, to) } }

@@ -41,7 +41,7 @@ use mongodb::{
 use tokio::task::JoinSet;
 
 use self::{ends::Ends, journal::Journal};
-use super::{Hints, StoreError, plan_cache::PlanCache};
+use shared::store::{Hints, StoreError, backend::PlanCache};
 
 /// A store in a MongoDB replica set. Dropping it ends its tasks.
 #[derive(Debug)]

@@ -10,20 +10,20 @@ use mongodb::{
     bson::{Bson, Document as Row, doc},
     options::ReturnDocument,
 };
+use shared::{
+    clock::Timestamp,
+    id::WorkerId,
+    store::{
+        CallLimit, ExecutionLog, Permission, Permit, PermitAsk, StoreError,
+        backend::{Tallies, Tally},
+    },
+};
 
 use super::{
     Mongo,
     commands::{self, Safety},
     connection::{failed, is_duplicate},
     rows,
-};
-use crate::{
-    clock::Timestamp,
-    id::WorkerId,
-    store::{
-        CallLimit, ExecutionLog, Permission, Permit, PermitAsk, StoreError,
-        permit::{Tallies, Tally},
-    },
 };
 
 /// Where permits are.
@@ -36,7 +36,7 @@ const LONG: i64 = 60_000_000;
 const FORGET: i64 = 60_000;
 
 impl Mongo {
-    /// Takes all limits of a call or none, as [`take_all`](crate::store::permit::take_all) does.
+    /// Takes all limits of a call or none, as [`take_all`](shared::store::backend::take_all) does.
     pub(super) async fn take_all(
         &self,
         ask: &PermitAsk,
@@ -154,7 +154,7 @@ impl Mongo {
         let updates: Vec<Row> = limits
             .iter()
             .map(|limit| {
-                let interval = limit.rate.map_or(0, crate::store::Rate::interval);
+                let interval = limit.rate.map_or(0, shared::store::Rate::interval);
                 let is_last = doc! { "$eq": ["$last", &holder] };
                 let mut stages = keeping(doc! { "$ne": ["$$it.h", &holder] });
                 let counted = doc! { "$set": {

@@ -11,9 +11,9 @@ use mongodb::{
     bson::{Document, doc},
     change_stream::{ChangeStream, event::ChangeStreamEvent},
 };
+use shared::store::{Hints, StoreError};
 
 use super::{connection::failed, records::RECORDS};
-use crate::store::{Hints, StoreError};
 
 /// The wait before a broken stream is opened again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -7,9 +7,9 @@ use mongodb::{
     Database,
     bson::{Document, RawArrayBuf, RawDocumentBuf, doc, raw::cstr, rawdoc},
 };
+use shared::{limits, store::StoreError};
 
 use super::connection::{CONFIRMATION, failed};
-use crate::{limits, store::StoreError};
 
 /// The server's code for a key that is there.
 pub(super) const DUPLICATE_KEY: i32 = 11_000;

@@ -5,22 +5,24 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use mongodb::bson::{Bson, DateTime, Document as Row, doc};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    Mongo,
-    connection::{CONFIRMATION, failed, is_duplicate},
-    lists, rows, texts,
-};
-use crate::{
+use shared::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
+        SavedPlan, StoreError,
+        backend::{Cached, fold_case, searched_tools},
+        sub_plans,
     },
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Mongo,
+    connection::{CONFIRMATION, failed, is_duplicate},
+    lists, rows, texts,
 };
 
 /// The wait for a key of somebody else that no majority has yet.
@@ -36,7 +38,7 @@ impl Documents for Mongo {
             "createdAt": DateTime::from_millis(request.created_at.timestamp_millis()),
             "at": request.created_at.timestamp_micros(),
             "query": &request.query,
-            "folded": search::fold(&request.query),
+            "folded": fold_case(&request.query),
         };
         self.put_new("requests", row).await
     }
@@ -91,14 +93,14 @@ impl Documents for Mongo {
         let about = plan.about();
         let json = plan.to_json();
         let parts = texts::parts(&json);
-        let tools: Vec<&str> = search::tools(plan).into_iter().collect();
+        let tools: Vec<&str> = searched_tools(plan).into_iter().collect();
         let mut row = doc! {
             "_id": about.id.to_string(),
             "requestId": about.request.to_string(),
             "version": i64::from(about.version),
             "createdAt": DateTime::from_millis(about.created_at.timestamp_millis()),
             "at": about.created_at.timestamp_micros(),
-            "folded": search::fold(&about.query),
+            "folded": fold_case(&about.query),
             "tools": tools,
         };
         let sub_plans: Vec<String> = sub_plans(plan).iter().map(ToString::to_string).collect();

@@ -1,15 +1,16 @@
-//! Opens the store that an address names.
+//! The stores that a configuration can name.
 
 use std::{path::Path, sync::Arc};
 
-use super::{Store, StoreError, memory::Memory, mongo::Mongo, sqlite::Sqlite};
+use mongo::Mongo;
+use shared::store::{Store, StoreError, memory::Memory, sqlite::Sqlite};
 
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
 ///
 /// # Errors
 ///
 /// If the address is none of these, or the store cannot be reached, or a newer version wrote it.
-pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |why: &str| StoreError::Address { url: url.to_owned(), why: why.to_owned() };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
     match scheme {
@@ -17,7 +18,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         "memory" => Err(refuse("nothing may follow `memory:`")),
         "sqlite" if rest.is_empty() => Err(refuse("the path is missing")),
         "sqlite" => {
-            let path = path_of(rest).to_owned();
+            let path = strip_slashes(rest).to_owned();
             let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
             let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
             Ok(Arc::new(opening.await.map_err(ended)??))
@@ -27,12 +28,12 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     }
 }
 
-/// Returns the file that an address of an embedded store names.
-pub fn file_of(url: &str) -> Option<&Path> {
-    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(path_of)
+/// Returns the file of a store in SQLite. Other stores have none.
+pub(crate) fn sqlite_path(url: &str) -> Option<&Path> {
+    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
 }
 
-fn path_of(rest: &str) -> &Path {
+fn strip_slashes(rest: &str) -> &Path {
     Path::new(rest.strip_prefix("//").unwrap_or(rest))
 }
 
@@ -43,7 +44,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_is_no_store_is_refused() {
         for url in ["", "x", "file:x", "sqlite:", "memory:x", "mongodb//x", "mongodb://"] {
-            let err = open(url).await.map(drop).unwrap_err();
+            let err = open_store(url).await.map(drop).unwrap_err();
             assert!(matches!(err, StoreError::Address { .. }), "{url}: {err}");
         }
     }

@@ -10,15 +10,14 @@ use mongodb::{
     Cursor, Database,
     bson::{Bson, RawDocumentBuf, doc},
 };
-
+use shared::{
+    event::Recorded,
+    id::{ExecutionId, Seq},
+    store::{Document, StoreError, backend::Assembly},
+};
 use tokio::task::JoinSet;
 
 use super::{Mongo, connection::failed, ends::Ends, removal, rows};
-use crate::{
-    event::Recorded,
-    id::{ExecutionId, Seq},
-    store::{Document, StoreError, assembly::Assembly},
-};
 
 /// The logs of a store.
 #[derive(Clone, Debug)]

@@ -16,6 +16,11 @@ use mongodb::{
     Database,
     bson::{RawArrayBuf, RawDocumentBuf, rawdoc},
 };
+use shared::{
+    id::ExecutionId,
+    limits,
+    store::{Append, AppendError, Head, Hints, StoreError, journal::COMMIT_OPERATIONS},
+};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -24,11 +29,6 @@ use tokio::{
 use super::{
     commands::{self, Safety},
     rows,
-};
-use crate::{
-    id::ExecutionId,
-    limits,
-    store::{Append, AppendError, Head, Hints, StoreError, journal::COMMIT_OPERATIONS},
 };
 
 /// Appends that may wait; then callers do.
@@ -312,7 +312,7 @@ impl Pen {
 }
 
 fn is_first(append: &Append) -> bool {
-    append.after == crate::id::Seq::START
+    append.after == shared::id::Seq::START
 }
 
 /// Writes heads, each unless a newer one is there, also those of which there is none.

@@ -8,9 +8,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use shared::id::{ExecutionId, Seq};
 use tokio::time::{Duration, Instant};
-
-use crate::id::{ExecutionId, Seq};
 
 /// Logs that are remembered: more than grow at the same time.
 const LOGS: usize = 65_536;

@@ -6,21 +6,22 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 use mongodb::bson::{Bson, Document as Row, Timestamp as Arrival, doc};
 use serde_json::Value;
-
-use super::{
-    Mongo, commands,
-    connection::{failed, is_duplicate},
-    journal, lists, removal, rows,
-};
-use crate::{
+use shared::{
     clock::Timestamp,
     event::Recorded,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
         Append, AppendError, Documents, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError, aged_places, full_inbox,
+        Permit, PermitAsk, Pruned, StoreError,
+        backend::{aged_places, full_inbox},
     },
+};
+
+use super::{
+    Mongo, commands,
+    connection::{failed, is_duplicate},
+    journal, lists, removal, rows,
 };
 
 #[async_trait]

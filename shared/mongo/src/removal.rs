@@ -12,6 +12,11 @@ use mongodb::{
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
+use shared::{
+    clock::Timestamp,
+    id::ExecutionId,
+    store::{Pruned, StoreError},
+};
 
 use super::{
     Mongo,
@@ -19,11 +24,6 @@ use super::{
     connection::failed,
     documents::of_request,
     rows,
-};
-use crate::{
-    clock::Timestamp,
-    id::ExecutionId,
-    store::{Pruned, StoreError},
 };
 
 /// What is removed or looked at together.
