@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use mongo::Mongo;
-use shared::store::{Store, StoreError, memory::Memory, sqlite::Sqlite};
+use shared::store::{Store, StoreError, memory::Memory};
+use sqlite::Sqlite;
 
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
 ///

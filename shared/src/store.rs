@@ -27,7 +27,6 @@ mod recent;
 mod record;
 mod retention;
 mod search;
-pub mod sqlite;
 mod tail;
 mod usage;
 mod vector;

@@ -7,7 +7,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use planner::embed::{EmbedError, Embedder, Embedders, Kept, Local, ServerConfig, Source};
 use serde::Deserialize;
-use shared::store::{memory::Memory, sqlite::Sqlite};
+use shared::store::memory::Memory;
+use sqlite::Sqlite;
 use tempfile::TempDir;
 
 /// Returns the directory of the real model, which `tests/run` installs.

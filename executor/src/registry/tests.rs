@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use shared::{
     clock::WallClock,
     limits,
-    store::{Records as _, memory::Memory, sqlite::Sqlite},
+    store::{Records as _, memory::Memory},
     tool::Effect,
 };
+use sqlite::Sqlite;
 
 use super::*;
 use crate::{

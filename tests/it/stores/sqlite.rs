@@ -13,9 +13,9 @@ use shared::{
     store::{
         Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
         RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Unless, Vectors,
-        sqlite::Sqlite,
     },
 };
+use sqlite::Sqlite;
 use tempfile::TempDir;
 use tests::conformance::{
     World, ask, at, at_once, envelope, execution, head, in_all, plan, plan_id, record, request,

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory, sqlite::Sqlite},
+    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory},
     tool::ErrorCode,
 };
+use sqlite::Sqlite;
 use tempfile::TempDir;
 
 use super::{

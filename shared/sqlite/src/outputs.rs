@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
+use shared::{clock::Timestamp, limits, store::StoreError};
 
 use super::connection::failed;
-use crate::{clock::Timestamp, limits, store::StoreError};
 
 /// So many are written between one count and the next: counting costs as much as a hundred writes.
 const COUNT_EVERY: usize = 256;

@@ -8,15 +8,7 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use serde_json::Value;
-
-use super::{
-    Answer, Change, Sqlite,
-    connection::failed,
-    outputs, permits,
-    removal::{self, BATCH, Kind, Removal},
-    rows::{self, good},
-};
-use crate::{
+use shared::{
     clock::Timestamp,
     event::Recorded,
     id::{CommandId, ExecutionId, Seq, WorkerId},
@@ -26,6 +18,14 @@ use crate::{
         Permit, PermitAsk, Pruned, StoreError,
         backend::{Assembly, aged_places, full_inbox},
     },
+};
+
+use super::{
+    Answer, Change, Sqlite,
+    connection::failed,
+    outputs, permits,
+    removal::{self, BATCH, Kind, Removal},
+    rows::{self, good},
 };
 
 #[async_trait]

@@ -12,10 +12,10 @@ use std::{
 };
 
 use rusqlite::Connection;
+use shared::store::StoreError;
 use tokio::sync::mpsc::Sender;
 
 use super::writer::{Message, Writer};
-use crate::store::StoreError;
 
 /// How soon another process's commit is noticed.
 const LOOK: Duration = Duration::from_millis(50);

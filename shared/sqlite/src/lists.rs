@@ -1,12 +1,7 @@
 //! Lists: one query each, over an index that has the order.
 
 use rusqlite::{Connection, Row, types::Value};
-
-use super::{
-    connection::failed,
-    rows::{self, good},
-};
-use crate::{
+use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::PlanId,
@@ -15,6 +10,11 @@ use crate::{
         Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError,
         backend::search_words,
     },
+};
+
+use super::{
+    connection::failed,
+    rows::{self, good},
 };
 
 /// A query that conditions are added to.

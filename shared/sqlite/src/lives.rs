@@ -12,8 +12,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use shared::id::WorkerId;
+
 use super::connection::private_folder;
-use crate::id::WorkerId;
 
 /// The lock files of one database.
 #[derive(Debug)]

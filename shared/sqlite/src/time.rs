@@ -7,8 +7,7 @@
 use std::fs;
 
 use rusqlite::{Connection, OptionalExtension, params};
-
-use crate::clock::{Clock, SteadyClock, WallClock};
+use shared::clock::{Clock, SteadyClock, WallClock};
 
 /// A file whose time differs by no more microseconds than this is left as it is.
 const SAME: i64 = 1_000_000;

@@ -9,9 +9,9 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
+use shared::store::StoreError;
 
 use super::connection::failed;
-use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 4;

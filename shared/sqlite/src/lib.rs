@@ -37,6 +37,11 @@ use std::{
     sync::Arc,
 };
 
+use shared::{
+    clock::SteadyClock,
+    store::{Hints, StoreError, backend::PlanCache},
+};
+
 use self::{
     change::{Answer, Change},
     lives::Lives,
@@ -44,8 +49,6 @@ use self::{
     watcher::Watcher,
     writer::Writer,
 };
-use super::{Hints, StoreError, plan_cache::PlanCache};
-use crate::clock::SteadyClock;
 
 /// A store in one file. Dropping it writes what waits, folds the WAL into the file and ends its
 /// threads.

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
-
-use super::{Change, Sqlite, connection::failed};
-use crate::store::{
+use shared::store::{
     StoreError, TextHash, Vectors,
     backend::{check_vectors, decode_vector, encode_vector},
 };
+
+use super::{Change, Sqlite, connection::failed};
 
 /// Bytes that one transaction writes: others write between two of them.
 const BATCH_BYTES: usize = 1 << 20;

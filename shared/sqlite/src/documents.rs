@@ -4,15 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-
-use super::{
-    Answer, Change, Sqlite,
-    change::PlanRow,
-    connection::failed,
-    lists, log,
-    rows::{self, good},
-};
-use crate::{
+use shared::{
     clock::{Clock as _, Timestamp},
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
@@ -20,10 +12,17 @@ use crate::{
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
         SavedPlan, StoreError,
-        backend::{fold_case, searched_tools},
-        plan_cache::Cached,
+        backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
+};
+
+use super::{
+    Answer, Change, Sqlite,
+    change::PlanRow,
+    connection::failed,
+    lists, log,
+    rows::{self, good},
 };
 
 #[async_trait]

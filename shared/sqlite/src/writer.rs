@@ -13,13 +13,13 @@ use std::{
 };
 
 use rusqlite::Connection;
+use shared::store::{Hints, StoreError, journal::Load};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     change::{Answer, Change, Ledger},
     connection::failed,
 };
-use crate::store::{Hints, StoreError, journal::Load};
 
 /// Operations that may wait; then callers do.
 const QUEUE: usize = 8_192;
@@ -203,16 +203,14 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
+    use shared::{
+        clock::Timestamp,
+        store::{Command, Envelope},
+    };
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{
-        clock::Timestamp,
-        store::{
-            Command, Envelope,
-            sqlite::{connection, schema},
-        },
-    };
+    use crate::{connection, schema};
 
     /// Starts the writer of a new file, on a connection that something was done to.
     fn writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {

@@ -4,6 +4,11 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
+use shared::{
+    clock::Timestamp,
+    limits,
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
+};
 
 use super::{
     Answer, Change, Sqlite,
@@ -11,11 +16,6 @@ use super::{
     removal::Removal,
     rows::{self, good},
     usage,
-};
-use crate::{
-    clock::Timestamp,
-    limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
 /// So many calls are written between one count and the next.
@@ -273,7 +273,7 @@ fn count(
 }
 
 /// Returns the condition for a range of names, and its values.
-fn within(kind: RecordKind, (from, to): crate::store::record::Span) -> (String, Vec<Value>) {
+fn within(kind: RecordKind, (from, to): shared::store::backend::Span) -> (String, Vec<Value>) {
     let (mut sql, mut values) =
         ("kind = ?".to_owned(), vec![Value::from(kind.as_str().to_owned())]);
     for (bound, inclusive, exclusive) in [(from, ">=", ">"), (to, "<=", "<")] {

@@ -3,14 +3,14 @@
 use std::{fmt::Display, str::FromStr};
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::FromSql};
-
-use super::connection::failed;
-use crate::{
+use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, Seq},
     store::{Head, Reservation, StoreError},
 };
+
+use super::connection::failed;
 
 /// The columns that [`head`] reads, in its order.
 pub(super) const HEAD: &str = "execution, request, plan, state, created_at, seq, epoch, owner, due, priority, finished_at, parent";

@@ -3,6 +3,15 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
+use shared::{
+    clock::Timestamp,
+    id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
+    limits,
+    store::{
+        Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
+        Reservation, Unless, Usage,
+    },
+};
 
 use super::{
     outputs::Outputs,
@@ -11,15 +20,6 @@ use super::{
     removal::Removal,
     rows, usage,
     vectors::VectorRows,
-};
-use crate::{
-    clock::Timestamp,
-    id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
-    limits,
-    store::{
-        Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        Reservation, Unless, Usage,
-    },
 };
 
 /// Logs whose ends are remembered: more than grow at the same time.

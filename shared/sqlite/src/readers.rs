@@ -12,10 +12,10 @@ use std::{
 };
 
 use rusqlite::Connection;
+use shared::store::StoreError;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::connection::open_reader;
-use crate::store::StoreError;
 
 /// Reads at the same time: as many as a small machine has cores for.
 const READERS: usize = 4;

@@ -3,8 +3,7 @@
 use std::{fs, io, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-
-use crate::{limits, store::StoreError};
+use shared::{limits, store::StoreError};
 
 /// How long a write waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
+use shared::store::{StoreError, Usage};
 
 use super::{connection::failed, rows};
-use crate::store::{StoreError, Usage};
 
 /// Adds calls to those that are counted.
 pub(super) fn add(connection: &Connection, usage: &[Usage]) -> rusqlite::Result<()> {

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
-
-use super::{change::Answer, connection::failed, rows};
-use crate::{
+use shared::{
     clock::Timestamp,
     id::WorkerId,
     store::{
         Permit, PermitAsk, StoreError,
-        permit::{Tallies, Tally, take_all},
+        backend::{Tallies, Tally, take_all},
     },
 };
+
+use super::{change::Answer, connection::failed, rows};
 
 /// Every ask forgets at most so many rates that count nothing any more: more than it adds.
 const SWEEP: i64 = 8;

@@ -1,9 +1,9 @@
 //! Removing what is over and old: found by a reader, checked again and removed by the writer.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use shared::{clock::Timestamp, store::StoreError};
 
 use super::{change::Ledger, connection::failed, permits, records};
-use crate::{clock::Timestamp, store::StoreError};
 
 /// Executions that one transaction removes: others write between two of them.
 pub(super) const BATCH: usize = 32;
