@@ -5,15 +5,12 @@
 
 #![expect(clippy::print_stdout, reason = "it shows what came of it")]
 
-use executor::{
-    tool::{ToolContext, function},
-    toolbox::ToolSet,
-};
 use graphql::embedded::Embedded;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use shared::tool::{Effect, ToolError};
+use toolbox::{ToolContext, ToolSet, function};
 
 /// What `price` takes.
 #[derive(Deserialize, JsonSchema)]

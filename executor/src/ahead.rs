@@ -15,13 +15,11 @@ use shared::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use toolbox::{StepCall, ToolContext, Toolbox, blobs::Blobs, progress::Reports};
 
 use crate::{
-    blobs::Blobs,
     call::{Call, Ended, Key},
     options::Options,
-    tool::{StepCall, ToolContext, progress::Reports},
-    toolbox::Toolbox,
 };
 
 /// A call that has begun. Dropping it stops it.
@@ -169,13 +167,12 @@ mod tests {
         tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
     };
     use tokio::sync::Semaphore;
+    use toolbox::{
+        Tool, ToolSet,
+        blobs::{Binary, keep},
+    };
 
     use super::*;
-    use crate::{
-        blobs::{Binary, keep},
-        tool::Tool,
-        toolbox::ToolSet,
-    };
 
     /// Answers once it may, or fails; how often it was called and left, and for whom at last.
     #[derive(Debug)]

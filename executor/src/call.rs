@@ -18,18 +18,14 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 use tokio::time::{self, Instant, Sleep};
-
-use crate::{
-    machine::Answer,
-    options::Options,
-    tool::{
-        ToolContext,
-        dispatch::{self, Dispatch},
-        flow,
-        progress::{self, Listener, ProgressSink, Reports},
-    },
-    toolbox::{Found, ReadyTool, Toolbox},
+use toolbox::{
+    Found, ReadyTool, ToolContext, Toolbox,
+    dispatch::{self, Dispatch},
+    flow,
+    progress::{self, Listener, ProgressSink, Reports},
 };
+
+use crate::{machine::Answer, options::Options};
 
 /// What a driver knows a call by, for its reports.
 pub(crate) type Key = (Task, Attempt);

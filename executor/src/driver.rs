@@ -35,6 +35,7 @@ use tokio::{
     time,
 };
 use tokio_util::sync::CancellationToken;
+use toolbox::{Toolbox, dispatch, progress::Reports};
 use tracing::debug;
 
 use self::{
@@ -54,8 +55,6 @@ use crate::{
     onward::Onward,
     options::Options,
     permits::Permits,
-    tool::{dispatch, progress::Reports},
-    toolbox::Toolbox,
     worker::Handle,
 };
 

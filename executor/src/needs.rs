@@ -8,8 +8,7 @@ use shared::{
     id::{Seq, ToolName},
     store::{self, Head, Store, StoreError},
 };
-
-use crate::toolbox::Toolbox;
+use toolbox::Toolbox;
 
 /// What an execution that has begun needs, as of some position in its log.
 #[derive(Clone, Debug)]

@@ -29,6 +29,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
 use tracing::{debug, error, info, warn};
 
 use self::{owing::Owing, unwritten::Unwritten};
@@ -41,7 +42,6 @@ use crate::{
     onward::Onward,
     options::Options,
     permits::{Granted, Permits},
-    toolbox::Toolbox,
 };
 
 /// What a worker takes.

@@ -2,7 +2,7 @@
 //!
 //! There is no second engine for them. An agent is a plan ([`plan`]) in which the turns are written
 //! out: a step asks the model ([`turn`]), the next ones call what it asked for, one for each effect
-//! ([`executor::tool::dispatch`]), and the next turn is given all that was said and done
+//! ([`toolbox::dispatch`]), and the next turn is given all that was said and done
 //! ([`history`]). So each turn is an event, calls of one turn run at the same time, and a crash in
 //! the middle of it is a claim like any other.
 
@@ -15,18 +15,15 @@ mod turn;
 
 use std::sync::{Arc, OnceLock};
 
-use executor::{
-    tool::{
-        Tool,
-        dispatch::{self, Reach},
-    },
-    toolbox::WeakToolbox,
-};
 use planner::{
     catalog::{Catalog, CatalogTool},
     model::Model,
 };
 use shared::{id::ToolName, plan::Plan};
+use toolbox::{
+    Tool, WeakToolbox,
+    dispatch::{self, Reach},
+};
 
 pub(crate) use self::plan::draft;
 use crate::access::Access;

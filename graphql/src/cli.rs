@@ -137,7 +137,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(failure) = log(&environment) {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
-    if let Err(err) = executor::confine::keep_to_itself() {
+    if let Err(err) = sandbox::keep_to_itself() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);

@@ -9,10 +9,6 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use executor::{
     control::Control,
     options::Options,
-    registry::{self, Registry},
-    sources::Sources,
-    tool::{dispatch, flow},
-    toolbox::{ToolSet, Toolbox},
     worker::{Parts, Scope, Worker},
 };
 use futures::StreamExt;
@@ -27,6 +23,11 @@ use shared::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use toolbox::{ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
+use toolsets::{
+    registry::{self, Registry},
+    sources::Sources,
+};
 
 use crate::{
     engine::{Engine, EngineError, Order, PlanningOptions},
@@ -71,12 +72,12 @@ impl Embedded {
         let toolbox = Toolbox::default();
         for set in sets {
             // These would be Faber's own instead.
-            if [flow::SET, registry::TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
+            if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
                 let why = format!("the toolset `{name}` is Faber's own: give yours another name");
                 return Err(EngineError::Conflict(why));
             }
-            let named = |err: executor::toolbox::SetExists| {
+            let named = |err: toolbox::SetExists| {
                 EngineError::Conflict(format!("{err}: give the toolset another name"))
             };
             toolbox.register(set).map_err(named)?;

@@ -38,8 +38,6 @@ use executor::{
     control::{Control, IdempotencyKey},
     limits::CallLimits,
     options::Options,
-    registry::Registry,
-    toolbox::{ToolSet, Toolbox},
 };
 use planner::{
     Planner,
@@ -55,7 +53,10 @@ use shared::{
     plan::Plan,
     store::{self, Store, StoreError},
 };
+use toolbox::{ToolSet, Toolbox};
+use toolsets::registry::Registry;
 
+pub(crate) use self::learning::forget_queries;
 pub(crate) use self::pruning::{before, prune_some};
 pub(crate) use self::request_looks::{LastLook, RequestLook};
 pub use self::{
@@ -73,8 +74,6 @@ pub use self::{
     tools::DirectCall,
     watching::Room,
 };
-
-pub(crate) use self::learning::forget_queries;
 use crate::access::{Access, Grant};
 
 /// Planners, plans, executions and tools as one thing.

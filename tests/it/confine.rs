@@ -13,13 +13,8 @@ use std::{
     sync::Arc,
 };
 
-use executor::{
-    confine::{Confinement, Launcher, Life},
-    tool::{
-        ToolContext,
-        builtin::system::{SystemConfig, tools},
-    },
-};
+use builtin::system::{SystemConfig, tools};
+use sandbox::{Confinement, Launcher, Life};
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
@@ -28,6 +23,7 @@ use tests::{
     toolset::{Connected, PATIENCE},
 };
 use tokio::time::timeout;
+use toolbox::ToolContext;
 
 /// The tools of the system, confined to a folder of their own.
 struct World {

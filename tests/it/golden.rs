@@ -8,8 +8,6 @@ use std::{sync::Arc, time::Duration};
 use executor::{
     control::Control,
     options::Options,
-    tool::{Tool, ToolContext, flow, function},
-    toolbox::{ToolSet, Toolbox},
     worker::{Parts, Scope, Worker},
 };
 use expect_test::expect_file;
@@ -26,6 +24,7 @@ use shared::{
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use toolbox::{Tool, ToolContext, ToolSet, Toolbox, flow, function};
 
 /// Stands still unless tokio's time moves: then it moves with it.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use executor::confine::{Launcher, support};
+use sandbox::{Launcher, support};
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;

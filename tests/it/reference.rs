@@ -8,17 +8,17 @@ use std::{
     sync::Arc,
 };
 
-use executor::{
-    registry::{self, Registry},
-    sources::{Sources, with_builtin},
-    toolbox::{ToolSet, Toolbox},
-};
 use serde_json::Value;
 use shared::{
     clock::{Clock, WallClock},
     limits,
     store::{Store, memory::Memory},
     tool::{Effect, ToolDefinition},
+};
+use toolbox::{ToolSet, Toolbox};
+use toolsets::{
+    registry::{self, Registry},
+    sources::{Sources, with_builtin},
 };
 
 /// Where the chapter is.

@@ -17,7 +17,6 @@ use executor::{
     control::{Control, IdempotencyKey},
     limits::{CallLimits, Limited, Rule},
     options::Options,
-    toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
 use futures::TryStreamExt;
@@ -41,6 +40,7 @@ use tokio::{
     time,
 };
 use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
 
 /// How many worlds there are where the environment says nothing.
 const SEEDS: u64 = 250;

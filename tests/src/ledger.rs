@@ -7,10 +7,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use executor::{
-    tool::{StepCall, Tool, ToolContext, flow},
-    toolbox::{ToolSet, Toolbox},
-};
 use serde_json::{Value, json};
 use shared::{
     event::{Event, Recorded},
@@ -18,6 +14,7 @@ use shared::{
     tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
 };
 use tokio::time;
+use toolbox::{StepCall, Tool, ToolContext, ToolSet, Toolbox, flow};
 
 use crate::world::World;
 

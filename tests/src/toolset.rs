@@ -2,12 +2,7 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use executor::{
-    confine::Launcher,
-    sources::{SetConfig, Sources},
-    tool::{StepCall, ToolContext},
-    toolbox::{Found, ReadyTool, SetStatus, Toolbox},
-};
+use sandbox::Launcher;
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
@@ -15,6 +10,8 @@ use shared::{
     limits,
     tool::ToolError,
 };
+use toolbox::{Found, ReadyTool, SetStatus, StepCall, ToolContext, Toolbox};
+use toolsets::sources::{SetConfig, Sources};
 
 /// How long a test waits for what must happen: longer than anything that the product itself waits
 /// for, such as a connection, so that the product is the first to say what is wrong.

@@ -9,12 +9,9 @@ use shared::{
     tool::{Effect, Progress},
 };
 use tokio::task::yield_now;
+use toolbox::{Tool, ToolSet, function, progress::Reports};
 
 use super::*;
-use crate::{
-    tool::{Tool, function, progress::Reports},
-    toolbox::ToolSet,
-};
 
 const LONG: Duration = Duration::from_mins(5);
 
@@ -87,7 +84,7 @@ fn toolbox() -> Toolbox {
 /// A plan says `m.b`, and another server has a tool whose own name is that.
 #[tokio::test(start_paused = true)]
 async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
-    use crate::toolbox::SetStatus;
+    use toolbox::SetStatus;
 
     let impostor = || {
         let run = |_: Value, _: ToolContext| async { Ok::<_, ToolError>("the wrong server") };
@@ -333,7 +330,7 @@ async fn what_never_began_certainly_did_nothing() {
     let waiting = || {
         let toolbox = Toolbox::default();
         let mut set = ToolSet::ready("t".parse().unwrap(), "builtin", "", []);
-        set.status = crate::toolbox::SetStatus::Connecting;
+        set.status = toolbox::SetStatus::Connecting;
         toolbox.register(set).unwrap();
         toolbox
     };
@@ -359,9 +356,9 @@ async fn the_longest_times_are_no_panic() {
 /// With a real MCP server.
 mod server {
     use tempfile::TempDir;
+    use toolsets::sources::{SetConfig, Sources};
 
     use super::*;
-    use crate::sources::{SetConfig, Sources};
 
     struct Server {
         toolbox: Toolbox,

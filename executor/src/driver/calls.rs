@@ -14,18 +14,16 @@ use shared::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbox::{Found, StepCall, ToolContext, blobs::Blobs};
 use tracing::warn;
 
 use super::{Context, Driver, children::Seen};
 use crate::{
     ahead::CallAhead,
-    blobs::Blobs,
     cache,
     call::{Call, Ended, Key},
     machine::{Answer, Input},
     permits::Granted,
-    tool::{StepCall, ToolContext},
-    toolbox::Found,
 };
 
 /// Something that was under way and is over.

@@ -13,12 +13,12 @@ use shared::{
     store::CallLimit,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbox::dispatch::Dispatch;
 
 use super::{Driver, calls::Done, idle::Begins};
 use crate::{
     machine::{self, Input},
     permits::Granted,
-    tool::dispatch::Dispatch,
 };
 
 /// The most tasks of one execution that are thought of at the same time.

@@ -12,9 +12,9 @@ use shared::{
     template::{Template, TooMuch, Values},
     tool::{ErrorCode, ToolError},
 };
+use toolbox::flow;
 
 use super::{Turn, input, is_behind, later, lets_begin, seed};
-use crate::tool::flow;
 
 /// How many templates that found nothing a step warns of one by one.
 const WARNINGS: usize = 1_000;

@@ -14,13 +14,12 @@ use shared::{
     store::{Append, Command, Documents, ExecutionLog, memory::Memory},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
+use toolbox::{Tool, ToolContext, ToolSet, flow};
 
 use super::*;
 use crate::{
     limits::{CallLimits, Limited, Rule},
     machine,
-    tool::{Tool, ToolContext, flow},
-    toolbox::ToolSet,
 };
 
 /// A clock that follows paused time.

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{registry::TOOL_SET, tool::dispatch::Reach};
 use shared::{execution::Within, id::ToolName, store::Rate};
+use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
 
 use super::{
     Role, Token,

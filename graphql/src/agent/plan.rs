@@ -1,9 +1,9 @@
 //! The plan of an agent: its turns, written out.
 
-use executor::tool::dispatch::{self, Reach};
 use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
 use shared::tool::Effect;
+use toolbox::dispatch::{self, Reach};
 
 use super::{ANSWER, TURN};
 

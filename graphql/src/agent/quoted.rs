@@ -98,8 +98,8 @@ fn squeezed(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use executor::tool::dispatch::Reach;
     use serde_json::json;
+    use toolbox::dispatch::Reach;
 
     use super::*;
     use crate::agent::{tests::toolbox, turn::within};

@@ -6,13 +6,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use executor::{
-    tool::{ToolContext, flow, function},
-    toolbox::{ToolSet, Toolbox},
-};
 use planner::model::{Hearer, Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
 use serde_json::Value;
 use shared::tool::{Effect, ToolError};
+use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 
 use super::Mind;
 

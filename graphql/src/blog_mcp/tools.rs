@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use executor::tool::mcp::EXAMPLES;
+use mcp::EXAMPLES;
 use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 

@@ -16,8 +16,6 @@ use clap::{Args, ValueEnum};
 use executor::{
     control::Control,
     options::Options,
-    tool::flow,
-    toolbox::Toolbox,
     worker::{Parts, Scope, Worker},
 };
 use serde_json::Value;
@@ -29,6 +27,7 @@ use shared::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use toolbox::{Toolbox, flow};
 
 use self::report::Report;
 

@@ -5,11 +5,9 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use executor::confine;
-
 /// Runs what the command line asks to be confined, if it asks for that.
 pub(super) fn confined(arguments: &[OsString]) -> Option<ExitCode> {
     let rest = arguments.get(1..)?;
     let (first, rest) = rest.split_first()?;
-    (first == confine::SUBCOMMAND).then(|| confine::enter(rest.iter().cloned()))
+    (first == sandbox::SUBCOMMAND).then(|| sandbox::enter(rest.iter().cloned()))
 }

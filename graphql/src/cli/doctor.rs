@@ -9,13 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use executor::{
-    limits::{CallLimits, Limited},
-    tool::mcp::oauth::NEEDS_LOGIN,
-    toolbox::{SetStatus, ToolSet, Toolbox},
-};
+use executor::limits::{CallLimits, Limited};
+use mcp::oauth::NEEDS_LOGIN;
 use planner::embed::Choice;
 use serde_json::{Value, json};
+use toolbox::{SetStatus, ToolSet, Toolbox};
 
 use super::{
     Ending, Session,
@@ -91,7 +89,7 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
         checks.extend(server_answers(session, &server.value).await);
     } else {
         let sets = &config.toolsets.value;
-        checks.push(safety::confinement(sets, executor::confine::support()));
+        checks.push(safety::confinement(sets, sandbox::support()));
         // What stands in the place of a setting that is wrong is nothing that anybody wants.
         if faults.knows("access") {
             let access = (&config.access.value, sets.as_slice());

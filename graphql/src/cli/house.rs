@@ -7,14 +7,11 @@ use std::{
 };
 
 use executor::{
-    confine::Launcher,
     control::Control,
-    registry::{self, Registry},
-    sources::{SetConfig, Sources, with_builtin},
-    toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
 use planner::{embed::Embedders, offline::Offline};
+use sandbox::Launcher;
 use shared::{
     clock::Clock,
     execution::ExecutionState,
@@ -23,6 +20,11 @@ use shared::{
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::{SetConfig, Sources, with_builtin},
+};
 
 use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote, signals};
 use crate::{

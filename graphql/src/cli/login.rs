@@ -5,13 +5,9 @@ mod callback;
 
 use std::{io::IsTerminal, net::Ipv4Addr, time::Duration};
 
-use executor::{
-    registry,
-    sources::{SetConfig, Source},
-    tool::mcp::{
-        McpServer,
-        oauth::{LoggedIn, Login, LoginError, Logins},
-    },
+use mcp::{
+    McpServer,
+    oauth::{LoggedIn, Login, LoginError, Logins},
 };
 use serde_json::json;
 use shared::id::ToolSetName;
@@ -19,6 +15,10 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines, Stdin},
     net::TcpListener,
     time::{Instant, sleep_until},
+};
+use toolsets::{
+    registry,
+    sources::{SetConfig, Source},
 };
 
 use self::callback::{Callback, Page};
@@ -110,7 +110,7 @@ async fn listen(
 
 fn has_port(server: &McpServer) -> bool {
     let McpServer::Http(server) = server else { return false };
-    server.auth().is_some_and(executor::tool::mcp::oauth::OAuth::has_port)
+    server.auth().is_some_and(mcp::oauth::OAuth::has_port)
 }
 
 fn unable(err: &std::io::Error) -> Failure {

@@ -2,16 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::{
-    confine,
-    toolbox::{SetStatus, Toolbox},
-    worker::Handle,
-};
+use executor::worker::Handle;
 use futures::FutureExt;
 use nix::sys::resource::{Resource, getrlimit};
 use shared::store::Store;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
+use toolbox::{SetStatus, Toolbox};
 
 use super::{
     Ending, Session,
@@ -111,7 +108,7 @@ fn connections(session: &Session) -> usize {
 
 /// Says once, where nobody looks into logs, that this machine cannot confine commands.
 fn warn_of_free_commands(session: &Session) {
-    let support = confine::support();
+    let support = sandbox::support();
     if support.files && support.calls {
         return;
     }

@@ -2,8 +2,8 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use executor::sources::habilis;
 use serde_json::{Value, json};
+use toolsets::sources::habilis;
 
 use super::{
     Ending, Session,

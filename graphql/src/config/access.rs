@@ -4,10 +4,10 @@ mod patterns;
 
 use std::collections::BTreeSet;
 
-use executor::sources::SetConfig;
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::store::Rate;
+use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
 use crate::access::{Access, Glob, Limits, Role, Token};

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::{limits::CallLimits, options::Options, sources};
+use executor::{limits::CallLimits, options::Options};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::limits;
+use toolsets::sources;
 
 use super::{ConfigError, Origin, Setting, calls};
 use crate::{schema, server::ServerOptions};

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use executor::{sources::SetConfig, tool::mcp::oauth::Logins};
+use mcp::oauth::Logins;
+use toolsets::sources::SetConfig;
 
 use super::{Config, FILE};
 

@@ -257,7 +257,7 @@ fn files_that_describe_tools_are_one_set() {
     let config = load("tools_files: [a.json, b.json]\ncontexts: { shop: { n: 1 } }").unwrap();
     let names: Vec<&str> = config.toolsets.value.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["blog", "tools"]);
-    let executor::sources::Source::Tools(tools) = &config.toolsets.value[1].source else {
+    let toolsets::sources::Source::Tools(tools) = &config.toolsets.value[1].source else {
         panic!("described tools")
     };
     assert_eq!(tools.len(), 2);

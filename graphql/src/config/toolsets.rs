@@ -2,14 +2,11 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use executor::{
-    registry,
-    sources::SetConfig,
-    tool::{dispatch, flow},
-};
 use planner::nearest::did_you_mean;
 use serde_json::{Value, json};
 use shared::id::ToolSetName;
+use toolbox::{dispatch, flow, tool_names::TOOL_SET};
+use toolsets::sources::SetConfig;
 
 use super::{Origin, Setting};
 
@@ -36,7 +33,7 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
-    let own = [flow::SET, registry::TOOL_SET, dispatch::SET];
+    let own = [flow::SET, TOOL_SET, dispatch::SET];
     let mut names: BTreeSet<ToolSetName> =
         own.iter().map(|it| it.parse().expect("the names of our own sets are literals")).collect();
     let mut sets = Vec::with_capacity(items.len());

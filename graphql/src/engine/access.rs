@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use executor::toolbox::ToolSet;
+use serde_json::Value;
 use shared::{
     id::{PlanId, ToolName},
     plan::Plan,
 };
-
-use serde_json::Value;
+use toolbox::ToolSet;
 
 use super::{Engine, EngineError};
 use crate::{
@@ -147,9 +146,9 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use executor::tool::{ToolContext, function};
     use planner::draft::{Draft, DraftStep};
     use shared::tool::{Effect, ToolError};
+    use toolbox::{ToolContext, function};
 
     use super::*;
     use crate::{

@@ -1,11 +1,11 @@
 //! Agents: begun like any plan.
 
-use executor::toolbox::ToolSet;
 use serde_json::json;
 use shared::{
     glob::Glob,
     id::{ExecutionId, ToolName, ToolSetName},
 };
+use toolbox::ToolSet;
 
 use super::{Engine, EngineError, Order, planning::check_query};
 use crate::agent::{self, MOST_TURNS, TURNS};

@@ -12,10 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use executor::{
-    ahead::{Ahead, CallAhead},
-    blobs::Blobs,
-};
+use executor::ahead::{Ahead, CallAhead};
 use planner::{Foresight, Judge, compile::Ids, draft::Draft};
 use serde_json::{Value, json};
 use shared::{
@@ -28,6 +25,7 @@ use shared::{
     template::Template,
     tool::Effect,
 };
+use toolbox::blobs::Blobs;
 
 use super::{Engine, planners::Compiling};
 use crate::agent;

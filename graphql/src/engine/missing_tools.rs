@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use executor::toolbox::Found;
 use shared::id::ToolName;
+use toolbox::Found;
 
 use super::Engine;
 

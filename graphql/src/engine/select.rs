@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use executor::toolbox::{Listing, ToolSet};
 use planner::{
     embed::{Choice, Embedding},
     select::{Ask, Criterion, MARGIN, SelectError, Selection, Selector, Similarity, Told, Tools},
 };
 use shared::{limits, tool::ToolDefinition};
+use toolbox::{Listing, ToolSet};
 
 use super::{Engine, EngineError};
 

@@ -6,14 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    blobs::Blobs,
-    call,
-    registry::{Registry, RegistryError, Switched},
-    tool::{ToolContext, dispatch},
-    toolbox::{Found, ReadyTool, ToolSet},
-    worker::CallPermit,
-};
+use executor::{call, worker::CallPermit};
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for};
 use serde_json::{Map, Value, json};
 use shared::{
@@ -26,6 +19,8 @@ use shared::{
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
+use toolbox::{Found, ReadyTool, ToolContext, ToolSet, blobs::Blobs, dispatch};
+use toolsets::registry::{Registry, RegistryError, Switched};
 
 use super::{Engine, EngineError};
 

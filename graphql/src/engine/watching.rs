@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use executor::toolbox::Found;
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use shared::{
     event::{Event, Recorded},
@@ -12,6 +11,7 @@ use shared::{
     store::{self, Cursor, ExecutionFilter, Head, Page, StoreError},
     tool::prefix,
 };
+use toolbox::Found;
 
 use super::{Engine, EngineError, steering::apply};
 

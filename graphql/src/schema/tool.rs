@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
-use executor::{
-    registry::Switched,
-    toolbox::{Found, SetStatus, ToolSet as Set},
-};
 use planner::calls;
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
+use toolbox::{Found, SetStatus, ToolSet as Set};
+use toolsets::registry::Switched;
 
 use super::{
     loaders::Loaders,

@@ -1,8 +1,8 @@
 //! What anybody may ask of tools, and do with them.
 
 use async_graphql::{Context, InputObject, Object, Result};
-use executor::toolbox::{Found, Toolbox};
 use serde_json::{Value, json};
+use toolbox::{Found, Toolbox};
 
 use super::{
     error::ApiError,

@@ -38,10 +38,10 @@ use mongodb::{
     Collection, Database,
     bson::{Document, RawDocumentBuf},
 };
+use shared::store::{Hints, StoreError, backend::PlanCache};
 use tokio::task::JoinSet;
 
 use self::{ends::Ends, journal::Journal};
-use shared::store::{Hints, StoreError, backend::PlanCache};
 
 /// A store in a MongoDB replica set. Dropping it ends its tasks.
 #[derive(Debug)]

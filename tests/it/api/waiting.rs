@@ -2,11 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::{
-    options::Options,
-    tool::{ToolContext, function},
-    toolbox::{SetStatus, ToolSet},
-};
+use executor::options::Options;
 use graphql::{embedded::Embedded, engine::Order};
 use serde_json::{Value, json};
 use shared::{
@@ -15,6 +11,7 @@ use shared::{
     tool::{Effect, ToolError},
 };
 use tokio::time::Instant;
+use toolbox::{SetStatus, ToolContext, ToolSet, function};
 
 /// A set with one tool, which says which set it is of.
 fn set(name: &'static str, tool: &'static str) -> ToolSet {

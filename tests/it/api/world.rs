@@ -13,9 +13,6 @@ use executor::{
     control::Control,
     limits::CallLimits,
     options::Options,
-    registry::{self, Registry},
-    sources::Sources,
-    toolbox::Toolbox,
     worker::{Parts, Scope, Worker},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};
@@ -35,6 +32,11 @@ use shared::{
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::Sources,
+};
 
 /// How long anything may take. Nothing here needs more than a few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use executor::confine::support;
+use sandbox::support;
 use serde_json::json;
 use shared::tool::ErrorCode;
 use tests::binary::faber;

@@ -7,19 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use executor::{
-    confine::{Confinement, Launcher, Life, support},
-    tool::{
-        ToolContext,
-        builtin::system::{SystemConfig, tools},
-    },
-};
+use builtin::system::{SystemConfig, tools};
+use sandbox::{Confinement, Launcher, Life, support};
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
 use tests::{
     binary::faber,
     toolset::{Connected, is_running, until},
 };
+use toolbox::ToolContext;
 
 use super::{World, confined_tool, expect_refused};
 

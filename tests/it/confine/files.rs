@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use executor::confine::{Confinement, Launcher, support};
+use sandbox::{Confinement, Launcher, support};
 use serde_json::json;
 use tests::{binary::faber, toolset::Connected};
 
@@ -62,7 +62,7 @@ async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
     let tool = |cwd: Option<&Path>| {
         let run = json!({ "command": ["cat", root.join("faber.yaml")], "cwd": cwd, "confine": {} });
         let set = json!({ "name": "t", "source": { "tools": [{ "name": "t", "run": run }] } });
-        let set: executor::sources::SetConfig = serde_json::from_value(set).unwrap();
+        let set: toolsets::sources::SetConfig = serde_json::from_value(set).unwrap();
         Connected::begin_set(set.rooted(&root), Launcher::at(faber().to_owned()))
     };
     let read = tool(None).call("t", json!({})).await;

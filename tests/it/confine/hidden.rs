@@ -2,10 +2,8 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use executor::{
-    confine::{Confinement, Launcher, support},
-    tool::builtin::system::SystemConfig,
-};
+use builtin::system::SystemConfig;
+use sandbox::{Confinement, Launcher, support};
 use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
 use tests::{binary::faber, kernel::has_views};

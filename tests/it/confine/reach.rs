@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use executor::confine::{Confinement, support};
+use sandbox::{Confinement, support};
 use tests::binary::faber;
 
 use super::{World, expect_refused, order};

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use executor::confine::{Confinement, support};
+use sandbox::{Confinement, support};
 
 use super::{World, expect_refused};
 

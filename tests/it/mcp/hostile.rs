@@ -1,6 +1,5 @@
 use std::{fs, time::Duration};
 
-use executor::toolbox::{Found, SetStatus};
 use expect_test::expect;
 use serde_json::{Value, json};
 use shared::{
@@ -8,6 +7,7 @@ use shared::{
     tool::{Effect, ErrorCode, ToolError},
 };
 use tests::toolset::{Connected, PATIENCE, is_running, step, until};
+use toolbox::{Found, SetStatus};
 
 pub(super) struct World {
     pub(super) connected: Connected,

@@ -2,7 +2,6 @@
 
 use std::process::Stdio;
 
-use executor::{tool::ToolContext, tool::progress::pipe, toolbox::SetStatus};
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, step};
@@ -11,6 +10,7 @@ use tokio::{
     process::{Child, Command},
     task::JoinSet,
 };
+use toolbox::{SetStatus, ToolContext, progress::pipe};
 
 use super::{antique::Antique, official::server};
 use crate::mongod::free_port;

@@ -1,11 +1,11 @@
-use executor::tool::{
-    ToolContext,
-    progress::{Listener, pipe},
-};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, Progress};
 use tests::toolset::step;
+use toolbox::{
+    ToolContext,
+    progress::{Listener, pipe},
+};
 
 use super::hostile::World;
 

@@ -2,7 +2,6 @@
 
 use std::{net::TcpListener, process::Stdio};
 
-use executor::tool::{ToolContext, progress::pipe};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
@@ -11,6 +10,7 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
 };
+use toolbox::{ToolContext, progress::pipe};
 
 use super::official::server;
 

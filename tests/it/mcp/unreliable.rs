@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use executor::{
-    tool::{ToolContext, progress::pipe},
-    toolbox::{Found, SetStatus},
-};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, PATIENCE, step, until};
+use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
 
 use super::trickster::{Trickster, serve};
 

@@ -5,8 +5,6 @@ use std::{sync::Arc, time::Duration};
 use executor::{
     control::Control,
     options::Options,
-    tool::flow::flow,
-    toolbox::Toolbox,
     worker::{Parts, Scope, Worker},
 };
 use serde_json::{Value, json};
@@ -23,6 +21,7 @@ use tests::{
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use toolbox::{Toolbox, flow::flow};
 
 const CALM: Malice =
     Malice { fails_before: 0, fails_after: 0, forgets: 0, stalls: 0, stall: Duration::ZERO };

@@ -9,9 +9,10 @@ use shared::{
     store::{Append, Documents, ExecutionLog, memory::Memory},
 };
 use tokio_util::sync::CancellationToken;
+use toolbox::{Toolbox, flow::flow};
 
 use super::*;
-use crate::{machine, options::Options, tool::flow::flow, toolbox::Toolbox, worker::Parts};
+use crate::{machine, options::Options, worker::Parts};
 
 #[test]
 fn workers_share_what_there_is() {

@@ -1,6 +1,6 @@
-use executor::{tool::function, toolbox::ToolSet};
 use serde_json::json;
 use shared::store::Rate;
+use toolbox::{ToolSet, function};
 
 use super::*;
 use crate::{

@@ -14,13 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    control::Control,
-    options::Options,
-    registry::{self, Registry},
-    sources::{CONNECT_TIMEOUT, Sources},
-    toolbox::Toolbox,
-};
+use executor::{control::Control, options::Options};
 use planner::{
     embed::{Embedder, Local, Source},
     offline::Offline,
@@ -30,6 +24,11 @@ use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
     store::Store,
+};
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::{CONNECT_TIMEOUT, Sources},
 };
 
 use self::corpus::{Corpus, EXAMPLES, Words};

@@ -9,13 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    call,
-    options::Options,
-    sources::{Sources, with_builtin},
-    tool::{Tool, ToolContext, function},
-    toolbox::{Found, ToolSet, Toolbox},
-};
+use executor::{call, options::Options};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,6 +20,8 @@ use shared::{
     store::{Store, memory::Memory},
     tool::{Effect, ToolError},
 };
+use toolbox::{Found, Tool, ToolContext, ToolSet, Toolbox, function};
+use toolsets::sources::{Sources, with_builtin};
 
 use super::{
     BenchArgs, BenchError, Rig, load,

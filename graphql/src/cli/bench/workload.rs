@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{tool::flow, toolbox::Toolbox};
 use futures::StreamExt;
 use planner::{
     catalog::{Catalog, CatalogTool},
@@ -26,6 +25,7 @@ use shared::{
     store,
 };
 use tokio::task::JoinSet;
+use toolbox::{Toolbox, flow};
 
 use super::{
     BenchArgs, BenchEffect, BenchError, Rig,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use executor::toolbox::{Found, Toolbox};
 use shared::{id::ToolName, tool::ToolDefinition};
+use toolbox::{Found, Toolbox};
 
 use super::Check;
 
@@ -79,9 +79,9 @@ fn callings(tool: &ToolDefinition) -> BTreeSet<ToolName> {
 
 #[cfg(test)]
 mod tests {
-    use executor::sources::Sources;
     use expect_test::expect;
     use serde_json::{Value, json};
+    use toolsets::sources::Sources;
 
     use super::*;
 

@@ -2,18 +2,19 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use executor::{confine, sources::SetConfig, toolbox::ToolSet};
+use toolbox::ToolSet;
+use toolsets::sources::SetConfig;
 
 use super::{super::plain, Check};
 use crate::config::AccessConfig;
 
 /// Says what of a confinement this kernel has, and whether that is enough for the sets that are
 /// switched on.
-pub(super) fn confinement(sets: &[SetConfig], support: confine::Support) -> Check {
+pub(super) fn confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
     let there = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|it| it.active && it.is_refused(support));
     let refused: Vec<_> = refused.map(|it| it.name.as_str()).collect();
-    let usual = support.missing(&confine::Confinement::default());
+    let usual = support.missing(&sandbox::Confinement::default());
     let found = match (refused.as_slice(), usual) {
         ([], None) => Ok(there),
         ([], Some(missing)) => {
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_here_is_not_well() {
-        let all = confine::Support {
+        let all = sandbox::Support {
             files: true,
             tcp: true,
             signals: true,
@@ -156,8 +157,8 @@ mod tests {
             serde_json::from_value(set).unwrap()
         };
         let is_well = |set, support| confinement(&[set], support).found.is_ok();
-        let old = confine::Support { files: false, ..all };
-        let open = confine::Support { calls: false, ..all };
+        let old = sandbox::Support { files: false, ..all };
+        let open = sandbox::Support { calls: false, ..all };
         assert!(is_well(set(true, json!({})), all));
         for support in [old, open] {
             assert!(!is_well(set(true, json!({})), support));

@@ -1,9 +1,7 @@
 //! What the patterns of a token mean here: of which sets, and whether of any tool.
 
-use executor::{
-    sources::{self, SetConfig},
-    toolbox::{SetStatus, ToolSet},
-};
+use toolbox::{SetStatus, ToolSet};
+use toolsets::sources::{self, SetConfig};
 
 use super::{AccessConfig, TokenConfig};
 use crate::access::Glob;
@@ -50,8 +48,9 @@ fn may_have(pattern: &Glob, sets: &[SetConfig], there: &[ToolSet]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use executor::{sources::Sources, toolbox::Toolbox};
     use serde_json::{Value, json};
+    use toolbox::Toolbox;
+    use toolsets::sources::Sources;
 
     use super::*;
 

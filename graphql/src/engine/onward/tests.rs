@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use executor::{
-    options::Options,
-    tool::{ToolContext, function},
-    toolbox::ToolSet,
-};
+use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::{Value, json};
 use shared::{
@@ -15,6 +11,7 @@ use shared::{
     store::{ExecutionFilter, Page, memory::Memory},
     tool::{Effect, ToolError},
 };
+use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{

@@ -1,16 +1,13 @@
 //! Plans that a model goes on with, carried out for real.
 
-use executor::{
-    options::Options,
-    tool::{ToolContext, function},
-    toolbox::ToolSet,
-};
+use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::Value;
 use shared::{
     store::{Append, ExecutionLog as _, Store, memory::Memory},
     tool::{Effect, ToolError},
 };
+use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use executor::toolbox::{Found, ReadyTool};
 use planner::{
     nearest::did_you_mean,
     toolkit::{NodeKind, Toolkit},
@@ -11,6 +10,7 @@ use shared::{
     id::{NodeName, ToolName},
     tool::ToolDefinition,
 };
+use toolbox::{Found, ReadyTool};
 
 use super::ToolkitChange;
 use crate::engine::Engine;

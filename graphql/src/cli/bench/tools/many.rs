@@ -8,19 +8,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    control::Control,
-    options::Options,
-    registry::{self, Registry},
-    sources::Sources,
-    toolbox::Toolbox,
-};
+use executor::{control::Control, options::Options};
 use planner::{draft::Draft, offline::Offline};
 use serde_json::json;
 use shared::{
     clock::{Clock, WallClock},
     id::{ParseIdError, ToolName},
     store::{Store, memory::Memory},
+};
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::Sources,
 };
 
 use super::{

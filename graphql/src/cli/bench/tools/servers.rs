@@ -6,13 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    sources::{CONNECT_TIMEOUT, Sources},
-    toolbox::{SetStatus, Toolbox},
-};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinSet;
+use toolbox::{SetStatus, Toolbox};
+use toolsets::sources::{CONNECT_TIMEOUT, Sources};
 
 use super::{
     super::{

@@ -1,0 +1,91 @@
+//! `edit_file`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::ToolError;
+
+use crate::root::{Root, Stop};
+
+/// Bytes of a file that can be edited, before and after: it is in memory as a whole.
+const FILE_BYTES: usize = 16 << 20;
+
+/// What `edit_file` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EditFile {
+    /// The file, relative to the project root.
+    pub(super) file_path: String,
+    /// What to replace: exactly as it is in the file, with its indentation and line breaks.
+    pub(super) old_string: String,
+    /// What to put in its place.
+    pub(super) new_string: String,
+    /// Whether to replace every occurrence, instead of the only one.
+    #[serde(default)]
+    pub(super) replace_all: bool,
+}
+
+pub(super) fn edit(root: &Root, args: &EditFile, stop: &Stop) -> Result<String, ToolError> {
+    check(args)?;
+    let _alone = root.writing();
+    stop.check()?;
+    let place = root.place(&args.file_path)?;
+    place.file()?;
+    let target = root.target(&place)?;
+    let old = String::from_utf8(target.read(FILE_BYTES as u64)?).map_err(|_| {
+        hopeless(format!("Not UTF-8 text: {}: only text files can be edited", args.file_path))
+    })?;
+    let (new, count) = edited(&old, args)?;
+    let backup = target.back_up(old.as_bytes())?;
+    target.replace(new.as_bytes())?;
+    let path = target.shown();
+    Ok(format!("Replaced {count} occurrence(s) in {path} (before the edit: {backup})"))
+}
+
+fn check(args: &EditFile) -> Result<(), ToolError> {
+    if args.old_string.is_empty() {
+        return Err(hopeless("old_string is empty: to make a file, use write_file".to_owned()));
+    }
+    if args.old_string == args.new_string {
+        return Err(hopeless("old_string and new_string are the same".to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns the new text, and how much of the old one was replaced.
+fn edited(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
+    let EditFile { file_path, old_string: old, new_string: new, replace_all } = args;
+    let count = text.matches(old).count();
+    if count == 0 {
+        let hint = hint(text, old);
+        return Err(hopeless(format!("String not found in {file_path}{hint}")));
+    }
+    if count > 1 && !replace_all {
+        return Err(hopeless(format!(
+            "String appears {count} times in {file_path}: give more of the text around it, or use \
+             replace_all=True"
+        )));
+    }
+    let grown = new.len().saturating_mul(count).saturating_add(text.len());
+    if grown.saturating_sub(old.len() * count) > FILE_BYTES {
+        return Err(hopeless(format!("{file_path} would become larger than {FILE_BYTES} bytes")));
+    }
+    Ok((text.replace(old, new), count))
+}
+
+/// Says what the difference may be.
+fn hint(text: &str, old: &str) -> &'static str {
+    if text.contains(&old.replace("\r\n", "\n").replace('\n', "\r\n")) {
+        return ": the file's lines end in \\r\\n";
+    }
+    if text.contains(&old.replace("\r\n", "\n")) {
+        return ": the file's lines end in \\n, not in \\r\\n";
+    }
+    if !old.trim().is_empty() && text.contains(old.trim()) {
+        return ": the white space around it is different";
+    }
+    ": it must be exactly as in the file, with its indentation and without line numbers"
+}
+
+fn hopeless(text: String) -> ToolError {
+    ToolError::failed(text).terminal()
+}

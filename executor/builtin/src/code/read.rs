@@ -1,0 +1,166 @@
+//! `read_file`.
+
+use std::io::{BufRead, BufReader, Read as _};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::{ErrorCode, ToolError};
+
+use crate::{
+    root::{Lines, Root, Stop, clipped, failure},
+    whole,
+};
+
+/// Bytes of a file that is read: its lines are counted to the end.
+const FILE_BYTES: u64 = 256 << 20;
+/// Bytes of a line that are shown: data, not text, has longer ones.
+const LINE_BYTES: usize = 16 << 10;
+/// Bytes that are read at once, and between two looks whether to stop.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What `read_file` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadFile {
+    /// The file, relative to the project root.
+    pub(super) file_path: String,
+    /// The first line to read, counted from 1.
+    #[serde(default, deserialize_with = "whole::option")]
+    pub(super) offset: Option<u64>,
+    /// How many lines to read.
+    #[serde(default, deserialize_with = "whole::option")]
+    pub(super) limit: Option<u64>,
+}
+
+/// The part of a file that is shown, while the file passes.
+struct Page {
+    first: u64,
+    last: u64,
+    lines: Lines,
+    /// The last line that had room.
+    shown: u64,
+    /// How many lines have passed.
+    passed: u64,
+    is_full: bool,
+    is_text: bool,
+    /// What there is of the line that is passing, as far as it is shown, and its whole length.
+    line: Vec<u8>,
+    bytes: usize,
+}
+
+pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, ToolError> {
+    if args.limit == Some(0) {
+        let why = "`limit` is 0: say how many lines to read, or leave it out to read all";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
+    let place = root.place(&args.file_path)?;
+    let (file, meta) = root.read(&place)?;
+    if meta.len() > FILE_BYTES {
+        let text = format!(
+            "File too large: {} has {} bytes (at most {FILE_BYTES}): use grep to find lines in it",
+            args.file_path,
+            meta.len()
+        );
+        return Err(ToolError::failed(text).terminal());
+    }
+    let mut page = Page::new(args);
+    // It may grow meanwhile.
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(FILE_BYTES));
+    loop {
+        stop.check()?;
+        let chunk = reader.fill_buf().map_err(|err| failure("read", &args.file_path, &err))?;
+        if chunk.is_empty() {
+            break;
+        }
+        page.pass(chunk);
+        let bytes = chunk.len();
+        reader.consume(bytes);
+    }
+    page.end();
+    page.told(args)
+}
+
+impl Page {
+    fn new(args: &ReadFile) -> Self {
+        let first = args.offset.unwrap_or(1).max(1);
+        let count = args.limit.unwrap_or(u64::MAX);
+        Self {
+            first,
+            last: first.saturating_add(count).saturating_sub(1),
+            lines: Lines::new(usize::MAX),
+            shown: first - 1,
+            passed: 0,
+            is_full: false,
+            is_text: true,
+            line: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Takes the next bytes of the file.
+    fn pass(&mut self, chunk: &[u8]) {
+        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+            if self.is_wanted() {
+                let room = (LINE_BYTES + 1).saturating_sub(self.line.len());
+                self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            self.bytes += piece.len();
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        let number = self.passed + 1;
+        !self.is_full && (self.first..=self.last).contains(&number)
+    }
+
+    fn end_line(&mut self) {
+        let is_wanted = self.is_wanted();
+        self.passed += 1;
+        if is_wanted {
+            self.show();
+        }
+        self.line.clear();
+        self.bytes = 0;
+    }
+
+    fn show(&mut self) {
+        let text = clipped(&self.line, self.bytes, LINE_BYTES);
+        self.is_text &= !text.contains(['\u{fffd}', '\0']);
+        self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.passed));
+        if !self.is_full {
+            self.shown = self.passed;
+        }
+    }
+
+    /// Takes a last line that does not end in a line break.
+    fn end(&mut self) {
+        if self.bytes > 0 {
+            self.end_line();
+        }
+    }
+
+    /// Returns what the model reads.
+    fn told(self, args: &ReadFile) -> Result<String, ToolError> {
+        let Self { first, last, lines, shown, passed, is_text, .. } = self;
+        if passed == 0 && first == 1 {
+            return Ok("(the file is empty)".to_owned());
+        }
+        if passed < first {
+            let text = format!("No line {first} in {}: it has {passed}", args.file_path);
+            return Err(ToolError::failed(text).terminal());
+        }
+        let is_part = args.offset.is_some() || args.limit.is_some() || shown < passed;
+        let heading = is_part.then(|| format!("Showing lines {first}-{shown} of {passed}"));
+        let mut notes = Vec::new();
+        if shown < passed.min(last) {
+            notes.push(format!("(cut: read on with offset={})", shown + 1));
+        }
+        if !is_text {
+            notes.push("(not all of this is UTF-8 text: other bytes are shown as �)".to_owned());
+        }
+        Ok(lines.between(heading.as_deref(), &notes))
+    }
+}

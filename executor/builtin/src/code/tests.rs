@@ -1,0 +1,546 @@
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use expect_test::expect;
+use serde_json::json;
+use shared::limits;
+use tokio::runtime::Runtime;
+
+use crate::{Root, project::Project};
+
+#[test]
+fn the_set_is_the_seeds() {
+    let project = Project::new();
+    let tools = super::tools(&project.root);
+    let lines = tools.iter().map(|tool| {
+        let it = tool.definition();
+        let schema = &it.input_schema;
+        let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(schema["additionalProperties"], false);
+        format!("{} {:?} {names:?} {}\n", it.qualified(), it.effect, schema["required"])
+    });
+    expect![[r#"
+        code_tools.append_file Once ["file_path", "content"] ["file_path","content"]
+        code_tools.edit_file Once ["file_path", "old_string", "new_string", "replace_all"] ["file_path","old_string","new_string"]
+        code_tools.read_file Read ["file_path", "offset", "limit"] ["file_path"]
+        code_tools.write_file Idempotent ["file_path", "content"] ["file_path","content"]
+    "#]]
+    .assert_eq(&lines.collect::<String>());
+}
+
+#[tokio::test]
+async fn a_file_is_read_with_numbers() {
+    let project = Project::with(&[("a.txt", "one\ntwo\r\n\nfour"), ("empty", "")]);
+    let read = async |args, expected| project.check("read_file", args, expected).await;
+    let whole = project.call("read_file", json!({ "file_path": "a.txt" })).await;
+    assert_eq!(whole, "     1→one\n     2→two\n     3→\n     4→four");
+    read(
+        json!({ "file_path": "./x/../a.txt", "offset": 2, "limit": 2 }),
+        expect![[r"
+            Showing lines 2-3 of 4
+                 2→two
+                 3→"]],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 3.0, "limit": null }),
+        expect![[r"
+            Showing lines 3-4 of 4
+                 3→
+                 4→four"]],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
+        expect!["tool.invalid_parameters: `limit` is 0: say how many lines to read, or leave it out to read all"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt/" }),
+        expect!["tool.failed: Not a file: a.txt/ (it ends in `/`)"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 0, "limit": 1 }),
+        expect![[r"
+            Showing lines 1-1 of 4
+                 1→one"]],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 5 }),
+        expect!["tool.failed: No line 5 in a.txt: it has 4"],
+    )
+    .await;
+    read(json!({ "file_path": "empty" }), expect!["(the file is empty)"]).await;
+    read(
+        json!({ "file_path": "empty", "offset": 2 }),
+        expect!["tool.failed: No line 2 in empty: it has 0"],
+    )
+    .await;
+    read(json!({ "file_path": "none.txt" }), expect!["tool.failed: File not found: none.txt"])
+        .await;
+    read(json!({ "file_path": "a.txt/x" }), expect!["tool.failed: File not found: a.txt/x"]).await;
+    read(json!({ "file_path": "." }), expect!["tool.failed: Not a file: . (it is a folder)"]).await;
+    read(json!({ "file_path": "" }), expect!["tool.failed: Not a file: . (it is a folder)"]).await;
+    read(
+        json!({ "file_path": "a\u{0}b" }),
+        expect![[r"tool.failed: Cannot look at a\u{0}b: Invalid argument (os error 22)"]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_path_may_be_absolute_inside_the_root() {
+    let project = Project::with(&[("a.txt", "one\n")]);
+    let path = project.path("a.txt");
+    project.check("read_file", json!({ "file_path": path }), expect!["     1→one"]).await;
+    let (to, other) = (project.path(""), project.path("../other"));
+    std::os::unix::fs::symlink(to, &other).unwrap();
+    let root = crate::Root::open(&other).unwrap();
+    let place = root.place(other.join("a.txt").to_str().unwrap()).unwrap();
+    assert_eq!(place.path.to_str(), Some("a.txt"));
+    assert!(root.place(path.to_str().unwrap()).unwrap().meta.is_some());
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_shown_as_far_as_it_is_with_a_note() {
+    let project = Project::new();
+    project.file("latin", b"caf\xe9\nok\n");
+    project.file("zero", b"a\0b\n");
+    project
+        .check(
+            "read_file",
+            json!({ "file_path": "latin" }),
+            expect![[r"
+                     1→caf�
+                     2→ok
+                (not all of this is UTF-8 text: other bytes are shown as �)"]],
+        )
+        .await;
+    project
+        .check(
+            "read_file",
+            json!({ "file_path": "latin", "offset": 2 }),
+            expect![[r"
+                Showing lines 2-2 of 2
+                     2→ok"]],
+        )
+        .await;
+    let zero = project.call("read_file", json!({ "file_path": "zero" })).await;
+    assert!(zero.starts_with("     1→a\0b\n(not all"), "{zero:?}");
+}
+
+#[tokio::test]
+async fn a_huge_file_is_cut_and_can_be_read_on() {
+    let project = Project::new();
+    let line = |number: usize| format!("line {number} {}\n", "x".repeat(80));
+    project.file("big", (1..=20_000).map(line).collect::<String>());
+    let first = project.call("read_file", json!({ "file_path": "big" })).await;
+    assert!(first.len() < limits::OUTPUT_BYTES / 6);
+    let (last, note) = first.rsplit_once('\n').unwrap();
+    let last: usize =
+        last.rsplit_once('→').unwrap().0.rsplit('\n').next().unwrap().trim().parse().unwrap();
+    assert!(last > 1_000);
+    assert_eq!(first.lines().next().unwrap(), format!("Showing lines 1-{last} of 20000"));
+    assert_eq!(note, format!("(cut: read on with offset={})", last + 1));
+    let next = project
+        .call("read_file", json!({ "file_path": "big", "offset": last + 1, "limit": 1 }))
+        .await;
+    assert!(next.starts_with(&format!("Showing lines {0}-{0} of 20000\n", last + 1)), "{next}");
+
+    project.file("wide", format!("{}é\nshort\n", "x".repeat(16 * 1024 - 1)));
+    let wide = project.call("read_file", json!({ "file_path": "wide" })).await;
+    let lines: Vec<_> = wide.lines().collect();
+    assert!(lines[0].ends_with("xx … (line cut: 16386 bytes)"), "{}", &lines[0][16_300..]);
+    assert_eq!(lines[1..], ["     2→short"]);
+
+    let sparse = fs::File::create(project.path("sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    project.check("read_file", json!({ "file_path": "sparse" }), expect!["tool.failed: File too large: sparse has 1099511627776 bytes (at most 268435456): use grep to find lines in it"]).await;
+}
+
+#[tokio::test]
+async fn a_file_is_written_whole() {
+    let project = Project::with(&[("a.txt", "old"), ("dir/x", "")]);
+    let write = async |path: &str, content: &str, expected| {
+        let args = json!({ "file_path": path, "content": content });
+        project.check("write_file", args, expected).await;
+    };
+    write("a.txt", "new\nlines\n", expect!["Wrote 10 bytes (2 lines) to a.txt"]).await;
+    write("deep/er/b.txt", "ü", expect!["Wrote 2 bytes (1 lines) to deep/er/b.txt (a new file)"])
+        .await;
+    write("deep/er/empty", "", expect!["Wrote 0 bytes (0 lines) to deep/er/empty (a new file)"])
+        .await;
+    write("dir", "x", expect!["tool.failed: Not a file: dir (it is a folder)"]).await;
+    write(
+        "dir/x/y",
+        "x",
+        expect!["tool.failed: Cannot make the folder of dir/x/y: File exists (os error 17)"],
+    )
+    .await;
+    write("dir/new/", "x", expect!["tool.failed: Not a file: dir/new/ (it ends in `/`)"]).await;
+    write(".", "x", expect!["tool.failed: Not a file: . (it is a folder)"]).await;
+    assert_eq!(project.text("a.txt"), "new\nlines\n");
+    assert_eq!(project.text("deep/er/b.txt"), "ü");
+    assert!(!project.path("dir/new").exists());
+    let names = fs::read_dir(project.path("")).unwrap().count();
+    assert_eq!(names, 3, "nothing temporary stays behind");
+}
+
+#[tokio::test]
+async fn permissions_and_symlinks_stay() {
+    let project = Project::with(&[("run.sh", "echo a\n"), ("real/a.txt", "a"), ("locked", "a")]);
+    let mode = |path, mode| {
+        fs::set_permissions(project.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("run.sh", 0o751);
+    mode("locked", 0o444);
+    let args = json!({ "file_path": "run.sh", "old_string": "a", "new_string": "b" });
+    project
+        .check(
+            "edit_file",
+            args,
+            expect!["Replaced 1 occurrence(s) in run.sh (before the edit: run.sh.bak)"],
+        )
+        .await;
+    for name in ["run.sh", "run.sh.bak"] {
+        assert_eq!(fs::metadata(project.path(name)).unwrap().mode() & 0o7777, 0o751, "{name}");
+    }
+    let args = json!({ "file_path": "locked", "content": "b" });
+    project
+        .check("write_file", args, expect!["tool.failed: Cannot write locked: it is read-only"])
+        .await;
+
+    project.link("real/a.txt", "relative");
+    project.link(project.path("real/a.txt"), "absolute");
+    project.link("nothing", "dangling");
+    for name in ["relative", "absolute"] {
+        let args = json!({ "file_path": name, "content": name });
+        expect!["Wrote 8 bytes (1 lines) to real/a.txt"]
+            .assert_eq(&project.call("write_file", args).await);
+        assert!(fs::symlink_metadata(project.path(name)).unwrap().is_symlink());
+        assert_eq!(project.text("real/a.txt"), name);
+    }
+    let args = json!({ "file_path": "dangling", "content": "x" });
+    project
+        .check("write_file", args, expect!["tool.failed: dangling is a symlink to nothing"])
+        .await;
+}
+
+#[tokio::test]
+async fn an_edit_that_is_not_exact_changes_nothing() {
+    let project = Project::with(&[("a.txt", "one two one\n"), ("crlf.txt", "a\r\nb\r\n")]);
+    project.file("latin", b"caf\xe9");
+    let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
+        let args = json!({
+            "file_path": path, "old_string": old, "new_string": new, "replace_all": all,
+        });
+        project.check("edit_file", args, expected).await;
+    };
+    edit("a.txt", ("one", "1"), false, expect!["tool.failed: String appears 2 times in a.txt: give more of the text around it, or use replace_all=True"]).await;
+    edit("a.txt", ("three", "3"), false, expect!["tool.failed: String not found in a.txt: it must be exactly as in the file, with its indentation and without line numbers"]).await;
+    edit(
+        "a.txt",
+        ("  two  ", "2"),
+        true,
+        expect!["tool.failed: String not found in a.txt: the white space around it is different"],
+    )
+    .await;
+    edit(
+        "a.txt",
+        ("two\r\n", "2"),
+        false,
+        expect!["tool.failed: String not found in a.txt: the white space around it is different"],
+    )
+    .await;
+    edit(
+        "a.txt",
+        ("one\r\n", "2"),
+        false,
+        expect![[
+            r"tool.failed: String not found in a.txt: the file's lines end in \n, not in \r\n"
+        ]],
+    )
+    .await;
+    edit(
+        "a.txt",
+        ("", "3"),
+        false,
+        expect!["tool.failed: old_string is empty: to make a file, use write_file"],
+    )
+    .await;
+    edit(
+        "a.txt",
+        ("one", "one"),
+        false,
+        expect!["tool.failed: old_string and new_string are the same"],
+    )
+    .await;
+    edit("b.txt", ("one", "1"), false, expect!["tool.failed: File not found: b.txt"]).await;
+    edit(
+        "latin",
+        ("c", "k"),
+        false,
+        expect!["tool.failed: Not UTF-8 text: latin: only text files can be edited"],
+    )
+    .await;
+    edit(
+        "crlf.txt",
+        ("a\nb", "c"),
+        false,
+        expect![[r"tool.failed: String not found in crlf.txt: the file's lines end in \r\n"]],
+    )
+    .await;
+    assert!(!project.path("a.txt.bak").exists(), "what failed has changed nothing");
+}
+
+#[tokio::test]
+async fn an_edit_keeps_what_was_there_before() {
+    let project = Project::with(&[("a.txt", "one two one\n")]);
+    let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
+        let args = json!({
+            "file_path": path, "old_string": old, "new_string": new, "replace_all": all,
+        });
+        project.check("edit_file", args, expected).await;
+    };
+    edit(
+        "a.txt",
+        ("two", "2"),
+        false,
+        expect!["Replaced 1 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+    )
+    .await;
+    edit(
+        "a.txt",
+        ("one", "1"),
+        true,
+        expect!["Replaced 2 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+    )
+    .await;
+    assert_eq!(project.text("a.txt"), "1 2 1\n");
+    assert_eq!(project.text("a.txt.bak"), "one 2 one\n");
+}
+
+#[tokio::test]
+async fn an_edit_cannot_make_a_file_explode() {
+    let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
+    let args = json!({
+        "file_path": "a.txt", "old_string": "a", "new_string": "b".repeat(100_000),
+        "replace_all": true,
+    });
+    project
+        .check(
+            "edit_file",
+            args,
+            expect!["tool.failed: a.txt would become larger than 16777216 bytes"],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn content_is_added_at_the_end() {
+    let project = Project::with(&[("a.txt", "one\n")]);
+    for (path, expected) in [
+        ("a.txt", expect!["Appended 4 bytes (1 lines) to a.txt"]),
+        ("new/b.txt", expect!["Appended 4 bytes (1 lines) to new/b.txt (a new file)"]),
+    ] {
+        project
+            .check("append_file", json!({ "file_path": path, "content": "two\n" }), expected)
+            .await;
+    }
+    assert_eq!(project.text("a.txt"), "one\ntwo\n");
+    assert_eq!(project.text("new/b.txt"), "two\n");
+}
+
+/// Whoever reads while others write sees one whole version.
+#[test]
+fn readers_see_whole_versions() {
+    let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
+    let write = |letter: &str| {
+        for _ in 0..50 {
+            let place = project.root.place("a.txt").unwrap();
+            // The other writer may have been between: then nothing is written.
+            let _ = project.root.target(&place).unwrap().replace(letter.repeat(100_000).as_bytes());
+        }
+    };
+    thread::scope(|scope| {
+        let writers = [scope.spawn(|| write("a")), scope.spawn(|| write("b"))];
+        while !writers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            let text = project.text("a.txt");
+            assert_eq!(text.len(), 100_000);
+            assert_eq!(text, text[..1].repeat(100_000));
+        }
+    });
+}
+
+#[tokio::test]
+async fn edits_at_the_same_time_are_all_there() {
+    let tokens: Vec<_> = (0..20).map(|it| format!("<{it}>")).collect();
+    let project = Project::with(&[("a.txt", &tokens.join(" "))]);
+    let edits = tokens.iter().map(|token| {
+        let args = json!({ "file_path": "a.txt", "old_string": token, "new_string": "x" });
+        project.try_call("edit_file", args)
+    });
+    futures::future::try_join_all(edits).await.unwrap();
+    assert_eq!(project.text("a.txt"), vec!["x"; 20].join(" "));
+}
+
+#[test]
+fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
+    let project = Project::with(&[("a.txt", "one")]);
+    let target = project.root.target(&project.root.place("a.txt").unwrap()).unwrap();
+    project.file("a.txt", "theirs");
+    let error = target.replace(b"ours").unwrap_err();
+    expect!["tool.failed: a.txt changed meanwhile: read it again"].assert_eq(&error.to_string());
+    assert_eq!(project.text("a.txt"), "theirs");
+}
+
+#[tokio::test]
+async fn what_is_faber_s_own_is_not_touched() {
+    let mut project =
+        Project::with(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
+    let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|it| project.path(it));
+    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    project.link("faber.yaml", "link");
+    project.link("data", "folder");
+    project.link(project.path("data/x.db"), "absolute");
+    fs::hard_link(project.path("faber.yaml"), project.path("twin")).unwrap();
+    fs::hard_link(project.path("data/x.db"), project.path("inner")).unwrap();
+    for path in [
+        "faber.yaml",
+        "./data/../faber.yaml",
+        "link",
+        "twin",
+        "inner",
+        "data/x.db",
+        "data/x.db-wal",
+        "data/more/y",
+        "folder/x.db",
+        "folder/z",
+        "absolute",
+        "new.db",
+    ] {
+        for (tool, args) in [
+            ("write_file", json!({ "file_path": path, "content": "x" })),
+            ("append_file", json!({ "file_path": path, "content": "x" })),
+            ("edit_file", json!({ "file_path": path, "old_string": "own", "new_string": "x" })),
+            ("read_file", json!({ "file_path": path })),
+            ("file_info", json!({ "file_path": path })),
+            ("grep", json!({ "path": path, "pattern": "own" })),
+        ] {
+            let said = project.call(tool, args).await;
+            assert!(said.contains("Refused: Path is Faber's own: "), "{tool} {path}: {said}");
+        }
+    }
+    assert_eq!(
+        (project.text("faber.yaml"), project.text("data/x.db")),
+        ("own".into(), "own".into())
+    );
+    assert!(!project.path("new.db").exists() && !project.path("data/more").exists());
+    let found = project.call("grep", json!({ "pattern": "own" })).await;
+    assert!(found.starts_with("Found 1 file(s) with matches:\n  a.txt"), "{found}");
+    let listed = project.call("glob", json!({ "pattern": "**/*" })).await;
+    assert!(!listed.contains("x.db"), "{listed}");
+    let written = project.call("write_file", json!({ "file_path": "b", "content": "x" })).await;
+    assert!(written.contains("Wrote"), "{written}");
+}
+
+/// Closing a file drops the locks that SQLite has on it: it must not even be opened.
+#[tokio::test]
+async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
+    let mut project = Project::with(&[
+        ("faber.yaml", "own"),
+        ("data/x.db", "own"),
+        ("src/a.txt", "free own"),
+        ("src/deep/b.rs", "fn own() {}"),
+    ]);
+    let own = ["faber.yaml", "data"].map(|it| project.path(it));
+    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    project.link(".", "link");
+    project.link("src", "source");
+    let calls = [
+        ("grep", json!({ "path": "link", "pattern": "own" })),
+        ("grep", json!({ "path": "link/link", "pattern": "own" })),
+        ("glob", json!({ "path": "link", "pattern": "**/*" })),
+        ("glob", json!({ "pattern": "link/data/*" })),
+        ("glob", json!({ "pattern": "link/*" })),
+        ("tree", json!({ "path": "link", "depth": 3 })),
+        ("find_definition", json!({ "path": "link", "name": "own" })),
+    ];
+    for (tool, args) in calls {
+        let said = project.call(tool, args).await;
+        assert!(!said.contains("faber.yaml") && !said.contains("x.db"), "{tool}: {said}");
+    }
+    project
+        .check(
+            "grep",
+            json!({ "path": "source", "pattern": "own" }),
+            expect![[r"
+                Found 2 file(s) with matches:
+                  source/a.txt
+                  source/deep/b.rs"]],
+        )
+        .await;
+    let args = json!({ "pattern": "source/**/*.rs" });
+    project
+        .check(
+            "glob",
+            args,
+            expect![[r"
+                Found 1 file(s) matching 'source/**/*.rs':
+                  source/deep/b.rs"]],
+        )
+        .await;
+    let args = json!({ "path": "source", "name": "own" });
+    let found = project.call("find_definition", args).await;
+    assert!(found.contains("source/deep/b.rs:1: fn own() {}"), "{found}");
+    let drawn = project.call("tree", json!({ "path": "source" })).await;
+    assert!(drawn.starts_with("source/\n├── deep/"), "{drawn}");
+}
+
+/// Somebody swaps files for symlinks to what is Faber's own, again and again, while they are read
+/// and added to.
+#[test]
+fn no_race_leads_to_what_is_faber_s_own() {
+    let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
+    project.root =
+        Root::open(project.path("")).unwrap().hiding(&["data", "own"].map(|it| project.path(it)));
+    project.file("file", "free");
+    project.link("own", "file.link");
+    project.link("data", "real.link");
+    let done = AtomicBool::new(false);
+    let swap = || {
+        while !done.load(Ordering::Relaxed) {
+            for (from, at) in
+                [("file", "door"), ("file.link", "door"), ("real", "way"), ("real.link", "way")]
+            {
+                fs::rename(project.path(from), project.path(at)).unwrap();
+                fs::rename(project.path(at), project.path(from)).unwrap();
+            }
+        }
+    };
+    let runtime = Runtime::new().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(swap);
+        for round in 0..6_000 {
+            let path = if round % 2 == 0 { "door" } else { "way/own" };
+            let text = runtime.block_on(project.call("read_file", json!({ "file_path": path })));
+            assert!(!text.contains("hush"), "{text}");
+            // A new file in the place of one that is away would be in the way.
+            let place = project.root.place(path).ok().filter(|it| it.meta.is_some());
+            if let Some(target) = place.and_then(|it| project.root.target(&it).ok())
+                && target.exists()
+                && path != "door"
+            {
+                let _ = target.append(b"x");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((project.text("data/own"), project.text("own")), ("hush".into(), "hush".into()));
+}

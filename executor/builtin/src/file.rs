@@ -1,0 +1,66 @@
+//! The built-in set `file_tools`: finding files, and lines in them.
+
+mod definition;
+mod glob;
+mod grep;
+mod info;
+mod languages;
+mod search;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::sync::Arc;
+
+use shared::tool::Effect;
+use toolbox::Tool;
+
+use super::root::{Lane, Root, ToolEntry};
+
+/// The name of the set.
+pub const SET: &str = "file_tools";
+
+/// Returns the tools of the set, which see one folder.
+pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
+    vec![
+        entry(
+            "file_info",
+            "Tell what a file or folder is: its kind, size, times, permissions, and how many lines \
+             a text file has.",
+        )
+        .tool(root, info::info),
+        entry(
+            "find_definition",
+            "Find where a function, class, struct, trait, interface, type or constant is defined, \
+             by its exact name, in source files of the common languages. Returns lines of \
+             `path:line: text`. Hidden and git-ignored files are left out.",
+        )
+        .tool(root, definition::find),
+        entry(
+            "glob",
+            "Find files by a pattern, newest first. A pattern without `/` matches file names at any \
+             depth (`*.py`); one with `/` matches paths below `path` (`src/**/*.rs`). `*` and `?` \
+             stop at `/`, `**` does not; `[abc]` and `{a,b}` work. Hidden and git-ignored files \
+             are found, too.",
+        )
+        .tool(root, glob::glob),
+        entry(
+            "grep",
+            "Search the contents of files, line by line, with a regular expression (Rust's syntax; \
+             no look-around, no back-references). Binary, hidden and git-ignored files are left \
+             out.",
+        )
+        .tool(root, grep::grep),
+        entry(
+            "tree",
+            "Show the folders and files below a folder, folders first. What `.gitignore` names is \
+             left out.",
+        )
+        .tool(root, tree::tree),
+    ]
+}
+
+fn entry(name: &'static str, description: &'static str) -> ToolEntry {
+    let lane = if name == "file_info" { Lane::File } else { Lane::Search };
+    ToolEntry { set: SET, name, description, effect: Effect::Read, lane }
+}

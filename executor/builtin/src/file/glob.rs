@@ -1,0 +1,161 @@
+//! `glob`.
+
+use std::{
+    cmp::Reverse,
+    path::{Component, Path, PathBuf},
+};
+
+use cap_std::{fs::Metadata, time::SystemTime};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::ToolError;
+
+use super::search::{bad_pattern, check_pattern};
+use crate::root::{Kind, Lines, Root, Rules, Stop, Walk, at, refused, shown};
+
+/// Paths that are shown: a longer list is no answer.
+const PATHS: usize = 1_000;
+
+/// How deep braces may nest: the parser of what they become recurses.
+const DEPTH: usize = 16;
+
+/// What `glob` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Glob {
+    /// The pattern, such as `*.py` or `src/**/*.rs`.
+    pub(super) pattern: String,
+    /// The folder to look in; the project root by default.
+    #[serde(default)]
+    pub(super) path: Option<String>,
+}
+
+/// A pattern, and where it applies.
+struct Pattern {
+    /// The deepest folder that everything it matches is in.
+    from: PathBuf,
+    matcher: GlobSet,
+    is_of_names: bool,
+}
+
+/// Something that matches.
+struct Match {
+    modified: Option<SystemTime>,
+    path: PathBuf,
+}
+
+pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, ToolError> {
+    check_pattern(&args.pattern)?;
+    let pattern = Pattern::new(root, args)?;
+    let mut walk = Walk::new(root, Rules::Git, stop);
+    let mut matches = Vec::new();
+    if root.dir().metadata(at(&pattern.from)).is_ok_and(|it| it.is_dir()) {
+        walk.begin(&pattern.from, Kind::Folder)?;
+    }
+    while let Some(entry) = walk.next()? {
+        let path = walk.called(&entry.path);
+        if !pattern.matches(&path) {
+            continue;
+        }
+        if let Some(meta) = file(root, &entry.path, entry.kind) {
+            matches.push(Match { modified: meta.modified().ok(), path: path.into_owned() });
+        }
+    }
+    matches.sort_unstable_by(|a, b| {
+        (Reverse(a.modified), &a.path).cmp(&(Reverse(b.modified), &b.path))
+    });
+    Ok(told(&matches, &args.pattern, walk.notes(None)))
+}
+
+/// Returns what a file is, also behind a symlink that stays inside the root.
+fn file(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
+    let meta = match kind {
+        Kind::File => root.dir().symlink_metadata(path).ok(),
+        Kind::Symlink => root.behind(path),
+        Kind::Folder | Kind::Other => None,
+    };
+    meta.filter(Metadata::is_file)
+}
+
+fn told(matches: &[Match], pattern: &str, mut notes: Vec<String>) -> String {
+    if matches.is_empty() {
+        return Lines::new(0)
+            .between(Some(&format!("No files found matching pattern: {pattern}")), &notes);
+    }
+    let mut lines = Lines::new(PATHS);
+    for found in matches {
+        if !lines.push(&format!("  {}", shown(&found.path))) {
+            let count = lines.count();
+            notes.insert(
+                0,
+                format!("(the newest {count} are shown: narrow the pattern or the path)"),
+            );
+            break;
+        }
+    }
+    let heading = format!("Found {} file(s) matching '{pattern}':", matches.len());
+    lines.between(Some(&heading), &notes)
+}
+
+impl Pattern {
+    fn new(root: &Root, args: &Glob) -> Result<Self, ToolError> {
+        let folder = root.folder(args.path.as_deref())?.path;
+        let (mut from, mut text) = if args.pattern.starts_with('/') {
+            (PathBuf::new(), inside(root, &args.pattern)?)
+        } else {
+            (folder, args.pattern.trim_start_matches("./"))
+        };
+        let is_of_names = !args.pattern.contains('/');
+        while let Some((first, rest)) = text.split_once('/').filter(|(it, _)| is_literal(it)) {
+            from.push(first);
+            text = rest;
+        }
+        if Path::new(text).components().any(|it| it == Component::ParentDir) {
+            return Err(refused(&args.pattern));
+        }
+        if depth(text) > DEPTH {
+            let why = format!("it has more than {DEPTH} braces in each other");
+            return Err(bad_pattern(&args.pattern, why));
+        }
+        let glob = GlobBuilder::new(text).literal_separator(true).build();
+        // Not a matcher of its own, which panics where the pattern is too large.
+        let set = glob.and_then(|it| GlobSetBuilder::new().add(it).build());
+        let matcher = set.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
+        Ok(Self { from, matcher, is_of_names })
+    }
+
+    fn matches(&self, path: &Path) -> bool {
+        if self.is_of_names {
+            return path.file_name().is_some_and(|it| self.matcher.is_match(it));
+        }
+        path.strip_prefix(&self.from).is_ok_and(|it| self.matcher.is_match(it))
+    }
+}
+
+/// Returns an absolute pattern relative to the root.
+fn inside<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
+    root.prefixes()
+        .into_iter()
+        .find_map(|it| pattern.strip_prefix(&it))
+        .ok_or_else(|| refused(pattern))
+}
+
+/// Returns how many braces are open at once, at most.
+fn depth(text: &str) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'{' => open += 1,
+            b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
+}
+
+/// Returns whether a part of a pattern names one folder.
+fn is_literal(part: &str) -> bool {
+    !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']) && !matches!(part, "" | "." | "..")
+}

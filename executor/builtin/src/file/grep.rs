@@ -1,0 +1,217 @@
+//! `grep`.
+
+use std::path::Path;
+
+use grep_matcher::Matcher as _;
+use grep_regex::RegexMatcher;
+use grep_searcher::Searcher;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use shared::tool::ToolError;
+
+use super::search::{self, Searched, Seen};
+use crate::{
+    root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown},
+    whole,
+};
+
+/// Lines of an output.
+const LINES: usize = 1_000;
+/// Bytes of a line that are shown: what is longer was made by a machine.
+const LINE_BYTES: usize = 1_000;
+/// Bytes before a match that are shown where the line begins too far before it.
+const BEFORE: usize = 200;
+/// Lines around a match.
+const CONTEXT: u64 = 50;
+
+/// What `grep` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grep {
+    /// The regular expression, such as `fn \w+_test\(`.
+    pub(super) pattern: String,
+    /// The file or folder to search; the project root by default.
+    #[serde(default)]
+    pub(super) path: Option<String>,
+    /// `files_with_matches` lists files, `content` the lines as `path:line:text`, `count` how many
+    /// lines match in each file as `path:count`.
+    #[serde(default)]
+    pub(super) output_mode: OutputMode,
+    /// Lines to show around each match, in `content`.
+    #[serde(default, deserialize_with = "whole::number")]
+    pub(super) context_lines: u64,
+    /// Whether capital and small letters are the same.
+    #[serde(default)]
+    pub(super) case_insensitive: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum OutputMode {
+    #[default]
+    FilesWithMatches,
+    Content,
+    Count,
+}
+
+/// A search of many files.
+struct Hunt<'a> {
+    root: &'a Root,
+    stop: &'a Stop,
+    mode: OutputMode,
+    has_context: bool,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    lines: Lines,
+    is_full: bool,
+}
+
+/// What one file has.
+#[derive(Default)]
+struct Page {
+    lines: Vec<String>,
+    count: u64,
+    /// Whether there are more lines than there is room for.
+    is_full: bool,
+}
+
+pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, ToolError> {
+    let matcher = search::matcher(&args.pattern, args.case_insensitive)?;
+    let place = root.start(args.path.as_deref())?;
+    let context = match args.output_mode {
+        OutputMode::Content => args.context_lines.min(CONTEXT),
+        OutputMode::FilesWithMatches | OutputMode::Count => 0,
+    };
+    let mut hunt = Hunt {
+        root,
+        stop,
+        mode: args.output_mode,
+        has_context: context > 0,
+        matcher,
+        searcher: search::searcher(usize::try_from(context).unwrap_or_default()),
+        lines: Lines::new(LINES),
+        is_full: false,
+    };
+    let mut walk = Walk::new(root, Rules::Hidden, stop);
+    walk.begin_at(&place)?;
+    while let Some(entry) = walk.next()? {
+        if entry.kind == Kind::File && !hunt.search(&entry.path, &mut walk)? {
+            break;
+        }
+    }
+    Ok(hunt.told(&args.pattern, &walk))
+}
+
+impl Hunt<'_> {
+    /// Searches a file, and says whether to go on.
+    fn search(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
+        let shown = shown(&walk.called(path));
+        let mut page = Page::default();
+        let (mode, room) = (self.mode, LINES - self.lines.count());
+        let see = |seen: Seen<'_>| page.see(&seen, (mode, &self.matcher), (&shown, room));
+        let place = (self.root, path, self.stop);
+        match search::search_file(place, &mut self.searcher, &self.matcher, see) {
+            Searched::Done => {}
+            Searched::Binary => return Ok(true),
+            Searched::Unreadable => walk.pass_over(),
+            Searched::TooLong => walk.pass_over_rest(&shown),
+            Searched::Halted(_) => drop(walk.is_over()?),
+        }
+        self.add(&shown, &page);
+        Ok(!self.is_full)
+    }
+
+    /// Adds what a file has, as far as there is room.
+    fn add(&mut self, path: &str, page: &Page) {
+        if page.count == 0 {
+            return;
+        }
+        match self.mode {
+            OutputMode::FilesWithMatches => self.line(&format!("  {path}")),
+            OutputMode::Count => self.line(&format!("{path}:{}", page.count)),
+            OutputMode::Content => {
+                if self.has_context && self.lines.count() > 0 {
+                    self.line("--");
+                }
+                page.lines.iter().for_each(|line| self.line(line));
+                self.is_full |= page.is_full;
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.is_full = self.is_full || !self.lines.push(line);
+    }
+
+    fn told(self, pattern: &str, walk: &Walk<'_>) -> String {
+        let count = self.lines.count();
+        let notes = walk.notes(self.is_full.then_some(Cut::Full(count, self.mode.things())));
+        let heading = match (count, self.mode) {
+            (0, _) => Some(format!("No matches found for pattern: {pattern}")),
+            (_, OutputMode::FilesWithMatches) => {
+                Some(format!("Found {count} file(s) with matches:"))
+            }
+            (_, OutputMode::Content | OutputMode::Count) => None,
+        };
+        self.lines.between(heading.as_deref(), &notes)
+    }
+}
+
+impl Page {
+    /// Notes a line, and says whether more are wanted.
+    fn see(
+        &mut self,
+        seen: &Seen<'_>,
+        (mode, matcher): (OutputMode, &RegexMatcher),
+        (path, room): (&str, usize),
+    ) -> bool {
+        self.count += u64::from(matches!(seen, Seen::Match { .. }));
+        match mode {
+            OutputMode::FilesWithMatches => false,
+            OutputMode::Count => true,
+            OutputMode::Content if self.lines.len() == room => {
+                self.is_full = true;
+                false
+            }
+            OutputMode::Content => {
+                self.lines.push(match *seen {
+                    Seen::Match { number, line } => {
+                        format!("{path}:{number}:{}", around(line, matcher))
+                    }
+                    Seen::Context { number, line } => format!("{path}-{number}-{}", text(line)),
+                    Seen::Gap => "--".to_owned(),
+                });
+                true
+            }
+        }
+    }
+}
+
+impl OutputMode {
+    fn things(self) -> &'static str {
+        match self {
+            Self::Content => "lines",
+            Self::FilesWithMatches | Self::Count => "files",
+        }
+    }
+}
+
+/// Returns a line that matches: of a long one, the part with the match.
+fn around(line: &[u8], matcher: &RegexMatcher) -> String {
+    let found = matcher.find(line).ok().flatten();
+    let Some(found) = found.filter(|it| it.end() > LINE_BYTES) else { return text(line) };
+    let from = found.start().saturating_sub(BEFORE);
+    // Not in the middle of a character.
+    let is_inside = |it: &&u8| (0x80..0xc0).contains(*it);
+    let from = from + line[from..].iter().take_while(is_inside).take(3).count();
+    let part = clipped(&line[from..], line.len(), LINE_BYTES);
+    if line[from..].trim_ascii_end().len() > LINE_BYTES {
+        return format!("… {part}");
+    }
+    format!("… {part} (line cut: {} bytes)", line.len())
+}
+
+fn text(line: &[u8]) -> String {
+    clipped(line, line.len(), LINE_BYTES).into_owned()
+}

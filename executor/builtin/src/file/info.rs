@@ -1,0 +1,139 @@
+//! `file_info`.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+};
+
+use cap_std::{
+    fs::{Metadata, MetadataExt as _},
+    time::SystemTime,
+};
+use chrono::{DateTime, SecondsFormat, Utc};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::ToolError;
+
+use crate::root::{Root, Stop, at, failure, kind, shown};
+
+/// Bytes of a file whose lines are counted: that has to be quick.
+const COUNTED_BYTES: u64 = 64 << 20;
+/// Entries of a folder that are counted.
+const COUNTED_ENTRIES: usize = 100_000;
+/// Bytes whose nature decides about a file's, as git and grep have it.
+const SNIFFED_BYTES: usize = 8_000;
+
+/// What `file_info` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileInfo {
+    /// The file or folder, relative to the project root.
+    pub(super) file_path: String,
+}
+
+pub(super) fn info(root: &Root, args: &FileInfo, stop: &Stop) -> Result<String, ToolError> {
+    let place = root.place(&args.file_path)?;
+    let Some(meta) = &place.meta else {
+        return Err(ToolError::failed(format!("File not found: {}", args.file_path)));
+    };
+    let mut lines = vec![
+        format!("Path: {}", shown(&place.path)),
+        format!("Type: {}", typed(root, &place.path, meta)),
+        format!("Size: {}", size(meta.len())),
+    ];
+    let times =
+        [("Modified", meta.modified()), ("Created", meta.created()), ("Accessed", meta.accessed())];
+    let known = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
+    lines.extend(known.map(|(name, time)| format!("{name}: {}", time_of(time))));
+    lines.push(format!("Permissions: {}", permissions(meta.mode())));
+    if meta.is_file() {
+        lines.push(content(root, &place.path, stop)?);
+    } else if meta.is_dir() {
+        let count = entries(root, &place.path);
+        let count = count.map_err(|err| failure("read", &args.file_path, &err))?;
+        let more = if count == COUNTED_ENTRIES { " or more" } else { "" };
+        lines.push(format!("Entries: {count}{more}"));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Says what it is, and by which symlink it was found.
+fn typed(root: &Root, path: &Path, meta: &Metadata) -> String {
+    let kind = kind(meta).trim_start_matches("a ");
+    let link = root.dir().symlink_metadata(at(path)).is_ok_and(|it| it.is_symlink());
+    match root.dir().read_link_contents(at(path)) {
+        Ok(to) if link => format!("{kind} (a symlink to {})", shown(&to)),
+        _ => kind.to_owned(),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
+    let mut tenths = u128::from(bytes) * 10;
+    let mut unit = None;
+    for name in UNITS {
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = Some(name);
+    }
+    match unit {
+        None => format!("{bytes} bytes"),
+        Some(unit) => format!("{bytes} bytes ({}.{} {unit})", tenths / 10, tenths % 10),
+    }
+}
+
+fn time_of(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time.into_std()).to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Returns the permissions as `ls` writes them, and as `chmod` takes them.
+fn permissions(mode: u32) -> String {
+    let bit = |at: u32, char| if mode & (1 << at) == 0 { '-' } else { char };
+    let letters: String =
+        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(at, it)| bit(at, it)).collect();
+    format!("{letters} ({:03o})", mode & 0o7777)
+}
+
+/// Says how many lines a text file has.
+fn content(root: &Root, path: &Path, stop: &Stop) -> Result<String, ToolError> {
+    let Ok((file, meta)) = root.open_file(path) else {
+        return Ok("Lines: not counted (the file cannot be read)".to_owned());
+    };
+    if meta.len() > COUNTED_BYTES {
+        return Ok(format!("Lines: not counted (more than {})", size(COUNTED_BYTES)));
+    }
+    match count_lines(file.take(COUNTED_BYTES), stop)? {
+        Ok(Some(count)) => Ok(format!("Lines: {count}")),
+        Ok(None) => Ok("Content: binary".to_owned()),
+        Err(err) => Ok(format!("Lines: not counted ({err})")),
+    }
+}
+
+/// Counts lines; there are none in what is no text.
+fn count_lines(mut from: impl Read, stop: &Stop) -> Result<io::Result<Option<u64>>, ToolError> {
+    let mut buffer = vec![0; 64 << 10];
+    let (mut count, mut seen, mut last) = (0, 0, b'\n');
+    loop {
+        stop.check()?;
+        let bytes = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => &buffer[..bytes],
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
+            Err(err) => return Ok(Err(err)),
+        };
+        let sniffed = bytes.len().min(SNIFFED_BYTES.saturating_sub(seen));
+        if bytes[..sniffed].contains(&0) {
+            return Ok(Ok(None));
+        }
+        count += bytes.split(|byte| *byte == b'\n').count() as u64 - 1;
+        seen = seen.saturating_add(bytes.len());
+        last = bytes.last().copied().unwrap_or(last);
+    }
+    Ok(Ok(Some(count + u64::from(last != b'\n'))))
+}
+
+fn entries(root: &Root, path: &Path) -> io::Result<usize> {
+    Ok(root.dir().read_dir(at(path))?.take(COUNTED_ENTRIES).count())
+}

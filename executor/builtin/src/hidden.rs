@@ -1,0 +1,239 @@
+//! What lies beneath a root and is Faber's own: its configuration, where it keeps its data, and the
+//! programs that its tools run.
+//!
+//! Whoever may change these decides what Faber does next, and closing the store's file here would
+//! drop the locks that SQLite has on it. So tools do not even open them: not by name, not behind
+//! a symlink, and not by another name of the same file.
+
+mod known;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use cap_std::fs::{Dir, Metadata, MetadataExt as _};
+use sandbox::Way;
+use shared::tool::ToolError;
+
+use self::known::Known;
+use super::root::{at, shown};
+
+/// Files and folders of which tools that work beneath a root touch nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Hidden {
+    /// Those beneath the root, as paths from there.
+    inside: Vec<PathBuf>,
+    /// All of them, and what is in them: a file there may have another name beneath the root.
+    all: Known,
+}
+
+impl Hidden {
+    /// Keeps tools that work beneath `root`, which is a path without symlinks, away from `paths`.
+    pub(crate) fn from(root: &Path, paths: &[PathBuf]) -> Self {
+        // A root that somebody puts there is meant.
+        let all: Vec<_> = paths.iter().flat_map(|it| real(it)).filter(|it| it != root).collect();
+        let inside = all.iter().filter_map(|it| it.strip_prefix(root).ok()).map(Path::to_owned);
+        Self { inside: inside.collect(), all: Known::of(all) }
+    }
+
+    /// Returns whether a path without symlinks is one of them, or beneath one.
+    pub(crate) fn covers(&self, path: &Path) -> bool {
+        self.inside.iter().any(|it| path.starts_with(it))
+    }
+
+    /// Refuses a path that leads to one of them.
+    pub(crate) fn check(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let is_one = self.leads(dir, path) || self.is_another(dir, path, given)?;
+        if is_one { Err(refused(given)) } else { Ok(()) }
+    }
+
+    /// Returns whether there is anything to keep tools away from.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns whether a file, by whatever name it was found, is one of them.
+    ///
+    /// # Errors
+    ///
+    /// If nobody knows.
+    pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> io::Result<bool> {
+        let is_inside = self.is_own_inside(dir, meta);
+        if is_inside || meta.nlink() == 1 {
+            return Ok(is_inside);
+        }
+        self.all.has(mark(meta)).map_err(|err| unknown(&err))
+    }
+
+    /// Returns whether it is one of those beneath the root.
+    pub(crate) fn is_own_inside(&self, dir: &Dir, meta: &Metadata) -> bool {
+        self.marks_inside(dir).any(|it| it == mark(meta))
+    }
+
+    /// Returns by what those beneath the root are known now, as far as they are there.
+    pub(crate) fn marks_inside(&self, dir: &Dir) -> impl Iterator<Item = Mark> {
+        self.inside.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?)))
+    }
+
+    /// Returns by what all of them are known now, with what is in them, in order.
+    ///
+    /// # Errors
+    ///
+    /// If nobody knows.
+    pub(crate) fn marks(&self) -> io::Result<Vec<Mark>> {
+        self.all.all().map_err(|err| unknown(&err))
+    }
+
+    /// Returns whether a path leads to one of them, as far as it is there.
+    fn leads(&self, dir: &Dir, path: &Path) -> bool {
+        let there = path.ancestors().find(|it| dir.symlink_metadata(at(it)).is_ok());
+        let Some(there) = there else { return self.covers(path) };
+        let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+        let real = dir.canonicalize(at(there)).unwrap_or_else(|_| there.to_owned());
+        // The root itself is `.`.
+        let real: PathBuf = real.components().filter(|it| it.as_os_str() != ".").collect();
+        self.covers(&real.join(rest)) || self.covers(path)
+    }
+
+    /// Returns whether a file is one of them by another name.
+    fn is_another(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
+        let Ok(meta) = dir.metadata(at(path)) else { return Ok(false) };
+        // Folders have names in themselves, and none elsewhere.
+        if meta.is_dir() {
+            return Ok(self.is_own_inside(dir, &meta));
+        }
+        self.is_own(dir, &meta).map_err(|err| undecided(given, &err))
+    }
+}
+
+/// By what a file is known, whatever it is called: its device, and its number there.
+pub(crate) type Mark = (u64, u64);
+
+/// Returns by what a file is known.
+pub(crate) fn mark(meta: &Metadata) -> Mark {
+    (meta.dev(), meta.ino())
+}
+
+/// Returns what a path leads to, without symlinks, also where nothing is there yet: then the symlinks
+/// that lead to nothing, too.
+fn real(path: &Path) -> Vec<PathBuf> {
+    let Ok(way) = Way::of(path) else { return Vec::new() };
+    let loose = if way.is_there { Vec::new() } else { way.links };
+    loose.into_iter().chain([way.end]).collect()
+}
+
+/// Makes the error of a path that leads to one of them.
+pub(crate) fn refused(given: &str) -> ToolError {
+    let given = shown(Path::new(given));
+    let text = format!(
+        "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
+         its tools run: no tool reads or writes that)"
+    );
+    ToolError::failed(text).terminal()
+}
+
+/// Makes the error of a file with several names of which nobody knows whose it is.
+pub(crate) fn undecided(given: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).terminal()
+}
+
+fn unknown(err: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "it has other names (hard links), and whether it is Faber's own is not known ({err}): make it \
+         a file of its own (`cp -p X Y && mv Y X`)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    /// A script in a folder that was not there yet could be written, and was run.
+    #[test]
+    fn what_is_not_there_yet_is_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("short")).unwrap();
+        symlink("build/tool", root.join("tool")).unwrap();
+        let own = ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|it| root.join(it));
+        let hidden = Hidden::from(&root, &own);
+        for (path, expected) in [
+            ("bin/deep/run.sh", true),
+            ("bin/deep/other", false),
+            ("real/faber.yaml", true),
+            ("real/other", false),
+            ("tool", true),
+            ("build/tool", true),
+            ("out", false),
+        ] {
+            assert_eq!(hidden.covers(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_known_by_its_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("work")).unwrap();
+        fs::create_dir_all(root.join("data/logins")).unwrap();
+        for name in ["faber.yaml", "data/logins/one", "other", "work/plain"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        for (from, to) in [("faber.yaml", "a"), ("data/logins/one", "b"), ("other", "c")] {
+            fs::hard_link(root.join(from), root.join("work").join(to)).unwrap();
+        }
+        let work = root.join("work");
+        let hidden = Hidden::from(&work, &["faber.yaml", "data", "gone"].map(|it| root.join(it)));
+        let dir = Dir::open_ambient_dir(&work, cap_std::ambient_authority()).unwrap();
+        for (name, expected) in [("a", true), ("b", true), ("c", false), ("plain", false)] {
+            let path = Path::new(name);
+            assert_eq!(hidden.check(&dir, path, name).is_err(), expected, "{name}");
+            let meta = dir.metadata(path).unwrap();
+            assert_eq!(hidden.marks().unwrap().contains(&mark(&meta)), expected, "{name}");
+        }
+    }
+
+    /// A file in a folder of Faber's own beneath the root had other names there, and was read by them.
+    #[test]
+    fn what_lies_in_a_folder_beneath_the_root_is_known_by_its_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data/logins")).unwrap();
+        fs::write(root.join("data/logins/one"), "own").unwrap();
+        fs::write(root.join("plain"), "").unwrap();
+        fs::hard_link(root.join("data/logins/one"), root.join("twin")).unwrap();
+        fs::hard_link(root.join("plain"), root.join("plain.too")).unwrap();
+        let hidden = Hidden::from(&root, &[root.join("data")]);
+        let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
+        for (name, expected) in [("twin", true), ("plain", false), ("plain.too", false)] {
+            assert_eq!(hidden.check(&dir, Path::new(name), name).is_err(), expected, "{name}");
+        }
+        assert!(!hidden.is_own(&dir, &dir.metadata(".").unwrap()).unwrap());
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data")).unwrap();
+        for name in ["data/own", "two", "one"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        fs::hard_link(root.join("two"), root.join("too")).unwrap();
+        let mut hidden = Hidden::from(&root, &[root.join("data")]);
+        hidden.all.limit(0);
+        let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
+        let err = hidden.check(&dir, Path::new("two"), "two").unwrap_err().to_string();
+        assert!(err.starts_with("tool.failed: Refused: two: it has other names"), "{err}");
+        assert!(err.contains("more than 0 files and folders"), "{err}");
+        assert!(hidden.check(&dir, Path::new("one"), "one").is_ok());
+        assert!(hidden.marks().is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! The built-in set `memory_tools`: what a model wants to know again later, in Faber's own store.
+//!
+//! A memory is a text under a key, in one of three scopes; it outlives executions, restarts and
+//! nodes. `recall_context` returns the text exactly as it was saved, so that a plan can pass it on.
+
+mod notebook;
+mod scope;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use shared::{
+    clock::Clock,
+    store::Store,
+    tool::{Effect, ToolError},
+};
+use toolbox::{Tool, ToolContext, function};
+
+use self::{
+    notebook::{Memory, Notebook, SEARCH_BYTES},
+    scope::{Key, Scope},
+};
+
+/// The name of the set.
+pub const SET: &str = "memory_tools";
+
+/// Returns the tools of the set, which keep what they are told in a store.
+pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
+    let notebook = Arc::new(Notebook::new(store, clock));
+    vec![
+        tool(
+            &notebook,
+            "clear_memory",
+            "Forget one memory, or all memories of a scope where no key is given.",
+            Effect::Idempotent,
+            clear_memory,
+        ),
+        tool(
+            &notebook,
+            "get_snippet",
+            "Get a code snippet that was saved under a name, with its language and description.",
+            Effect::Read,
+            get_snippet,
+        ),
+        tool(
+            &notebook,
+            "list_memories",
+            "List the keys of all memories of a scope, each with how it begins.",
+            Effect::Read,
+            list_memories,
+        ),
+        tool(
+            &notebook,
+            "recall_context",
+            "Get the text that was saved under a key, exactly as it was saved.",
+            Effect::Read,
+            recall_context,
+        ),
+        tool(
+            &notebook,
+            "save_context",
+            "Remember a text under a key, for later calls, plans and sessions. What the key had \
+             before is replaced.",
+            Effect::Idempotent,
+            save_context,
+        ),
+        tool(
+            &notebook,
+            "save_snippet",
+            "Remember a piece of code under a name, to use it again. What the name had before is \
+             replaced.",
+            Effect::Idempotent,
+            save_snippet,
+        ),
+        tool(
+            &notebook,
+            "search_memory",
+            "Find memories of a scope that have some words in their key, text or tags, whatever \
+             the case.",
+            Effect::Read,
+            search_memory,
+        ),
+    ]
+}
+
+fn tool<Args, Fut, F>(
+    notebook: &Arc<Notebook>,
+    name: &'static str,
+    description: &'static str,
+    effect: Effect,
+    run: F,
+) -> Arc<dyn Tool>
+where
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output = Result<String, ToolError>> + Send + 'static,
+    F: Fn(Arc<Notebook>, Args, ToolContext) -> Fut + Send + Sync + 'static,
+{
+    let notebook = Arc::clone(notebook);
+    let run = move |args, cx| run(Arc::clone(&notebook), args, cx);
+    function(SET, name, description, effect, run)
+}
+
+/// What `clear_memory` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ClearMemory {
+    /// Which memory to forget; all of the scope if there is no key.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Key")]
+    key: Option<Key>,
+    /// Where it is.
+    #[serde(default)]
+    scope: Scope,
+}
+
+/// Reads a key that is there. Null is none: a value that was lost on the way clears nothing.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
+    Key::deserialize(from).map(Some)
+}
+
+async fn clear_memory(
+    notebook: Arc<Notebook>,
+    args: ClearMemory,
+    cx: ToolContext,
+) -> Result<String, ToolError> {
+    let ClearMemory { key, scope } = args;
+    let Some(key) = key else {
+        let cleared = notebook.clear(scope, &cx.cancel).await?;
+        return Ok(format!("Cleared {} from {scope}", words::memories(cleared)));
+    };
+    let was_there = notebook.remove(scope, &key).await?;
+    Ok(if was_there {
+        format!("Cleared '{key}' from {scope}")
+    } else {
+        format!("Nothing to clear: there is no '{key}' in {scope}")
+    })
+}
+
+/// What `get_snippet` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GetSnippet {
+    /// The name that the snippet was saved under.
+    name: Key,
+}
+
+async fn get_snippet(
+    notebook: Arc<Notebook>,
+    args: GetSnippet,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    let memory = notebook.recall(Scope::Snippets, &args.name).await?;
+    Ok(words::snippet(&args.name, &memory))
+}
+
+/// What `list_memories` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListMemories {
+    /// Where to look.
+    #[serde(default)]
+    scope: Scope,
+}
+
+async fn list_memories(
+    notebook: Arc<Notebook>,
+    args: ListMemories,
+    cx: ToolContext,
+) -> Result<String, ToolError> {
+    notebook.list(args.scope, &cx.cancel).await
+}
+
+/// What `recall_context` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RecallContext {
+    /// The key that the text was saved under.
+    key: Key,
+    /// Where it is.
+    #[serde(default)]
+    scope: Scope,
+}
+
+async fn recall_context(
+    notebook: Arc<Notebook>,
+    args: RecallContext,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    Ok(notebook.recall(args.scope, &args.key).await?.value)
+}
+
+/// What `save_context` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SaveContext {
+    /// What to find it by: any text of at most 256 bytes.
+    key: Key,
+    /// What to remember.
+    value: String,
+    /// Where to keep it: `global` is for everything, `project` for the work at hand, `snippets`
+    /// for code.
+    #[serde(default)]
+    scope: Scope,
+    /// Words to find it by, at most 32.
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+async fn save_context(
+    notebook: Arc<Notebook>,
+    args: SaveContext,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    let SaveContext { key, value, scope, tags } = args;
+    let memory = Memory { value, tags: tags.unwrap_or_default(), ..Memory::default() };
+    notebook.save(scope, &key, memory).await?;
+    Ok(format!("Saved '{key}' in {scope}"))
+}
+
+/// What `save_snippet` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SaveSnippet {
+    /// What to call it: any text of at most 256 bytes.
+    name: Key,
+    /// The code.
+    code: String,
+    /// The language that it is in.
+    language: String,
+    /// What it does.
+    #[serde(default)]
+    description: Option<String>,
+    /// Words to find it by, at most 32.
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+async fn save_snippet(
+    notebook: Arc<Notebook>,
+    args: SaveSnippet,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    let SaveSnippet { name, code, language, description, tags } = args;
+    let (tags, language) = (tags.unwrap_or_default(), Some(language));
+    let memory = Memory { value: code, tags, language, description };
+    notebook.save(Scope::Snippets, &name, memory).await?;
+    Ok(format!("Saved snippet '{name}'"))
+}
+
+/// What `search_memory` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchMemory {
+    /// What to look for, in keys, texts and tags; case does not matter.
+    query: String,
+    /// Where to look.
+    #[serde(default)]
+    scope: Scope,
+}
+
+async fn search_memory(
+    notebook: Arc<Notebook>,
+    args: SearchMemory,
+    cx: ToolContext,
+) -> Result<String, ToolError> {
+    notebook.search(args.scope, &args.query, SEARCH_BYTES, &cx.cancel).await
+}

@@ -1,0 +1,109 @@
+//! A project folder for tests, and calls of the tools that see it.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use expect_test::Expect;
+use serde_json::Value;
+use shared::tool::ToolError;
+use toolbox::{ReadyTool, Tool, ToolContext};
+
+use super::{Root, code, file};
+
+/// A folder that goes away with the test. The root is the folder `p` in it, so that there is an
+/// outside.
+pub(super) struct Project {
+    folder: tempfile::TempDir,
+    pub(super) root: Root,
+}
+
+impl Project {
+    pub(super) fn new() -> Self {
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// Makes one in memory, where the machine has that: for more files than a disk likes.
+    pub(super) fn in_memory() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::within(folder.unwrap())
+    }
+
+    fn within(folder: tempfile::TempDir) -> Self {
+        fs::create_dir(folder.path().join("p")).unwrap();
+        let root = Root::open(folder.path().join("p")).unwrap();
+        Self { folder, root }
+    }
+
+    pub(super) fn with(files: &[(&str, &str)]) -> Self {
+        let project = Self::new();
+        for (path, content) in files {
+            project.file(path, content);
+        }
+        project
+    }
+
+    /// Returns a path of the machine; `../x` is outside the root.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("../") {
+            Some(path) => self.folder.path().join(path),
+            None => self.folder.path().join("p").join(path),
+        }
+    }
+
+    pub(super) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(super) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub(super) fn link(&self, to: impl AsRef<Path>, at: &str) {
+        symlink(to, self.path(at)).unwrap();
+    }
+
+    pub(super) fn fifo(&self, path: &str) {
+        assert!(Command::new("mkfifo").arg(self.path(path)).status().unwrap().success());
+    }
+
+    pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        [code::tools(&self.root), file::tools(&self.root)].concat()
+    }
+
+    /// Calls a tool like a plan: its schema is asked first.
+    pub(super) async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
+        self.call_in(name, args, ToolContext::detached()).await
+    }
+
+    pub(super) async fn call_in(
+        &self,
+        name: &str,
+        args: Value,
+        cx: ToolContext,
+    ) -> Result<String, ToolError> {
+        let tools = self.tools();
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let ready = ReadyTool::new(Arc::clone(tool));
+        assert_eq!(ready.complaint(&args), None, "{name} {args}");
+        let output = tool.call(Arc::new(args), cx).await?;
+        Ok(output.as_str().expect("outputs are text").to_owned())
+    }
+
+    /// Calls a tool, and returns its output or its error as text.
+    pub(super) async fn call(&self, name: &str, args: Value) -> String {
+        let result = self.try_call(name, args).await;
+        let text = result.unwrap_or_else(|err| err.to_string());
+        text.replace(self.folder.path().to_str().unwrap(), "FOLDER")
+    }
+
+    pub(super) async fn check(&self, name: &str, args: Value, expected: Expect) {
+        expected.assert_eq(&self.call(name, args).await);
+    }
+}

@@ -1,0 +1,144 @@
+//! Keeping what lies in `.git` as it is.
+//!
+//! Whoever may write a hook or a setting there has a program run by the next person, or the next
+//! program, that uses Git. So a change looks where it leads, by names and behind symlinks, before
+//! any folder is made and again before the folder is opened, which then follows no symlink.
+
+use std::path::{Component, Path, PathBuf};
+
+use shared::tool::ToolError;
+
+use super::{GitWrites, Root, at, shown};
+
+/// The folder of a repository; in a worktree or a submodule it is a file that names one.
+const GIT: &str = ".git";
+
+impl Root {
+    /// Refuses a path that leads into `.git`, by its names or behind symlinks.
+    pub(super) fn keeps_git(&self, given: &str, path: &Path) -> Result<(), ToolError> {
+        if self.0.git == GitWrites::Allowed {
+            return Ok(());
+        }
+        if is_git(path) || self.real_path(path).is_none_or(|it| is_git(&it)) {
+            return Err(refused(given));
+        }
+        Ok(())
+    }
+
+    /// Returns where a path is, relative to the root and without symlinks, as far as it is there.
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        let there = path.ancestors().find(|it| self.dir().symlink_metadata(at(it)).is_ok())?;
+        let rest = path.strip_prefix(there).ok()?;
+        let real = match self.dir().canonicalize(at(there)) {
+            Ok(real) => real,
+            // A symlink to nothing, or out: what changes files says so in its own words.
+            Err(_) => there.to_owned(),
+        };
+        Some(real.join(rest))
+    }
+}
+
+/// Returns whether a part of a path is `.git`, in whatever case: not every file system cares.
+fn is_git(path: &Path) -> bool {
+    path.components().any(|it| match it {
+        Component::Normal(name) => name.eq_ignore_ascii_case(GIT),
+        _ => false,
+    })
+}
+
+fn refused(given: &str) -> ToolError {
+    let given = shown(Path::new(given));
+    let text = format!(
+        "Refused: Path inside .git: {given} (what is there runs programs; `git: allowed` in the \
+         toolset's `source` lets tools change it)"
+    );
+    ToolError::failed(text).terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::{Value, json};
+
+    use super::super::{GitWrites, Root};
+    use crate::project::Project;
+
+    fn repository() -> Project {
+        let project = Project::with(&[
+            (".git/config", "[core]\n"),
+            (".git/hooks/pre-commit.sample", "#!/bin/sh\n"),
+            ("module/.git", "gitdir: ../.git/modules/module\n"),
+            ("module/a.txt", "a\n"),
+        ]);
+        project.link(".git", "folder");
+        project.link(".git/config", "file");
+        project.link(project.path(".git"), "absolute");
+        project
+    }
+
+    /// Every call that changes a file.
+    fn changes(path: &str) -> [(&'static str, Value); 3] {
+        let edit = json!({ "file_path": path, "old_string": "core", "new_string": "alias" });
+        [
+            ("write_file", json!({ "file_path": path, "content": "x" })),
+            ("append_file", json!({ "file_path": path, "content": "x" })),
+            ("edit_file", edit),
+        ]
+    }
+
+    #[tokio::test]
+    async fn no_tool_changes_what_lies_in_git() {
+        let project = repository();
+        let ways = [
+            ".git/hooks/pre-commit",
+            ".git/config",
+            ".git/new/folder/x",
+            ".GIT/config",
+            "folder/hooks/pre-commit",
+            "folder/config",
+            "absolute/config",
+            "file",
+            "module/.git",
+            "module/../folder/config",
+            "new/.git/config",
+        ];
+        for (path, (tool, args)) in ways.iter().flat_map(|it| changes(it).map(|call| (it, call))) {
+            let said = project.call(tool, args).await;
+            let is_absent = tool == "edit_file" && said.contains("File not found: ");
+            assert!(
+                is_absent || said.contains("Refused: Path inside .git: "),
+                "{tool} {path}: {said}"
+            );
+        }
+        assert_eq!(project.text(".git/config"), "[core]\n");
+        assert_eq!(project.text("module/.git"), "gitdir: ../.git/modules/module\n");
+        for path in [".git/hooks/pre-commit", ".git/new", ".GIT", "new", ".git/config.bak"] {
+            assert!(!project.path(path).exists(), "{path}");
+        }
+        let args = json!({ "file_path": ".git/config", "content": "" });
+        project.check("write_file", args, expect!["tool.failed: Refused: Path inside .git: .git/config (what is there runs programs; `git: allowed` in the toolset's `source` lets tools change it)"]).await;
+    }
+
+    #[tokio::test]
+    async fn names_that_only_look_like_it_are_files_like_any_other() {
+        let project = repository();
+        for path in [".gitignore", ".github/workflows/ci.yaml", "a.git/config", "module/a.txt"] {
+            let args = json!({ "file_path": path, "content": "x" });
+            let said = project.call("write_file", args).await;
+            assert!(said.contains("Wrote 1 bytes"), "{path}: {said}");
+        }
+        let read = project.call("read_file", json!({ "file_path": "file" })).await;
+        assert!(read.contains("[core]"), "{read}");
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_it_may_change_it() {
+        let mut project = repository();
+        project.root = Root::open_with(project.path(""), GitWrites::Allowed).unwrap();
+        for (tool, args) in changes("folder/config").into_iter().rev() {
+            let said = project.call(tool, args).await;
+            assert!(!said.contains("Refused"), "{said}");
+        }
+        assert_eq!(project.text(".git/config"), "x");
+    }
+}

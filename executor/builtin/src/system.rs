@@ -1,0 +1,189 @@
+//! The built-in set `system_tools`: a shell, processes, logs, the machine, and a list of things to
+//! do.
+//!
+//! Commands run [confined](sandbox): they write below the root only, have no network unless
+//! it is allowed, and end with everything that they have started.
+
+mod background;
+mod bash;
+mod info;
+mod kill;
+mod list;
+mod logs;
+mod place;
+mod printed;
+mod processes;
+mod todo;
+
+use std::{ffi::OsStr, io, path::Path, sync::Arc};
+
+use sandbox::{Confinement, ELSEWHERE, Launcher, Life};
+use schemars::JsonSchema;
+use secrets::Redaction;
+use serde::{Deserialize, de::DeserializeOwned};
+use shared::tool::{Effect, ErrorCode, ToolError};
+use tokio::process::Command;
+use toolbox::{Tool, ToolContext, function};
+
+use self::{background::Background, place::Place};
+
+/// The name of the set.
+pub const SET: &str = "system_tools";
+/// What it is for.
+pub const DESCRIPTION: &str = "Shell execution, process management";
+
+/// How a folder of its own is given to it.
+const HOW: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
+    source: { builtin: system_tools, root: ./work } }]`)";
+
+/// How the set is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SystemConfig {
+    /// What commands may do besides writing below the root.
+    pub confine: Confinement,
+    /// Whether `process_kill` may end what Faber has not started.
+    pub kill_any: bool,
+}
+
+/// Returns the tools, for the folder `root`.
+///
+/// # Errors
+///
+/// If there is no such folder.
+pub fn tools(
+    root: &Path,
+    config: SystemConfig,
+    launcher: Launcher,
+) -> io::Result<Vec<Arc<dyn Tool>>> {
+    let system = Arc::new(System::new(root, config, launcher)?);
+    let it = &system;
+    Ok(vec![
+        tool(it, "bash", bash::DESCRIPTION, Effect::Once, bash::bash),
+        tool(it, "bash_background", background::DESCRIPTION, Effect::Once, background::start),
+        // A number that is free again may be somebody else's.
+        tool(it, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill),
+        tool(it, "process_list", list::DESCRIPTION, Effect::Read, list::list),
+        tool(it, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read),
+        tool(it, "system_info", info::DESCRIPTION, Effect::Read, info::info),
+        tool(it, "todo_write", todo::DESCRIPTION, Effect::Idempotent, todo::write),
+    ])
+}
+
+fn tool<Args, Fut>(
+    system: &Arc<System>,
+    name: &'static str,
+    description: &'static str,
+    effect: Effect,
+    run: fn(Arc<System>, Args, ToolContext) -> Fut,
+) -> Arc<dyn Tool>
+where
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output = Result<String, ToolError>> + Send + 'static,
+{
+    let system = Arc::clone(system);
+    function(SET, name, description, effect, move |args, cx| {
+        let (system, running) = (Arc::clone(&system), run(Arc::clone(&system), args, cx));
+        async move { system.without_secrets(running.await) }
+    })
+}
+
+/// What the tools of the set share.
+#[derive(Debug)]
+struct System {
+    place: Place,
+    launcher: Launcher,
+    confinement: Confinement,
+    kill_any: bool,
+    background: Background,
+}
+
+impl System {
+    fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
+        let place = Place::new(root, &launcher.own())?;
+        let mut confinement = config.confine;
+        confinement.write.push(place.root().to_owned());
+        Ok(Self {
+            place,
+            launcher,
+            confinement,
+            kill_any: config.kill_any,
+            background: Background::default(),
+        })
+    }
+
+    /// Returns what commands get of Faber's environment that is a secret.
+    fn passed(&self) -> Redaction {
+        let mut seen = Redaction::default();
+        self.launcher.note_passed(&self.confinement.pass, &mut seen);
+        seen
+    }
+
+    /// Takes these secrets out of a result.
+    fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
+        let seen = self.passed();
+        result.map(|it| seen.clean(it)).map_err(|err| {
+            let message = seen.clean(err.message.to_string()).into();
+            ToolError { message, ..err }
+        })
+    }
+
+    /// Prepares a command line for the shell. Its temporary files are below the root, where it may
+    /// write.
+    fn shell(&self, text: &str, life: Life, cwd: &Path) -> Result<Command, ToolError> {
+        let unusable = |err: io::Error| {
+            let message = format!("`bash` cannot be prepared: {err}");
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        };
+        let temporary = self.place.own_folder("tmp").map_err(unusable)?;
+        if self.confinement.user.is_some() {
+            self.place.open_to_all("tmp").map_err(unusable)?;
+        }
+        let mut command =
+            self.launcher.command(&self.confinement, life, OsStr::new("bash")).map_err(unusable)?;
+        command.arg("-c").arg(text).current_dir(cwd).env("TMPDIR", temporary);
+        Ok(command)
+    }
+}
+
+/// Says that a command cannot be started.
+fn not_started(err: &io::Error) -> ToolError {
+    let code = match err.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
+            ErrorCode::INVALID_PARAMETERS
+        }
+        _ => ErrorCode::UNAVAILABLE,
+    };
+    ToolError::new(code, format!("`bash` could not be started: {err}"))
+}
+
+/// Says that a command was not started because it could not be confined.
+fn not_confined(why: &str) -> ToolError {
+    let how = if why.ends_with(ELSEWHERE) { HOW } else { "" };
+    let message = format!("`bash` was not started: {why}{how}");
+    ToolError::new(ErrorCode::UNAVAILABLE, message).terminal()
+}
+
+/// Says that a call was told to stop.
+fn cancelled(what: &str) -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, format!("{what} was told to stop"))
+}
+
+/// Does on another thread what may keep one.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|err| Err(ToolError::failed(format!("it broke off: {err}")).indefinite()))
+}
+
+/// Cuts a text that is longer than `most` bytes.
+fn clipped(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(most)])
+}
+
+#[cfg(test)]
+mod tests;

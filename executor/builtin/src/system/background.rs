@@ -1,0 +1,236 @@
+//! `bash_background`: a command line that goes on.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs, io,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sandbox::{Life, is_confining, process::describe, refusal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::{ErrorCode, ToolError};
+use tokio::{
+    process::Child,
+    time::{sleep, timeout},
+};
+
+use super::{System, ToolContext, logs, not_confined, not_started};
+
+pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
+    What it prints goes to a log file that `read_logs` reads.";
+
+/// Background commands that may run at once: each is a session of processes.
+const MOST: usize = 64;
+/// How long a command that cannot even start takes to say so.
+const BEGINNING: Duration = Duration::from_millis(200);
+/// How long what confines a command may take until it has become it, on a busy machine.
+const CONFINING: Duration = Duration::from_secs(10);
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
+/// The folder of the logs.
+const FOLDER: &str = "background";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BashBackground {
+    /// Shell command to execute.
+    command: String,
+    /// Working directory, below the project root (default: the project root).
+    #[serde(default)]
+    cwd: Option<String>,
+    /// What this command does, for people.
+    #[serde(default)]
+    description: Option<String>,
+}
+
+/// The variable by which a later Faber knows what an earlier one has started in the background: it
+/// has the folder in it that the tools see. Whoever is started with it was started by such a
+/// command, or wants to be taken for that; nobody can give it to another. A file would not do: a
+/// command could write any number into it, and have that killed.
+const MARK: &str = "FABER_BACKGROUND";
+
+/// What this process has started in the background, by sessions: a command may be over, and what
+/// it has started go on.
+#[derive(Debug, Default)]
+pub(super) struct Background(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    /// How many are about to begin.
+    beginning: usize,
+    running: Vec<Session>,
+}
+
+/// A session, by the number of the process that began it. That number is nobody else's as long as
+/// the process is not buried, or one of its session is there.
+#[derive(Debug)]
+struct Session {
+    id: u32,
+    child: Child,
+}
+
+/// A place for one that begins.
+struct Place<'a> {
+    background: &'a Background,
+    session: Option<Session>,
+}
+
+impl Background {
+    /// Returns the numbers of those of which some process is there; forgets the others.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        let mut sessions = self.sessions();
+        sessions.forget();
+        sessions.running.iter().map(|it| it.id).collect()
+    }
+
+    /// Reserves a place. Err: how many there are.
+    fn reserve(&self) -> Result<(Place<'_>, usize), usize> {
+        let mut sessions = self.sessions();
+        sessions.forget();
+        let count = sessions.running.len() + sessions.beginning;
+        if count >= MOST {
+            return Err(count);
+        }
+        sessions.beginning += 1;
+        Ok((Place { background: self, session: None }, count))
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    fn forget(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let there = sessions();
+        self.running.retain_mut(|it| match &there {
+            Some(there) => there.contains(&it.id),
+            None => matches!(it.child.try_wait(), Ok(None)),
+        });
+    }
+}
+
+impl Drop for Place<'_> {
+    /// Keeps what has begun, also where nobody waits for the call any more.
+    fn drop(&mut self) {
+        let mut sessions = self.background.sessions();
+        sessions.beginning -= 1;
+        sessions.running.extend(self.session.take());
+    }
+}
+
+/// Returns what the environment has of a process that was started in the background below a root.
+pub(super) fn mark(root: &Path) -> OsString {
+    let mut mark = OsString::from(MARK);
+    mark.push("=");
+    mark.push(root);
+    mark
+}
+
+/// Returns the sessions, and the groups, that have a process which is not dead; nothing where there
+/// is no `/proc`.
+fn sessions() -> Option<BTreeSet<u32>> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let ids =
+        entries.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok()));
+    let session = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name before it is in brackets and may contain anything.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let is_dead = matches!(fields.next()?, "Z" | "X");
+        let (group, session) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        (!is_dead).then_some([group, session])
+    };
+    let found: BTreeSet<u32> = ids.filter_map(session).flatten().collect();
+    (!found.is_empty()).then_some(found)
+}
+
+pub(super) async fn start(
+    system: Arc<System>,
+    args: BashBackground,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    let (mut place, running) = system.background.reserve().map_err(|running| {
+        let message = format!(
+            "{running} background commands are running already: end some with `process_kill`"
+        );
+        ToolError::new(ErrorCode::UNAVAILABLE, message)
+    })?;
+    let cwd = system.place.folder(args.cwd.as_deref())?;
+    let mut command = system.shell(&args.command, Life::Background, &cwd)?;
+    let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
+    let (log, path) = system.place.own_file(FOLDER, running + 1).map_err(no_log)?;
+    let errors = log.try_clone().map_err(no_log)?;
+    command.env(MARK, system.place.root());
+    command.stdin(Stdio::null()).stdout(log).stderr(errors);
+    let child = command.spawn().map_err(|err| not_started(&err))?;
+    let id = child.id().unwrap_or_default();
+    tracing::info!(id, description = args.description, "a background command has started");
+    let session = place.session.insert(Session { id, child });
+    let ended = soon(session).await;
+    let path = path.display().to_string();
+    let Some(status) = ended else {
+        return Ok(format!("Started background process (PID: {id})\nLog file: {path}"));
+    };
+    let goes_on = sessions().is_some_and(|it| it.contains(&id));
+    if !goes_on {
+        place.session = None;
+    }
+    over_already(&system, (id, goes_on), status, &path)
+}
+
+/// Returns how a command ended that has only just begun, and nothing if it goes on.
+async fn soon(session: &mut Session) -> Option<io::Result<ExitStatus>> {
+    let Session { id, child } = session;
+    // Whoever confines a command refuses it, and a command cannot fail before it is there.
+    let confining = async {
+        while is_confining(*id) {
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        status = child.wait() => return Some(status),
+        _ = timeout(CONFINING, confining) => (),
+    }
+    timeout(BEGINNING, child.wait()).await.ok()
+}
+
+fn over_already(
+    system: &System,
+    (id, goes_on): (u32, bool),
+    status: io::Result<ExitStatus>,
+    log: &str,
+) -> Result<String, ToolError> {
+    let status = status.map_err(|err| {
+        ToolError::failed(format!("nobody knows how process {id} ended: {err}")).indefinite()
+    })?;
+    let rest = if goes_on {
+        "\nWhat it has started goes on: `process_kill` with that number ends it"
+    } else {
+        ""
+    };
+    let text = format!(
+        "Started background process (PID: {id}), which has ended: it {}\nLog file: {log}{rest}",
+        describe(status)
+    );
+    if status.success() {
+        return Ok(text);
+    }
+    let seen = system.passed();
+    let said = system.place.open(log).and_then(|mut it| logs::tail(&mut it, log, 20, &seen));
+    let said = said.unwrap_or_default().text;
+    if let Some(why) = refusal(status.code(), &said) {
+        return Err(not_confined(why));
+    }
+    Err(ToolError::failed(format!("{text}\n\n{said}")))
+}

@@ -1,0 +1,278 @@
+//! `read_logs`: the end of a file, and what is added to it.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    sync::Arc,
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use secrets::Redaction;
+use serde::Deserialize;
+use shared::tool::{ErrorCode, Progress, ToolError};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    System, ToolContext, blocking, cancelled,
+    printed::{Bounded, cleaned_from},
+};
+use crate::whole;
+
+pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
+
+/// Lines that are read at most: more is a search, not a look.
+const MOST_LINES: usize = 10_000;
+/// Bytes that are read at most, however long the lines are.
+const MOST_BYTES: u64 = 256 << 10;
+/// Ends of lines at which is looked whether a secret lies across them.
+const SPLITS: usize = 64;
+/// How much is read at once, backwards.
+const BLOCK: u64 = 16 << 10;
+/// How long a file is followed: half of what a call usually may take is enough to see it move.
+const FOLLOW: Duration = Duration::from_secs(30);
+/// How often a followed file is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadLogs {
+    /// Path to the log file, below the project root.
+    file_path: String,
+    /// Number of lines to show (default: 50).
+    #[serde(default = "usual_lines", deserialize_with = "whole::number")]
+    lines: u64,
+    /// If true, wait 30 seconds for new lines, and show them, too.
+    #[serde(default)]
+    follow: bool,
+}
+
+fn usual_lines() -> u64 {
+    50
+}
+
+pub(super) async fn read(
+    system: Arc<System>,
+    args: ReadLogs,
+    cx: ToolContext,
+) -> Result<String, ToolError> {
+    if args.lines == 0 {
+        let why = "`lines` is 0: say how many lines to read, or leave it out to read 50";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
+    let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).min(MOST_LINES);
+    let path = args.file_path;
+    let seen = system.passed();
+    let read = {
+        let (path, seen) = (path.clone(), seen.clone());
+        move || {
+            let mut file = system.place.open(&path)?;
+            let tail = tail(&mut file, &path, lines, &seen)?;
+            Ok((file, tail))
+        }
+    };
+    let (file, tail) = blocking(read).await?;
+    let head = format!("Last {lines} lines of {path}:\n\n");
+    if args.follow {
+        let added = tokio::select! {
+            added = follow(file, tail.end, &path, (&seen, &cx)) => added?,
+            () = cx.cancel.cancelled() => return Err(cancelled("`read_logs`")),
+        };
+        return Ok(format!("{head}{}{added}", tail.text));
+    }
+    if tail.text.is_empty() {
+        return Ok(format!("Log file is empty: {path}"));
+    }
+    Ok(format!("{head}{}", tail.text))
+}
+
+/// The end of a file.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    pub(super) text: String,
+    /// Where the file ended.
+    end: u64,
+}
+
+/// Reads the last lines of a file from its end: it may be larger than the memory.
+pub(super) fn tail(
+    file: &mut File,
+    path: &str,
+    lines: usize,
+    seen: &Redaction,
+) -> Result<Tail, ToolError> {
+    last_lines(file, lines, seen).map_err(|err| unreadable(path, &err))
+}
+
+fn unreadable(path: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("{path} cannot be read: {err}"))
+}
+
+fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tail> {
+    let end = file.metadata()?.len();
+    let lowest = end.saturating_sub(MOST_BYTES);
+    let mut start = end;
+    let mut kept: Vec<u8> = Vec::new();
+    while start > lowest && breaks(&kept) < lines {
+        let from = start.saturating_sub(BLOCK).max(lowest);
+        let mut block = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.by_ref().take(start - from).read_to_end(&mut block)?;
+        block.append(&mut kept);
+        (kept, start) = (block, from);
+    }
+    let whole = kept.strip_suffix(b"\n").unwrap_or(&kept);
+    let ends = whole.iter().enumerate().rev().filter(|it| *it.1 == b'\n');
+    let first = ends.map(|it| it.0 + 1).nth(lines - 1).unwrap_or(0);
+    let is_cut = first == 0 && start > 0;
+    let text = if is_cut {
+        cleaned_from(&kept, seen)
+    } else {
+        seen.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
+    };
+    Ok(Tail { text, end })
+}
+
+/// Counts the lines that are certainly whole.
+fn breaks(bytes: &[u8]) -> usize {
+    bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|it| *it == b'\n').count() - 1
+}
+
+/// Returns what is added to a file for a while. One that becomes shorter is read from its start.
+async fn follow(
+    file: File,
+    mut at: u64,
+    path: &str,
+    (seen, cx): (&Redaction, &ToolContext),
+) -> Result<String, ToolError> {
+    let file = Arc::new(file);
+    let (mut added, mut line) = (Bounded::default(), Vec::new());
+    let (mut reports, mut is_dropping) = (0_u32, false);
+    let until = Instant::now() + FOLLOW;
+    while Instant::now() < until {
+        sleep(LOOK).await;
+        let (file, path) = (Arc::clone(&file), path.to_owned());
+        let news = blocking(move || read_on(&file, at).map_err(|err| unreadable(&path, &err)));
+        let (bytes, end) = news.await?;
+        at = end;
+        if bytes.is_empty() {
+            continue;
+        }
+        added.push(&bytes);
+        line.extend_from_slice(&bytes);
+        if is_dropping {
+            let end = line.iter().position(|it| *it == b'\n').map(|it| it + 1);
+            line.drain(..end.unwrap_or(line.len()));
+            is_dropping = end.is_none();
+        }
+        let told: Vec<u8> = line.drain(..whole(&line, seen)).collect();
+        // What has no end is not waited for, nor is the rest of it told of.
+        if line.len() as u64 > MOST_BYTES {
+            line.clear();
+            is_dropping = true;
+        }
+        if told.is_empty() {
+            continue;
+        }
+        reports += 1;
+        let message = seen.clean(String::from_utf8_lossy(&told).into_owned());
+        cx.progress(Progress {
+            progress: f64::from(reports),
+            total: None,
+            message: Some(message.trim_end().into()),
+        });
+    }
+    Ok(added.text(seen))
+}
+
+/// Returns how much of what was read can be told of: whole lines, between which and the rest there
+/// is no secret, and none can be once more is read.
+fn whole(read: &[u8], seen: &Redaction) -> usize {
+    let sure = read.len() - seen.longest().min(read.len());
+    let lines = read[..sure].iter().enumerate().rev();
+    let mut ends = lines.filter(|(_, it)| **it == b'\n').map(|(at, _)| at + 1);
+    if seen.longest() == 0 {
+        return ends.next().unwrap_or(0);
+    }
+    let clean = |it: &[u8]| seen.clean(String::from_utf8_lossy(it).into_owned());
+    let all = clean(read);
+    let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
+    ends.take(SPLITS).find(is_between).unwrap_or(0)
+}
+
+fn read_on(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+    let end = file.metadata()?.len();
+    let from = if end < at { 0 } else { at };
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(MOST_BYTES.min(end - from)).read_to_end(&mut bytes)?;
+    let read = bytes.len() as u64;
+    Ok((bytes, from + read))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write as _};
+
+    use super::*;
+
+    fn last(text: &[u8], lines: usize) -> Tail {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_told_of_ends_before_a_secret_that_is_not_whole() {
+        assert_eq!(whole(b"a\nb\nc", &Redaction::default()), 4);
+        let mut seen = Redaction::default();
+        seen.note("KEY", "short-1\nshort-2");
+        let pad = vec![b'x'; seen.longest()];
+        let read = |text: &str| [text.as_bytes(), &pad].concat();
+        assert_eq!(whole(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
+        assert_eq!(
+            whole(&read("one\nshort-1\nshort-2 two"), &seen),
+            4,
+            "it lies across a line's end"
+        );
+        assert_eq!(whole(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
+    }
+
+    #[test]
+    fn the_last_lines_are_read_from_the_end() {
+        for (text, lines, expected) in [
+            ("", 1, ""),
+            ("a", 1, "a"),
+            ("a\n", 1, "a\n"),
+            ("a\nb", 1, "b"),
+            ("a\nb\n", 1, "b\n"),
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\n\n\n", 2, "\n\n"),
+            ("a\nb\n", 9, "a\nb\n"),
+        ] {
+            assert_eq!(last(text.as_bytes(), lines).text, expected, "{text:?} {lines}");
+        }
+        let many: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
+        let text = last((many.join("\n") + "\n").as_bytes(), 5_000).text;
+        assert!(text.starts_with("line 95000\n") && text.ends_with("line 99999\n"));
+        assert_eq!(text.lines().count(), 5_000);
+    }
+
+    #[test]
+    fn one_huge_line_is_cut() {
+        let text = last(&vec![b'x'; 3 << 20], 50).text;
+        assert_eq!(text.len() as u64, MOST_BYTES);
+    }
+
+    #[test]
+    fn what_is_added_is_read_on() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"one\n").unwrap();
+        let reader = File::open(file.path()).unwrap();
+        assert_eq!(read_on(&reader, 4).unwrap(), (b"".to_vec(), 4));
+        file.write_all(b"two\n").unwrap();
+        assert_eq!(read_on(&reader, 4).unwrap(), (b"two\n".to_vec(), 8));
+        fs::write(file.path(), "new\n").unwrap();
+        assert_eq!(read_on(&reader, 8).unwrap(), (b"new\n".to_vec(), 4));
+    }
+}

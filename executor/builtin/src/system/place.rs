@@ -1,0 +1,142 @@
+//! The folder that the tools see.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use cap_std::fs::{Metadata, OpenOptions, Permissions, PermissionsExt as _};
+use shared::tool::ToolError;
+
+use crate::root::Root;
+
+/// Faber's own folder below the root: logs of commands, their temporary files.
+const OWN: &str = ".faber";
+
+/// A root, and where commands run below it.
+#[derive(Debug)]
+pub(super) struct Place(Root);
+
+impl Place {
+    /// Opens a root, beneath which what is `hidden` is nobody's.
+    pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
+        Ok(Self(Root::open(root).map_err(io::Error::other)?.hiding(hidden)))
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Returns the folder for a command to run in: the root, or one below it.
+    pub(super) fn folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
+        let Some(given) = given.filter(|it| !it.is_empty()) else {
+            return Ok(self.root().to_owned());
+        };
+        let place = self.0.place(given)?;
+        let path = self.0.settled(&place.path);
+        match path {
+            Ok(path) if place.meta.as_ref().is_some_and(Metadata::is_dir) => {
+                Ok(self.root().join(path))
+            }
+            _ => Err(ToolError::failed(format!("Directory not found: {given}"))),
+        }
+    }
+
+    /// Opens a file below the root to read it. Nothing but a file: the rest may never end.
+    pub(super) fn open(&self, given: &str) -> Result<File, ToolError> {
+        let place = self.0.place(given)?;
+        match place.meta {
+            None => return Err(ToolError::failed(format!("Log file not found: {given}"))),
+            Some(meta) if !meta.is_file() => {
+                return Err(ToolError::failed(format!("Not a file: {given}")));
+            }
+            Some(_) => {}
+        }
+        let opened = self.0.open_file(&place.path);
+        let (file, _) =
+            opened.map_err(|err| ToolError::failed(format!("{given} cannot be read: {err}")))?;
+        Ok(file)
+    }
+
+    /// Makes a folder of Faber's own below the root, which version control does not see.
+    pub(super) fn own_folder(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = Path::new(OWN).join(name);
+        self.clear(Path::new(OWN))?;
+        self.clear(&folder)?;
+        let own = self.0.open_folder(Path::new(OWN))?;
+        match own.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
+            Ok(mut ignore) => ignore.write_all(b"*\n")?,
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(err) => return Err(err),
+        }
+        Ok(self.root().join(folder))
+    }
+
+    /// Lets every user write into a folder of Faber's own, and remove only their own files there: a
+    /// command may run as another user.
+    pub(super) fn open_to_all(&self, name: &str) -> io::Result<()> {
+        let folder = Path::new(OWN).join(name);
+        self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
+    }
+
+    /// Makes one folder of Faber's own. A command may have put something else there, with which no
+    /// other command would run any more: what is a file is moved out of the way, the rest removed.
+    fn clear(&self, folder: &Path) -> io::Result<()> {
+        /// Names that are tried.
+        const TRIES: usize = 100;
+        let dir = self.0.dir();
+        match dir.symlink_metadata(folder) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            Err(err) => return Err(err),
+            Ok(meta) if meta.is_dir() => {
+                // One that its owner may not enter, neither.
+                let mode = meta.permissions().mode();
+                if mode & 0o700 != 0o700 {
+                    dir.set_permissions(folder, Permissions::from_mode(mode | 0o700))?;
+                }
+                return Ok(());
+            }
+            Ok(meta) if meta.is_file() => {
+                let free = (1..=TRIES)
+                    .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
+                    .find(|it| dir.symlink_metadata(it).is_err());
+                let free = free.ok_or_else(|| {
+                    let at = folder.display();
+                    io::Error::other(format!(
+                        "`{at}` is a file: remove it, with `{at}.1` and so on"
+                    ))
+                })?;
+                dir.rename(folder, dir, free)?;
+            }
+            Ok(_) => dir.remove_file(folder)?,
+        }
+        match dir.create_dir(folder) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a new file in a folder of Faber's own and returns it with its path below the root.
+    /// Its name is the first free number from `from` on.
+    pub(super) fn own_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
+        /// Names that are tried: more logs than that are somebody else's business.
+        const TRIES: usize = 100_000;
+        self.own_folder(folder)?;
+        let held = self.0.open_folder(&Path::new(OWN).join(folder))?;
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true);
+        for number in from..from.saturating_add(TRIES) {
+            let name = format!("{number}.log");
+            match held.open_with(&name, &options) {
+                Ok(file) => {
+                    let path = Path::new(OWN).join(folder).join(name);
+                    return Ok((file.into_std(), path));
+                }
+                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => (),
+                Err(err) => return Err(err),
+            }
+        }
+        Err(io::Error::other(format!("`{OWN}/{folder}` is full: remove old files")))
+    }
+}

@@ -1,0 +1,186 @@
+//! What a command prints, as much of it as is kept.
+
+use std::{io, pin::pin, process::ExitStatus, time::Duration};
+
+use sandbox::process::Group;
+use secrets::Redaction;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    time::timeout,
+};
+
+/// Bytes of the beginning and of the end that are kept, each: what a model reads at most.
+const KEPT: usize = 48 << 10;
+/// How long pipes may stay open once the command has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The beginning and the end of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Bounded {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// Bytes between them.
+    lost: u64,
+}
+
+impl Bounded {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let (head, rest) = bytes.split_at(bytes.len().min(KEPT - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(rest);
+        if self.tail.len() > 2 * KEPT {
+            self.forget(self.tail.len() - KEPT);
+        }
+    }
+
+    fn forget(&mut self, bytes: usize) {
+        self.tail.drain(..bytes);
+        self.lost += bytes as u64;
+    }
+
+    /// Returns the text without secrets, and where something is missing how much. Nothing is shown
+    /// of a secret that was cut in two there.
+    pub(super) fn text(mut self, seen: &Redaction) -> String {
+        self.forget(self.tail.len().saturating_sub(KEPT));
+        if self.lost == 0 {
+            self.head.append(&mut self.tail);
+            return seen.clean(String::from_utf8_lossy(&self.head).into_owned());
+        }
+        let mut head = seen.clean(String::from_utf8_lossy(&self.head).into_owned());
+        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut(seen))));
+        let tail = cleaned_from(&self.tail, seen);
+        format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
+    }
+}
+
+/// Returns what follows on a cut as a text without secrets, nor the rest of one that was cut there.
+pub(super) fn cleaned_from(bytes: &[u8], seen: &Redaction) -> String {
+    let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
+    text[text.ceil_char_boundary(cut(seen).min(text.len()))..].to_owned()
+}
+
+/// Returns how many bytes beside a cut may be a part of a secret. A character that was cut, too, is
+/// longer as text than it was: each of up to three bytes became one of three.
+fn cut(seen: &Redaction) -> usize {
+    match seen.longest() {
+        0 => 0,
+        longest => longest + 3 * 3,
+    }
+}
+
+/// Both streams of a command.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    stdout: Bounded,
+    stderr: Bounded,
+}
+
+impl Printed {
+    /// Returns how the error stream begins.
+    pub(super) fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.head).into_owned()
+    }
+
+    /// Reads what a command prints until it has ended, and ends what it leaves behind.
+    pub(super) async fn read(&mut self, group: &mut Group) -> io::Result<ExitStatus> {
+        let child = group.child();
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::Error::other("its streams are not piped"));
+        };
+        let mut streams = pin!(async {
+            tokio::join!(read(stdout, &mut self.stdout), read(stderr, &mut self.stderr))
+        });
+        tokio::select! {
+            _ = &mut streams => group.wait().await,
+            status = group.wait() => {
+                group.kill();
+                let _ = timeout(DRAIN, streams).await;
+                status
+            }
+        }
+    }
+
+    /// Returns the text of both without secrets, or that there is none.
+    pub(super) fn whole(self, seen: &Redaction) -> String {
+        let text = self.text(seen);
+        if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
+    }
+
+    /// Returns the text of both without secrets: nothing of a stream that is empty.
+    pub(super) fn text(self, seen: &Redaction) -> String {
+        let parts = [("STDOUT", self.stdout.text(seen)), ("STDERR", self.stderr.text(seen))];
+        let parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(name, text)| format!("{name}:\n{}", text.trim_end_matches('\n')))
+            .collect();
+        parts.join("\n\n")
+    }
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Bounded) {
+    let mut buffer = vec![0; 32 << 10];
+    // A pipe that breaks has ended; the exit status says how.
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        kept.push(&buffer[..n]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_keeps_its_beginning_and_its_end() {
+        let mut kept = Bounded::default();
+        for number in 0..1_000_000_u32 {
+            kept.push(format!("{number}\n").as_bytes());
+            assert!(kept.head.len() <= KEPT && kept.tail.len() <= 2 * KEPT);
+        }
+        let text = kept.text(&Redaction::default());
+        assert!(text.starts_with("0\n1\n2\n") && text.ends_with("\n999998\n999999\n"));
+        assert!(text.contains("… (6790586 bytes left out) …"), "{text}");
+    }
+
+    #[test]
+    fn a_short_stream_is_whole() {
+        let mut kept = Bounded::default();
+        let text = "ä".repeat(KEPT);
+        text.as_bytes().chunks(7).for_each(|it| kept.push(it));
+        assert_eq!(kept.text(&Redaction::default()), text);
+        assert_eq!(
+            Printed::default().whole(&Redaction::default()),
+            "(Command completed with no output)"
+        );
+    }
+    #[test]
+    fn nothing_is_shown_of_a_secret_that_is_cut() {
+        let mut seen = Redaction::default();
+        seen.note("TOK", "SECRETVALUE0123456789");
+        // Wherever the cuts are, one of these is in two there.
+        for offset in 0..21 {
+            let mut kept = Bounded::default();
+            kept.push(&b"x".repeat(offset));
+            kept.push(&b"SECRETVALUE0123456789".repeat(20_000));
+            kept.push(&b"y".repeat(offset));
+            let text = kept.text(&seen);
+            assert!(text.contains("***TOK***") && text.contains("bytes left out"));
+            for part in ["SECRET", "VALUE", "0123", "6789"] {
+                assert!(!text.contains(part), "{offset} {part}");
+            }
+        }
+        let mut seen = Redaction::default();
+        seen.note("TOK", "s€cr€t€");
+        for offset in 0..13 {
+            let mut kept = Bounded::default();
+            kept.push(&b"x".repeat(offset));
+            kept.push("s€cr€t€".repeat(20_000).as_bytes());
+            kept.push(&b"y".repeat(offset));
+            let text = kept.text(&seen).replace("bytes left out", "");
+            assert!(text.contains("***TOK***"));
+            for part in ['s', '€', 'c', 'r', 't'] {
+                assert!(!text.contains(part), "{offset} {part}");
+            }
+        }
+    }
+}

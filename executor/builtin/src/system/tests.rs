@@ -1,0 +1,577 @@
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolbox::{Found, ToolSet, Toolbox};
+
+use super::*;
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The tools over a folder of their own, with nothing that confines: what does is tested with the
+/// real binary.
+struct World {
+    folder: TempDir,
+    toolbox: Toolbox,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::over(tempfile::tempdir().unwrap())
+    }
+
+    /// Makes the tools over a folder as a Faber has them that was started just now.
+    fn over(folder: TempDir) -> Self {
+        let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
+        let set = ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools);
+        Self { folder, toolbox: Toolbox::new([set]) }
+    }
+
+    async fn call(&self, name: &str, parameters: Value) -> Result<String, ToolError> {
+        self.call_in(name, parameters, ToolContext::detached()).await
+    }
+
+    async fn call_in(
+        &self,
+        name: &str,
+        parameters: Value,
+        cx: ToolContext,
+    ) -> Result<String, ToolError> {
+        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        if let Some(complaint) = tool.complaint(&parameters) {
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
+        }
+        let value = tool.tool().call(Arc::new(parameters), cx).await?;
+        Ok(value.as_str().unwrap().to_owned())
+    }
+
+    async fn check(&self, name: &str, parameters: Value, expected: Expect) {
+        let text = match self.call(name, parameters).await {
+            Ok(text) => text,
+            Err(err) => format!("{err} (retryable: {})", err.retryable),
+        };
+        let root = self.folder.path().canonicalize().unwrap();
+        expected.assert_eq(&text.replace(root.to_str().unwrap(), "ROOT"));
+    }
+}
+
+#[test]
+fn who_may_not_work_here_is_told_where_else() {
+    let told = |why: &str| not_confined(why).message.to_string();
+    let here = format!("`/x/faber.yaml` is Faber's own: {ELSEWHERE}");
+    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
+        .assert_eq(&told(&here));
+    expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
+}
+
+#[test]
+fn names_and_parameters_are_those_of_the_seed() {
+    let world = World::new();
+    let shape: Vec<_> = world.toolbox.sets()[0]
+        .tools
+        .iter()
+        .map(|it| {
+            let definition = it.definition();
+            let schema = &definition.input_schema;
+            let names = schema["properties"].as_object().map(|it| {
+                let required = schema["required"].as_array().cloned().unwrap_or_default();
+                let mark = |name: &String| if required.contains(&json!(name)) { "!" } else { "" };
+                it.keys().map(|name| format!("{name}{}", mark(name))).collect::<Vec<_>>().join(" ")
+            });
+            format!("{} {:?} ({})", definition.name, definition.effect, names.unwrap_or_default())
+        })
+        .collect();
+    expect![[r"
+        bash Once (command! cwd timeout description)
+        bash_background Once (command! cwd description)
+        process_kill Once (pid_or_name! force)
+        process_list Read (filter_pattern)
+        read_logs Read (file_path! lines follow)
+        system_info Read ()
+        todo_write Idempotent (todos!)"]]
+    .assert_eq(&shape.join("\n"));
+}
+
+#[tokio::test]
+async fn bash_says_what_was_printed_and_how_it_ended() {
+    let world = World::new();
+    let run = |command: &str| json!({ "command": command });
+    world
+        .check(
+            "bash",
+            run("echo hi; echo no >&2"),
+            expect![[r"
+        STDOUT:
+        hi
+
+        STDERR:
+        no
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("true"),
+            expect![[r"
+        (Command completed with no output)
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("echo a; exit 3"),
+            expect![[r"
+        tool.failed: STDOUT:
+        a
+
+        Return code: 3 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("kill -9 $$"),
+            expect![[r"
+        tool.failed: (Command completed with no output)
+
+        Return code: -9 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("read x; echo \"got '$x' $?\""),
+            expect![[r"
+        STDOUT:
+        got '' 1
+
+        Return code: 0"]],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn bash_runs_below_the_root() {
+    let world = World::new();
+    fs::create_dir(world.folder.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("/etc", world.folder.path().join("link")).unwrap();
+    let pwd = |cwd: &str| json!({ "command": "pwd", "cwd": cwd });
+    world
+        .check(
+            "bash",
+            pwd("sub"),
+            expect![[r"
+        STDOUT:
+        ROOT/sub
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            pwd("nowhere"),
+            expect!["tool.failed: Directory not found: nowhere (retryable: true)"],
+        )
+        .await;
+    for outside in ["/etc", "..", "sub/../..", "link"] {
+        let err = world.call("bash", pwd(outside)).await.unwrap_err();
+        let expected = format!("Refused: Path outside project root: {outside}");
+        assert_eq!((&*err.message, err.retryable), (expected.as_str(), false));
+    }
+}
+
+#[tokio::test]
+async fn bash_has_its_limits() {
+    let world = World::new();
+    world.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
+    world
+        .check(
+            "bash",
+            json!({ "command": "x", "timeout": 0 }),
+            expect![
+                "tool.invalid_parameters: timeout must be at least 1 second (retryable: false)"
+            ],
+        )
+        .await;
+    world.check("bash", json!({ "command": "x", "shell": 0 }), expect!["tool.invalid_parameters: Additional properties are not allowed ('shell' was unexpected) (retryable: false)"]).await;
+    let start = Instant::now();
+    let slow = json!({ "command": "echo begun; sleep 1000 & echo $! > pid; wait", "timeout": 3 });
+    world
+        .check(
+            "bash",
+            slow,
+            expect![[r"
+        tool.timeout: Command timed out after 3 seconds
+
+        STDOUT:
+        begun (retryable: true)"]],
+        )
+        .await;
+    assert!(start.elapsed() < PATIENCE);
+    world
+        .check(
+            "bash",
+            json!({ "command": "sleep 1000", "timeout": 1 }),
+            expect!["tool.timeout: Command timed out after 1 seconds (retryable: true)"],
+        )
+        .await;
+    let pid: i32 =
+        fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    let gone = async {
+        // What is killed is buried by whoever adopts it, in its own time.
+        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|it| !it.contains(") Z ")) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_output_is_read_and_not_kept() {
+    let world = World::new();
+    let command = "yes | head -c 1000000000; echo end";
+    let text = world.call("bash", json!({ "command": command })).await.unwrap();
+    assert!(text.len() < 128 << 10, "{}", text.len());
+    assert!(text.starts_with("STDOUT:\ny\ny\n") && text.ends_with("y\nend\n\nReturn code: 0"));
+    assert!(text.contains("bytes left out"));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_command() {
+    let world = World::new();
+    let cx = ToolContext::detached();
+    let cancel = cx.cancel.clone();
+    let begun = world.folder.path().join("begun");
+    let call = world.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
+    let stop = async {
+        while !begun.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let stop = tokio::time::timeout(PATIENCE, stop);
+    let (result, stopped) = tokio::join!(call, stop);
+    stopped.expect("it begins");
+    let err = result.unwrap_err();
+    assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
+}
+
+#[tokio::test]
+async fn background_commands_are_listed_read_and_killed() {
+    let world = World::new();
+    let command = "trap 'echo bye; exit' TERM; echo started; while :; do sleep 0.05; done";
+    let text = world.call("bash_background", json!({ "command": command })).await.unwrap();
+    let pid = text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    assert!(text.ends_with("Log file: .faber/background/1.log"), "{text}");
+    let listed = world.call("process_list", json!({ "filter_pattern": "ECHO BYE" })).await.unwrap();
+    assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
+    let log = json!({ "file_path": ".faber/background/1.log" });
+    let says = async |text: &str| {
+        let said =
+            async { while !world.call("read_logs", log.clone()).await.unwrap().contains(text) {} };
+        tokio::time::timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("never: {text}"));
+    };
+    says("started").await;
+    world
+        .check(
+            "read_logs",
+            log.clone(),
+            expect![[r"
+        Last 50 lines of .faber/background/1.log:
+
+        started
+    "]],
+        )
+        .await;
+    let killed = world.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
+    assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
+    says("bye").await;
+    let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
+    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
+}
+
+/// What was dead and not buried yet was not known to be Faber's.
+#[tokio::test]
+async fn what_is_dead_is_not_there() {
+    let world = World::new();
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", dead.id());
+    let dies = async {
+        while !fs::read_to_string(&stat).unwrap_or_default().contains(") Z ") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, dies).await.expect("it ends");
+    let id = dead.id().to_string();
+    let err = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap_err();
+    assert_eq!(err.to_string(), format!("tool.failed: Process not found: {id}"));
+    dead.wait().unwrap();
+}
+
+#[tokio::test]
+async fn what_an_earlier_faber_has_started_is_known_by_itself() {
+    let world = World::new();
+    let started =
+        |text: &str| text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    let command = json!({ "command": "sleep 1001 & echo $! > child; wait" });
+    let pid = started(&world.call("bash_background", command).await.unwrap());
+    let left = json!({ "command": "sleep 1002 & echo $! > left" });
+    world.call("bash_background", left).await.unwrap();
+    let elsewhere = World::new();
+    let refused = elsewhere.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap_err();
+    assert!(refused.message.contains("was not started by `bash_background`"), "{refused}");
+    let world = World::over(world.folder);
+    let number = async |name: &str| {
+        let read = || fs::read_to_string(world.folder.path().join(name)).unwrap_or_default();
+        let written = async {
+            while !read().ends_with('\n') {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, written).await.unwrap_or_else(|_| panic!("no {name}"));
+        read().trim().to_owned()
+    };
+    let (child, left) = (number("child").await, number("left").await);
+    let listed =
+        world.call("process_list", json!({ "filter_pattern": "sleep 100" })).await.unwrap();
+    for id in [&child, &left] {
+        assert!(listed.contains(&format!("*{id:>7}")), "{listed}");
+    }
+    // A file says nothing: anybody can write one.
+    let mut other = std::process::Command::new("sleep").arg("1003").spawn().unwrap();
+    fs::write(world.folder.path().join(".faber/background/9.pid"), other.id().to_string()).unwrap();
+    let err = world.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
+    assert!(err.unwrap_err().message.contains("was not started"));
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    for id in [&pid, &left] {
+        let killed = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap();
+        assert_eq!(killed, format!("Killed process {id} (SIGTERM)"));
+    }
+    let is_dead = |id: &str| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit(") ").next().is_some_and(|it| it.starts_with('Z'))
+    };
+    let dead = async {
+        while ![&pid, &child, &left].iter().all(|it| is_dead(it)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, dead).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_background_command_that_fails_at_once_says_so() {
+    let world = World::new();
+    let failed = async {
+        loop {
+            // On a busy machine it goes on for longer than it is waited for.
+            let command = json!({ "command": "echo oops; exit 7" });
+            if let Err(err) = world.call("bash_background", command).await {
+                return err.message;
+            }
+        }
+    };
+    let message = tokio::time::timeout(PATIENCE, failed).await.expect("it fails");
+    assert!(
+        message.contains("it exited with status 7\n") && message.ends_with("\n\noops\n"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn only_what_faber_has_started_is_killed() {
+    let world = World::new();
+    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let own = std::process::id().to_string();
+    let parent = nix::unistd::getppid().to_string();
+    for (target, reason) in [
+        ("1", "Refused: process 1 is the system's"),
+        ("-1", "Refused: process -1 is the system's"),
+        ("0", "Refused: process 0 is the system's"),
+        (own.as_str(), "is Faber, or what Faber runs in"),
+        (parent.as_str(), "is Faber, or what Faber runs in"),
+        (other.id().to_string().as_str(), "was not started by `bash_background`"),
+        ("sleep", "was not started by `bash_background`"),
+        ("2000000000", "Process not found: 2000000000"),
+        ("no-such-program", "No processes found matching: no-such-program"),
+        ("", "No processes found matching: "),
+    ] {
+        let err = world.call("process_kill", json!({ "pid_or_name": target, "force": true })).await;
+        let message = err.unwrap_err().message;
+        assert!(message.contains(reason), "{target}: {message}");
+    }
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn logs_outside_the_root_are_refused() {
+    let world = World::new();
+    std::os::unix::fs::symlink("/etc/passwd", world.folder.path().join("link")).unwrap();
+    std::process::Command::new("mkfifo").arg(world.folder.path().join("pipe")).status().unwrap();
+    fs::write(world.folder.path().join("empty"), "").unwrap();
+    let read = |path: &str| json!({ "file_path": path });
+    world
+        .check(
+            "read_logs",
+            read("/etc/passwd"),
+            expect![
+                "tool.failed: Refused: Path outside project root: /etc/passwd (retryable: false)"
+            ],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("../x"),
+            expect!["tool.failed: Refused: Path outside project root: ../x (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("link"),
+            expect!["tool.failed: Refused: Path outside project root: link (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("pipe"),
+            expect!["tool.failed: Not a file: pipe (retryable: true)"],
+        )
+        .await;
+    world.check("read_logs", read("empty"), expect!["Log file is empty: empty"]).await;
+    world
+        .check(
+            "read_logs",
+            read("none"),
+            expect!["tool.failed: Log file not found: none (retryable: true)"],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_followed_log_tells_what_is_added_and_can_be_left() {
+    let world = World::new();
+    let path = world.folder.path().join("log");
+    fs::write(&path, "one\n").unwrap();
+    let (reporter, mut reports) = toolbox::progress::pipe();
+    let cx = ToolContext { reporter, ..ToolContext::detached() };
+    let cancel = cx.cancel.clone();
+    let call = world.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
+    let added = async {
+        // It may not have begun to follow: what it does not report yet is added again.
+        let report = loop {
+            let mut log = fs::File::options().append(true).open(&path).unwrap();
+            std::io::Write::write_all(&mut log, b"two\n").unwrap();
+            let wait = std::time::Duration::from_secs(1);
+            if let Ok(report) = tokio::time::timeout(wait, reports.next()).await {
+                break report;
+            }
+        };
+        assert!(report.progress.message.unwrap().ends_with("two"));
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, added);
+    assert_eq!(result.unwrap_err().code, ErrorCode::CANCELLED);
+}
+
+#[tokio::test]
+async fn the_machine_is_described() {
+    let text = World::new().call("system_info", json!({})).await.unwrap();
+    for part in ["CPU Cores: ", "Memory: ", "Disk: ", " MB used ("] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_things_to_do_is_summed_up() {
+    let world = World::new();
+    let todos = json!([
+        { "content": "Install", "status": "completed", "activeForm": "Installing" },
+        { "content": "Start", "status": "in_progress", "activeForm": "Starting" },
+        { "content": "Test", "status": "pending" },
+    ]);
+    world
+        .check(
+            "todo_write",
+            json!({ "todos": todos }),
+            expect![[r"
+        Task List:
+
+        1. [x] Install
+        2. [~] Starting
+        3. [ ] Test
+
+        Progress: 1/3 completed, 1 in progress, 1 pending"]],
+        )
+        .await;
+    let wrong = json!({ "todos": [{ "content": "x", "status": "done" }] });
+    let err = world.call("todo_write", wrong).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
+}
+
+/// A command that replaced the folder of Faber's own had no other command run any more.
+#[tokio::test]
+async fn what_a_command_puts_in_the_way_is_cleared() {
+    let world = World::new();
+    let at = |name: &str| world.folder.path().join(name);
+    let run = async |command: &str| world.call("bash", json!({ "command": command })).await;
+    for broken in [
+        "rm -rf .faber; ln -s /tmp .faber",
+        "rm -rf .faber; ln -s nowhere .faber",
+        "rm -rf .faber; mkfifo .faber",
+        "rm -rf .faber; echo mine > .faber",
+        "rm -rf .faber/tmp; ln -s /tmp .faber/tmp",
+        "rm -rf .faber/tmp; echo mine > .faber/tmp",
+        "chmod 0 .faber/tmp .faber",
+    ] {
+        run(broken).await.unwrap();
+        let said = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
+        assert!(said.contains("/.faber/tmp\n"), "{said}");
+        assert!(at(".faber/tmp/file").is_file() && at(".faber/.gitignore").is_file(), "{broken}");
+    }
+    // What may be somebody's is not lost.
+    for kept in [".faber.1", ".faber/tmp.1"] {
+        assert_eq!(fs::read_to_string(at(kept)).unwrap(), "mine\n", "{kept}");
+    }
+    let background = json!({ "command": "echo again" });
+    run("rm -rf .faber/background; ln -s /tmp .faber/background").await.unwrap();
+    world.call("bash_background", background).await.unwrap();
+}
+
+/// What `pass` passes on was shown.
+#[tokio::test]
+async fn a_secret_that_is_passed_on_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let confine = Confinement { pass: vec!["CARGO_PKG_*".to_owned()], ..Confinement::default() };
+    let config = SystemConfig { confine, ..SystemConfig::default() };
+    let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
+    let launcher = Launcher::none().with_secrets(secrets.into());
+    let tools = tools(folder.path(), config, launcher).unwrap();
+    let bash = tools.iter().find(|it| it.definition().name.as_str() == "bash").unwrap();
+    for (code, expected) in
+        [(0, "STDOUT:\n***CARGO_PKG_NAME*** 0\n"), (3, "STDOUT:\n***CARGO_PKG_NAME*** 3\n")]
+    {
+        let command = format!("echo $CARGO_PKG_NAME {code}; exit {code}");
+        let said =
+            bash.call(Arc::new(json!({ "command": command })), ToolContext::detached()).await;
+        let said =
+            said.map_or_else(|err| err.message.to_string(), |it| it.as_str().unwrap().to_owned());
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The built-in set `web_tools`: pages, and searches of a few services.
+//!
+//! Nothing but public addresses is reached, at every hop, unless the configuration says so; answers
+//! have a size and a time.
+
+mod client;
+mod html;
+mod page;
+mod results;
+mod search;
+
+use std::{sync::Arc, time::Duration};
+
+use http_client::net::Refused;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
+use shared::tool::{Effect, ToolError};
+use toolbox::{Tool, ToolContext, function};
+
+use self::client::Web;
+
+/// The name of the set.
+pub const SET: &str = "web_tools";
+/// What it is for.
+pub const DESCRIPTION: &str = "HTTP requests, web scraping, search";
+
+/// How the set is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebConfig {
+    /// Whether addresses that are not public may be reached.
+    pub allow_private: bool,
+    /// How long an answer may take, redirects and all.
+    pub timeout_seconds: u64,
+    /// Bytes of an answer that are read, unpacked.
+    pub max_bytes: usize,
+    /// The search of the web: a page in the manner of `DuckDuckGo`'s without scripts.
+    pub duckduckgo: String,
+    /// The search of documentation: such a page, too.
+    pub docs: String,
+    /// GitHub's API.
+    pub github: String,
+    /// Stack Exchange's API.
+    pub stack_overflow: String,
+    /// A wiki that runs `MediaWiki`.
+    pub wikipedia: String,
+}
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self {
+            allow_private: false,
+            timeout_seconds: 30,
+            max_bytes: 4 << 20,
+            duckduckgo: "https://html.duckduckgo.com/html/".to_owned(),
+            docs: "https://html.duckduckgo.com/html/".to_owned(),
+            github: "https://api.github.com".to_owned(),
+            stack_overflow: "https://api.stackexchange.com/2.3".to_owned(),
+            wikipedia: "https://en.wikipedia.org".to_owned(),
+        }
+    }
+}
+
+/// A service whose address cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` of `{SET}`: {refused}")]
+pub struct WebConfigError {
+    /// Which.
+    pub name: &'static str,
+    /// Why.
+    pub refused: Refused,
+}
+
+/// Returns the tools. Nothing is connected yet.
+pub fn tools(config: &WebConfig) -> Result<Vec<Arc<dyn Tool>>, WebConfigError> {
+    let web = Arc::new(Web::new(
+        config.allow_private,
+        Duration::from_secs(config.timeout_seconds),
+        config.max_bytes,
+    ));
+    let services = Arc::new(Services::new(config, &web)?);
+    let it = &services;
+    Ok(vec![
+        tool(it, "docs_search", search::DOCS, search::docs),
+        tool(it, "fetch_url", page::DESCRIPTION, page::fetch),
+        tool(it, "github_search", search::GITHUB, search::github),
+        tool(it, "stack_overflow_search", search::STACK_OVERFLOW, search::stack_overflow),
+        tool(it, "web_search", search::WEB, search::web),
+        tool(it, "wiki_lookup", search::WIKI, search::wiki),
+    ])
+}
+
+fn tool<Args, Fut>(
+    services: &Arc<Services>,
+    name: &'static str,
+    description: &'static str,
+    run: fn(Arc<Services>, Args) -> Fut,
+) -> Arc<dyn Tool>
+where
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output = Result<String, ToolError>> + Send + 'static,
+{
+    let services = Arc::clone(services);
+    function(SET, name, description, Effect::Read, move |args, cx: ToolContext| {
+        let asked = run(Arc::clone(&services), args);
+        async move {
+            tokio::select! {
+                answer = asked => answer,
+                () = cx.cancel.cancelled() => {
+                    let code = shared::tool::ErrorCode::CANCELLED;
+                    Err(ToolError::new(code, format!("`{name}` was told to stop")))
+                }
+            }
+        }
+    })
+}
+
+/// Who is asked, and through what.
+#[derive(Debug)]
+struct Services {
+    web: Arc<Web>,
+    duckduckgo: Url,
+    docs: Url,
+    github: Url,
+    stack_overflow: Url,
+    wikipedia: Url,
+}
+
+impl Services {
+    fn new(config: &WebConfig, web: &Arc<Web>) -> Result<Self, WebConfigError> {
+        let url = |name, text: &str| {
+            web.url(text.trim_end_matches('/')).map_err(|refused| WebConfigError { name, refused })
+        };
+        Ok(Self {
+            web: Arc::clone(web),
+            duckduckgo: url("duckduckgo", &config.duckduckgo)?,
+            docs: url("docs", &config.docs)?,
+            github: url("github", &config.github)?,
+            stack_overflow: url("stack_overflow", &config.stack_overflow)?,
+            wikipedia: url("wikipedia", &config.wikipedia)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! One way to the web: public addresses, few redirects, bounded answers.
+
+use std::{error::Error as _, sync::Arc, time::Duration};
+
+use http_client::net::{PublicOnly, Refused, check};
+use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, header, redirect};
+use shared::{
+    json::from_foreign,
+    tool::{ErrorCode, ToolError},
+};
+use tokio::{sync::OnceCell, time::timeout};
+
+/// Redirects that are followed: honest pages need fewer.
+const HOPS: usize = 5;
+/// Who asks.
+const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+/// Bytes of a refusal's page that are shown.
+const SAID: usize = 200;
+
+/// What all tools of the set fetch through.
+#[derive(Debug)]
+pub(super) struct Web {
+    allow_private: bool,
+    patience: Duration,
+    most: usize,
+    client: OnceCell<Client>,
+}
+
+/// An answer, as much of it as is read.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Where it came from in the end.
+    pub(super) url: Url,
+    /// What it says it is.
+    pub(super) content_type: String,
+    pub(super) bytes: Vec<u8>,
+    /// Whether there was more.
+    pub(super) is_cut: bool,
+    pub(super) status: StatusCode,
+}
+
+impl Web {
+    pub(super) fn new(allow_private: bool, patience: Duration, most: usize) -> Self {
+        Self { allow_private, patience, most, client: OnceCell::new() }
+    }
+
+    /// Reads a URL that may be fetched.
+    pub(super) fn url(&self, text: &str) -> Result<Url, Refused> {
+        let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
+        check(&url, self.allow_private)?;
+        Ok(url)
+    }
+
+    /// Fetches a URL, whatever the redirects. An answer that is a refusal is an error.
+    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<Answer, ToolError> {
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let fetched = timeout(self.patience, self.fetch(url, accept)).await;
+        let answer = fetched.unwrap_or_else(|_| {
+            let seconds = self.patience.as_secs();
+            let message = format!("`{host}` did not answer within {seconds} s");
+            Err(ToolError::new(ErrorCode::TIMEOUT, message))
+        })?;
+        if answer.status.is_success() { Ok(answer) } else { Err(refusal(&host, &answer)) }
+    }
+
+    /// Fetches JSON; an answer that is cut is none.
+    pub(super) async fn get_json<T: serde::de::DeserializeOwned>(
+        &self,
+        url: Url,
+    ) -> Result<T, ToolError> {
+        let answer = self.get(url, "application/json").await?;
+        let host = answer.url.host_str().unwrap_or_default();
+        if answer.is_cut {
+            let message = format!("`{host}` answered more than {} bytes", self.most);
+            return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
+        }
+        from_foreign(&answer.bytes).map_err(|err| {
+            ToolError::failed(format!("`{host}` answered something unexpected: {err}"))
+        })
+    }
+
+    async fn fetch(&self, mut url: Url, accept: &str) -> Result<Answer, ToolError> {
+        let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
+        for _ in 0..=HOPS {
+            // The address may have come with a redirect; so each is looked at.
+            check(&url, self.allow_private).map_err(|err| refused(&err))?;
+            let asked = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
+            let response = asked.map_err(|err| unreachable(&url, &err))?;
+            match next(&url, &response)? {
+                Some(next) => url = next,
+                None => return self.read(url, response).await,
+            }
+        }
+        let message = format!("`{url}` is behind more than {HOPS} redirects");
+        Err(ToolError::failed(message).terminal())
+    }
+
+    async fn read(&self, url: Url, mut response: Response) -> Result<Answer, ToolError> {
+        let status = response.status();
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let content_type =
+            content_type.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+        let mut bytes = Vec::new();
+        let mut is_cut = false;
+        // What arrives here is unpacked, a little at a time: nothing larger than the limit is made.
+        while let Some(chunk) = response.chunk().await.map_err(|err| unreachable(&url, &err))? {
+            let room = self.most - bytes.len();
+            is_cut = chunk.len() > room;
+            bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if is_cut {
+                break;
+            }
+        }
+        Ok(Answer { url, content_type: content_type.unwrap_or_default(), bytes, is_cut, status })
+    }
+
+    fn connect(&self) -> Result<Client, ToolError> {
+        // Another part of the process may have chosen one already; that is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let built = self.builder().build().or_else(|err| {
+            tracing::warn!(%err, "no certificates are found: nothing is fetched by https");
+            self.builder().tls_backend_preconfigured(no_roots()).build()
+        });
+        built.map_err(|err| {
+            let message = format!("nothing can be fetched: {}", told(&err));
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        })
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        let resolver =
+            PublicOnly { allow_private: self.allow_private, allow_link_local: self.allow_private };
+        Client::builder()
+            .user_agent(AGENT)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .dns_resolver(Arc::new(resolver))
+    }
+
+    /// Says where a name leads, as if it were public.
+    #[cfg(test)]
+    pub(super) fn pin(&self, name: &str, address: std::net::SocketAddr) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = self.builder().tls_backend_preconfigured(no_roots());
+        self.client.set(builder.resolve(name, address).build().unwrap()).unwrap();
+    }
+}
+
+/// Plain HTTP needs no certificates, and a machine may have none.
+fn no_roots() -> rustls::ClientConfig {
+    rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// Returns where a redirect leads.
+fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let next = url.join(&location).map_err(|_| refused(&Refused::no_url(&location)))?;
+    Ok(Some(next))
+}
+
+/// Says that an address is not fetched.
+pub(super) fn refused(refused: &Refused) -> ToolError {
+    ToolError::failed(format!("Refused: {refused}")).terminal()
+}
+
+fn unreachable(url: &Url, err: &reqwest::Error) -> ToolError {
+    let mut source = err.source();
+    while let Some(cause) = source {
+        let own = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref());
+        if let Some(it) = own.and_then(|it| it.downcast_ref::<Refused>()) {
+            return refused(it);
+        }
+        source = cause.source();
+    }
+    let host = url.host_str().unwrap_or_default();
+    ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` cannot be reached: {}", told(err)))
+}
+
+/// What happened is said by the last cause.
+fn told(err: &reqwest::Error) -> String {
+    let mut last: &dyn std::error::Error = err;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}
+
+/// Says that a server did not want to answer, and whether it may later.
+fn refusal(host: &str, answer: &Answer) -> ToolError {
+    let said = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(SAID)]);
+    let is_markup = answer.content_type.contains("html");
+    let said = match said.trim() {
+        said if said.is_empty() || is_markup => String::new(),
+        said => format!(": {}", said.replace('\n', " ")),
+    };
+    let status = answer.status;
+    let is_busy = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    let message = format!("`{host}` answered {status}{said}");
+    if is_busy {
+        ToolError::new(ErrorCode::UNAVAILABLE, message)
+    } else {
+        ToolError::failed(message).terminal()
+    }
+}

@@ -1,0 +1,404 @@
+//! Searches: what is asked of whom, and what their answers mean.
+
+use std::{mem, sync::Arc};
+
+use html5gum::Token;
+use reqwest::{StatusCode, Url};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::{ErrorCode, ToolError};
+
+use super::{
+    Services,
+    html::{self, attribute},
+    page::unreadable,
+    results::{Found, listed},
+};
+use crate::whole;
+
+pub(super) const DOCS: &str = "Search official documentation for popular libraries.";
+pub(super) const GITHUB: &str = "Search GitHub repositories.";
+pub(super) const STACK_OVERFLOW: &str = "Search Stack Overflow questions and answers.";
+pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).";
+pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
+
+/// Results that may be asked for: a page of them.
+const MOST: usize = 20;
+/// Bytes that are read of one title or snippet.
+const WORDS: usize = 4 << 10;
+/// Results of a search of documentation.
+const DOCS_RESULTS: usize = 5;
+/// Bytes of an article's beginning.
+const SUMMARY: usize = 3_000;
+/// Where the documentation of a few libraries is; others are searched for by name.
+const LIBRARIES: [(&str, &str); 18] = [
+    ("angular", "angular.dev"),
+    ("django", "docs.djangoproject.com"),
+    ("docker", "docs.docker.com"),
+    ("fastapi", "fastapi.tiangolo.com"),
+    ("flask", "flask.palletsprojects.com"),
+    ("go", "pkg.go.dev"),
+    ("javascript", "developer.mozilla.org"),
+    ("kubernetes", "kubernetes.io"),
+    ("mongodb", "www.mongodb.com/docs"),
+    ("nodejs", "nodejs.org/docs"),
+    ("numpy", "numpy.org/doc"),
+    ("pandas", "pandas.pydata.org/docs"),
+    ("postgresql", "www.postgresql.org/docs"),
+    ("python", "docs.python.org/3"),
+    ("react", "react.dev"),
+    ("rust", "doc.rust-lang.org"),
+    ("typescript", "www.typescriptlang.org/docs"),
+    ("vue", "vuejs.org"),
+];
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Search {
+    /// Search query.
+    query: String,
+    /// Number of results to return (default: 5, max: 20).
+    #[serde(default = "usual_results", deserialize_with = "whole::number")]
+    max_results: u64,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DocsSearch {
+    /// Library name (e.g., "python", "flask", "react").
+    library: String,
+    /// What to search for.
+    query: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WikiLookup {
+    /// Topic to look up.
+    topic: String,
+}
+
+fn usual_results() -> u64 {
+    5
+}
+
+impl Search {
+    fn most(&self) -> usize {
+        usize::try_from(self.max_results).unwrap_or(MOST).clamp(1, MOST)
+    }
+}
+
+pub(super) async fn web(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
+    pages(&services, &services.duckduckgo, &args.query, args.most()).await
+}
+
+pub(super) async fn docs(services: Arc<Services>, args: DocsSearch) -> Result<String, ToolError> {
+    let library = args.library.trim().to_lowercase();
+    let known = LIBRARIES.iter().find(|it| it.0 == library);
+    let query = match known {
+        Some((_, site)) => format!("site:{site} {}", args.query),
+        None => format!("{} documentation {}", args.library.trim(), args.query),
+    };
+    pages(&services, &services.docs, &query, DOCS_RESULTS).await
+}
+
+/// Returns what to look up, if that is anything.
+fn asked<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
+    let text = text.trim();
+    if text.is_empty() {
+        let message = format!("`{name}` is empty: name what to look up");
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
+    }
+    Ok(text)
+}
+
+async fn pages(
+    services: &Services,
+    base: &Url,
+    query: &str,
+    most: usize,
+) -> Result<String, ToolError> {
+    let mut url = base.clone();
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    url.query_pairs_mut().append_pair("q", query);
+    let answer = services.web.get(url, "text/html").await?;
+    let text = String::from_utf8_lossy(&answer.bytes).into_owned();
+    let Listing { mut found, is_one } = read_results(&text, &answer.url);
+    let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
+    let host = base.host_str().unwrap_or_default();
+    if found.is_empty() && is_asked {
+        let what = "wants proof that a person is asking: wait a while, or configure another search";
+        return Err(unreadable(host, what));
+    }
+    if !is_one {
+        let text = format!("`{host}` answered something unexpected: no list of results");
+        return Err(ToolError::failed(text));
+    }
+    found.truncate(most);
+    Ok(listed(query, &found))
+}
+
+/// Which part of a result is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Title,
+    Snippet,
+}
+
+/// A page as a list of results.
+#[derive(Default)]
+struct Listing {
+    found: Vec<Found>,
+    /// Whether it is one: it has results, be they adverts, or says that there are none.
+    is_one: bool,
+}
+
+/// The classes of what says that there are no results.
+const NONE: [&str; 2] = ["no-results", "result--no-result"];
+
+/// Reads the results of a page: links of the class `result__a`, and what is said about each.
+fn read_results(html: &str, base: &Url) -> Listing {
+    let Listing { mut found, mut is_one } = Listing::default();
+    let mut part = None;
+    let mut is_advert = false;
+    for token in html::tokens(html) {
+        match token {
+            Token::StartTag(tag) => {
+                let classes = attribute(&tag, b"class").unwrap_or_default();
+                let has = |class: &str| classes.split_whitespace().any(|it| it == class);
+                is_one |= has("result__a") || NONE.into_iter().any(has);
+                if has("result__a") && found.len() == MOST {
+                    break;
+                }
+                if has("result__a") {
+                    let url = attribute(&tag, b"href").and_then(|it| target(base, &it));
+                    is_advert = url.is_none();
+                    part = (!is_advert).then_some(Part::Title);
+                    found.extend(url.map(|url| Found { url, ..Found::default() }));
+                } else if has("result__snippet") && !is_advert {
+                    part = Some(Part::Snippet);
+                }
+            }
+            Token::String(text) => {
+                let text = String::from_utf8_lossy(&text);
+                match (part, found.last_mut()) {
+                    (Some(Part::Title), Some(it)) => add(&mut it.title, &text),
+                    (Some(Part::Snippet), Some(it)) => add(&mut it.snippet, &text),
+                    _ => (),
+                }
+            }
+            // Words may be set off inside; the link or the cell around them ends it.
+            Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
+            _ => (),
+        }
+    }
+    for it in &mut found {
+        it.title = one_line(&mem::take(&mut it.title));
+        it.snippet = one_line(&mem::take(&mut it.snippet));
+    }
+    Listing { found, is_one }
+}
+
+/// Adds what there is room for.
+fn add(to: &mut String, text: &str) {
+    let room = WORDS.saturating_sub(to.len());
+    to.push_str(&text[..text.floor_char_boundary(room)]);
+}
+
+/// Returns where a result leads: the search may count clicks on the way. Nothing for an advert.
+fn target(base: &Url, href: &str) -> Option<String> {
+    let url = html::joined(base, href)?;
+    let is_counted = url.path() == "/l/";
+    let counted = url.query_pairs().find(|it| is_counted && it.0 == "uddg");
+    if let Some((_, url)) = counted {
+        return Some(url.into_owned());
+    }
+    (url.path() != "/y.js").then(|| url.to_string())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Makes an address below a service's.
+fn below<'a>(base: &Url, path: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Url {
+    let mut url = base.clone();
+    let path = format!("{}/{path}", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url.query_pairs_mut().extend_pairs(pairs);
+    url
+}
+
+#[derive(Deserialize)]
+struct Items<T> {
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Repository {
+    full_name: String,
+    html_url: String,
+    description: Option<String>,
+    #[serde(default)]
+    stargazers_count: u64,
+    language: Option<String>,
+}
+
+pub(super) async fn github(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
+    let most = args.most().to_string();
+    let pairs =
+        [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &most)];
+    let url = below(&services.github, "search/repositories", pairs);
+    let answer: Items<Repository> = services.web.get_json(url).await?;
+    let found = answer.items.into_iter().take(args.most()).map(|it| {
+        let language = it.language.as_deref().unwrap_or("Unknown");
+        let description = it.description.as_deref().unwrap_or("No description");
+        Found {
+            title: it.full_name,
+            url: it.html_url,
+            snippet: format!(
+                "{} stars, {language}: {}",
+                it.stargazers_count,
+                one_line(description)
+            ),
+        }
+    });
+    Ok(listed(&args.query, &found.collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct Question {
+    title: String,
+    link: String,
+    #[serde(default)]
+    score: i64,
+    #[serde(default)]
+    is_answered: bool,
+    #[serde(default)]
+    answer_count: u64,
+    #[serde(default)]
+    view_count: u64,
+}
+
+pub(super) async fn stack_overflow(
+    services: Arc<Services>,
+    args: Search,
+) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
+    let most = args.most().to_string();
+    let pairs = [
+        ("order", "desc"),
+        ("sort", "relevance"),
+        ("q", args.query.as_str()),
+        ("site", "stackoverflow"),
+        ("pagesize", &most),
+    ];
+    let url = below(&services.stack_overflow, "search/advanced", pairs);
+    let answer: Items<Question> = services.web.get_json(url).await?;
+    let found = answer.items.into_iter().take(args.most()).map(|it| {
+        let answered = if it.is_answered { "answered" } else { "not answered" };
+        let (score, answers, views) = (it.score, it.answer_count, it.view_count);
+        Found {
+            title: html::plain(&it.title),
+            url: it.link,
+            snippet: format!("score {score}, {answered}, {answers} answers, {views} views"),
+        }
+    });
+    Ok(listed(&args.query, &found.collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct Articles {
+    query: Option<Pages>,
+}
+
+#[derive(Deserialize)]
+struct Pages {
+    #[serde(default)]
+    pages: Vec<Article>,
+}
+
+#[derive(Deserialize)]
+struct Article {
+    title: String,
+    #[serde(default)]
+    missing: bool,
+    #[serde(default)]
+    extract: String,
+    #[serde(default)]
+    fullurl: String,
+}
+
+/// What is asked of a wiki about an article: its address and how it begins, as text.
+const ARTICLE: [(&str, &str); 8] = [
+    ("action", "query"),
+    ("format", "json"),
+    ("formatversion", "2"),
+    ("prop", "extracts|info"),
+    ("inprop", "url"),
+    ("exintro", "1"),
+    ("explaintext", "1"),
+    ("redirects", "1"),
+];
+
+pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<String, ToolError> {
+    let topic = asked("topic", &args.topic)?;
+    // The article of that name; where there is none, the one that a search finds first.
+    for asked in [
+        vec![("titles", topic)],
+        vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
+    ] {
+        let url = below(&services.wikipedia, "w/api.php", ARTICLE.into_iter().chain(asked));
+        let answer: Articles = services.web.get_json(url).await?;
+        let pages = answer.query.map(|it| it.pages).unwrap_or_default();
+        if let Some(it) = pages.into_iter().find(|it| !it.missing && !it.extract.is_empty()) {
+            let summary = &it.extract[..it.extract.floor_char_boundary(SUMMARY)];
+            return Ok(format!("{}\n{}\n\n{}", it.title, it.fullurl, summary.trim()));
+        }
+    }
+    Ok(listed(topic, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_results_is_read_no_further_than_there_may_be() {
+        let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(WORDS + 1));
+        let base = "https://example.com/".parse().unwrap();
+        let found = read_results(&one.repeat(1_000), &base).found;
+        assert_eq!((found.len(), found[0].title.len()), (MOST, WORDS));
+    }
+
+    #[test]
+    fn results_of_a_search_are_read() {
+        let html = r#"
+          <div class="result results_links result--ad"><h2 class="result__title">
+            <a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=x">Buy</a></h2>
+            <a class="result__snippet" href="https://duckduckgo.com/y.js?x">now</a></div>
+          <div class="result results_links"><h2 class="result__title">
+            <a rel="nofollow" class="result__a"
+               href="//duckduckgo.com/l/?uddg=https%3A%2F%2Frust%2Dlang.org%2F%3Fa%3D1&amp;rut=1">Rust
+               &amp; <b>Cargo</b></a></h2>
+            <a class="result__url" href="x">rust-lang.org</a>
+            <a class="result__snippet" href="x">A <b>language</b>.</a></div>
+          <div class="result"><a class="result__a" href="https://b.example/">B</a></div>"#;
+        let base = "https://html.duckduckgo.com/html/".parse().unwrap();
+        let found = read_results(html, &base).found;
+        let expected = [
+            ("Rust & Cargo", "https://rust-lang.org/?a=1", "A language."),
+            ("B", "https://b.example/", ""),
+        ];
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.title.as_str(), it.url.as_str(), it.snippet.as_str()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}

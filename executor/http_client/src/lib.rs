@@ -1,0 +1,375 @@
+//! One way to servers that the configuration names.
+//!
+//! Their addresses may be private, because a person wrote them; where a public server leads by a
+//! redirect may not be, and link-local is only what a person wrote. Only what harms nobody twice is redirected at all.
+
+pub mod net;
+
+use std::{error::Error as _, net::IpAddr, sync::Arc, time::Duration};
+
+use reqwest::{
+    Client, ClientBuilder, Method, Response, StatusCode, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde::Deserialize;
+use tokio::sync::OnceCell;
+
+use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
+
+/// Redirects that are followed: honest servers need fewer.
+const HOPS: usize = 5;
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(20);
+/// Who asks.
+const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+/// What is understood, where the configuration does not say.
+const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
+
+/// What the tools of one source are called through; they share its connections.
+#[derive(Debug, Default)]
+pub struct Http {
+    anywhere: OnceCell<Client>,
+    near: OnceCell<Client>,
+    public: OnceCell<Client>,
+}
+
+/// The address of a server, as the configuration writes it: of HTTP, and without credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ServerUrl(pub Url);
+
+impl TryFrom<String> for ServerUrl {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        let url = written.parse().map_err(|_| {
+            format!("`{written}` is no URL: write one such as `https://example.com/api`")
+        })?;
+        check(&url, true).map_err(|err| err.to_string())?;
+        Ok(Self(url))
+    }
+}
+
+/// Which addresses a request may go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any: a person wrote it.
+    Anywhere,
+    /// Any but link-local ones: a private server led there.
+    Near,
+    /// Only public ones: somebody else did.
+    Public,
+}
+
+impl Reach {
+    /// Says whether a URL may be asked, as far as one can see from it.
+    fn check(self, url: &Url) -> Result<(), Refused> {
+        check(url, self != Self::Public)?;
+        if self == Self::Near { check_led(url) } else { Ok(()) }
+    }
+}
+
+/// What is asked.
+#[derive(Clone)]
+pub struct Outgoing {
+    /// Its method.
+    pub method: Method,
+    /// Its address.
+    pub url: Url,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, if it has one.
+    pub body: Option<Vec<u8>>,
+    /// Which addresses it may go to.
+    pub reach: Reach,
+}
+
+/// What a server answered.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The server's host and port.
+    pub host: String,
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, as far as it was read.
+    pub body: Vec<u8>,
+    /// Whether there was more than may be read.
+    pub is_cut: bool,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Nothing was sent.
+    #[error("{0}")]
+    Unsent(String),
+    /// Nothing was sent: who grants the right to ask cannot be asked now.
+    #[error("{0}")]
+    Later(String),
+    /// Something may have been sent, and nobody knows what became of it.
+    #[error("{0}")]
+    Lost(String),
+    /// The address must not be asked.
+    #[error("{0}")]
+    Refused(Refused),
+    /// Nobody has the right to ask; somebody has to see to that first.
+    #[error("{0}")]
+    Denied(String),
+}
+
+impl Reply {
+    /// Returns a header, if it is there and text.
+    pub fn header(&self, name: HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Http {
+    /// Asks, follows redirects of what only looks, and reads at most `most` bytes.
+    pub async fn send(&self, mut asked: Outgoing, most: usize) -> Result<Reply, Broken> {
+        for _ in 0..=HOPS {
+            let response = self.hop(&asked).await?;
+            match next(&asked, &response)? {
+                Some(next) => asked = next,
+                None => return read(&asked.url, response, most).await,
+            }
+        }
+        Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
+    }
+
+    /// Asks once, and reads at most `most` bytes: nothing of a stream, which would not end.
+    pub async fn once(&self, asked: &Outgoing, most: usize) -> Result<Reply, Broken> {
+        let response = self.hop(asked).await?;
+        let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if kind.is_some_and(|it| it.starts_with(b"text/event-stream")) {
+            let (status, headers) = (response.status(), response.headers().clone());
+            let host = host(&asked.url);
+            return Ok(Reply { host, status, headers, body: Vec::new(), is_cut: false });
+        }
+        read(&asked.url, response, most).await
+    }
+
+    /// Asks once, and leaves the answer to be read.
+    pub async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
+        asked.reach.check(&asked.url).map_err(Broken::Refused)?;
+        let client = self.client(asked.reach).await?;
+        let mut request = client.request(asked.method.clone(), asked.url.clone());
+        if !asked.headers.contains_key(header::ACCEPT) {
+            request = request.header(header::ACCEPT, ACCEPT);
+        }
+        request = request.headers(asked.headers.clone());
+        if let Some(body) = &asked.body {
+            request = request.body(body.clone());
+        }
+        request.send().await.map_err(|err| broken(&asked.url, &err))
+    }
+
+    async fn client(&self, reach: Reach) -> Result<&Client, Broken> {
+        let cell = match reach {
+            Reach::Anywhere => &self.anywhere,
+            Reach::Near => &self.near,
+            Reach::Public => &self.public,
+        };
+        cell.get_or_try_init(|| async { connect(reach) }).await
+    }
+}
+
+fn connect(reach: Reach) -> Result<Client, Broken> {
+    // Another part of the process may have chosen one already; that is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let built = builder(reach).build().or_else(|err| {
+        tracing::warn!(%err, "no certificates are found: nothing can be called by https");
+        builder(reach).tls_backend_preconfigured(no_roots()).build()
+    });
+    built.map_err(|err| Broken::Unsent(format!("nothing can be called: {}", told(&err))))
+}
+
+fn builder(reach: Reach) -> ClientBuilder {
+    Client::builder()
+        .user_agent(AGENT)
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT)
+        .dns_resolver(Arc::new(PublicOnly {
+            allow_private: reach != Reach::Public,
+            allow_link_local: reach == Reach::Anywhere,
+        }))
+}
+
+/// Plain HTTP needs no certificates, and a machine may have none.
+fn no_roots() -> rustls::ClientConfig {
+    rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// Returns what to ask next, if the answer leads elsewhere.
+fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broken> {
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let only_looks = matches!(asked.method, Method::GET | Method::HEAD);
+    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
+    if !is_redirect || !only_looks {
+        return Ok(None);
+    }
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let url = asked.url.join(&location);
+    let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
+    let from = response.remote_addr().map(|it| it.ip());
+    led(asked, url, from).map(Some).map_err(Broken::Refused)
+}
+
+/// Asks where the server at an address leads: never from the public internet into a private network,
+/// nor from elsewhere to what is link-local, and without anything that was only for the first server.
+fn led(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
+    let stays = || url.host_str() == asked.url.host_str() || from.is_some_and(is_link_local);
+    let reach = match asked.reach {
+        _ if from.is_none_or(is_public) => Reach::Public,
+        Reach::Anywhere if !stays() => Reach::Near,
+        reach => reach,
+    };
+    reach.check(&url)?;
+    let headers = if url.origin() == asked.url.origin() {
+        asked.headers.clone()
+    } else {
+        let accept = asked.headers.get(header::ACCEPT).cloned();
+        accept.map(|it| (header::ACCEPT, it)).into_iter().collect()
+    };
+    Ok(Outgoing { url, headers, reach, ..asked.clone() })
+}
+
+async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, Broken> {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let mut body = Vec::new();
+    let mut is_cut = false;
+    // What arrives here is unpacked, a little at a time: nothing larger than the limit is made.
+    while let Some(chunk) = response.chunk().await.map_err(|err| lost(url, &err))? {
+        let room = most - body.len();
+        is_cut = chunk.len() > room;
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if is_cut {
+            break;
+        }
+    }
+    Ok(Reply { host: host(url), status, headers, body, is_cut })
+}
+
+fn broken(url: &Url, err: &reqwest::Error) -> Broken {
+    let mut source = err.source();
+    while let Some(cause) = source {
+        let own = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref());
+        if let Some(refused) = own.and_then(|it| it.downcast_ref::<Refused>()) {
+            return Broken::Refused(refused.clone());
+        }
+        source = cause.source();
+    }
+    if err.is_connect() || err.is_builder() {
+        return Broken::Unsent(format!("`{}` cannot be reached: {}", host(url), told(err)));
+    }
+    lost(url, err)
+}
+
+fn lost(url: &Url, err: &reqwest::Error) -> Broken {
+    Broken::Lost(format!("`{}` broke off: {}", host(url), told(err)))
+}
+
+/// Returns the host and the port of a URL, for people: what else is in it may be secret.
+pub fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// What happened is said by the last cause.
+fn told(err: &reqwest::Error) -> String {
+    let mut last: &dyn std::error::Error = err;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}
+
+/// Makes a header; says which one cannot be one.
+pub fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let parsed = HeaderName::from_bytes(name.as_bytes());
+    let name = parsed.map_err(|_| format!("`{name}` cannot be the name of a header"))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        format!("the header `{name}` cannot have a line end or a control character")
+    })?;
+    // No log shows it.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const PUBLIC: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)));
+    const PRIVATE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+
+    fn asked() -> Outgoing {
+        let (name, value) = header_of("authorization", "Bearer x").unwrap();
+        Outgoing {
+            method: Method::GET,
+            url: "http://10.0.0.1:80/a".parse().unwrap(),
+            headers: [(name, value)].into_iter().collect(),
+            body: None,
+            reach: Reach::Anywhere,
+        }
+    }
+
+    #[test]
+    fn public_servers_do_not_lead_into_private_networks() {
+        let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
+        assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
+        let named: Url = "http://localhost/x".parse().unwrap();
+        // The name is looked at when it is resolved.
+        assert_eq!(led(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
+        assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
+    }
+
+    /// A private server that was configured led to the metadata of the cloud.
+    #[test]
+    fn nothing_leads_to_what_is_link_local_but_that_itself() {
+        let reach = |from: &str, to: &str, at: Option<IpAddr>| {
+            let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
+            led(&asked, to.parse().unwrap(), at).map(|it| it.reach)
+        };
+        let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
+        for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {
+            assert!(matches!(reach(near, to, PRIVATE), Err(Refused::LinkLocal(_))), "{to}");
+        }
+        assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(Reach::Near));
+        assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(Reach::Anywhere));
+        let led_once = Outgoing { reach: Reach::Near, ..asked() };
+        let again = led(&led_once, cloud.parse().unwrap(), PRIVATE);
+        assert!(matches!(again, Err(Refused::LinkLocal(_))));
+        let own = Some(IpAddr::from([169, 254, 169, 254]));
+        assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(Reach::Anywhere));
+    }
+
+    #[test]
+    fn what_was_for_one_server_is_not_told_to_another() {
+        let keeps =
+            |url: &str| !led(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty();
+        assert!(keeps("http://10.0.0.1/b"));
+        for other in ["https://10.0.0.1/b", "http://10.0.0.1:81/b", "http://10.0.0.2/b"] {
+            assert!(!keeps(other), "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_of_private_addresses_are_refused_behind_a_public_server() {
+        let asked = Outgoing {
+            url: "http://localhost:9/x".parse().unwrap(),
+            reach: Reach::Public,
+            ..asked()
+        };
+        let err = Http::default().send(asked, 100).await.unwrap_err();
+        assert!(matches!(err, Broken::Refused(Refused::Private(_))), "{err}");
+    }
+}

@@ -1,0 +1,333 @@
+//! What an MCP server's answer means.
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData, ResourceContents,
+};
+use serde_json::Value;
+use shared::{
+    json,
+    schema::Schema,
+    tool::{ErrorCode, ToolError},
+};
+use toolbox::blobs::Binary;
+
+/// The JSON-RPC code by which [`super::wire`] reports an answer that was too long to keep.
+pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
+/// The codes by which [`super::http`] reports what became of a call. No server's word is taken
+/// for them: [`super::message`] sees to that.
+///
+/// The server cannot have read the call.
+pub(super) const UNSENT: RpcCode = RpcCode(i32::MIN);
+/// The server may have read the call.
+pub(super) const LOST: RpcCode = RpcCode(i32::MIN + 1);
+/// The server does not want the call, now or ever.
+pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
+/// The server does not want the call now.
+pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
+
+/// The server answered the call, and nobody can read what.
+pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
+
+/// Returns whether only we say this.
+pub(super) fn is_ours(code: RpcCode) -> bool {
+    matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
+}
+
+/// The field of structured content that has what is beside it.
+const BESIDE: &str = "$content";
+
+/// What a result carries.
+#[derive(Debug, PartialEq)]
+pub(super) struct Output {
+    pub(super) value: Value,
+    /// Large binaries, which are taken out of the value.
+    pub(super) binaries: Vec<Binary>,
+}
+
+/// Returns the output that a result carries.
+///
+/// Structured content is preferred; what is not text beside it, such as an image, is added to it as
+/// the list `$content`, if it is an object that has no such field. Else one content is the output and several are a list; a text
+/// is read as JSON if it is JSON, and everything but text is the object that describes it.
+///
+/// Structured content must fit the schema that the server has promised: steps rely on it. One that
+/// does not is a failure, which no other try mends: the call was made, and was answered.
+pub(super) fn output(
+    result: CallToolResult,
+    promised: Option<&Schema>,
+    most: usize,
+) -> Result<Output, ToolError> {
+    if result.is_error == Some(true) {
+        return Err(ToolError::failed(complaint(&result)));
+    }
+    let misfit = promised.zip(result.structured_content.as_ref());
+    if let Some(why) = misfit.and_then(|(schema, it)| schema.complaint(it)) {
+        let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
+        return Err(ToolError::failed(message).terminal());
+    }
+    let output = match result.structured_content {
+        Some(value) => structured(value, result.content),
+        None => contents(result.content),
+    };
+    if json::bytes(&output.value) > most {
+        return Err(too_large(most));
+    }
+    Ok(output)
+}
+
+/// Returns what a JSON-RPC error means.
+pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
+    let message = error.message.as_ref();
+    match error.code {
+        TOO_LARGE => too_large(most),
+        // It may have done all that was asked of it.
+        UNREADABLE => ToolError::failed(message).indefinite(),
+        REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
+        BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        RpcCode::INVALID_PARAMS if names_no_tool(message) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        }
+        RpcCode::INVALID_PARAMS => ToolError::new(ErrorCode::INVALID_PARAMETERS, message),
+        _ => ToolError::failed(message),
+    }
+}
+
+/// MCP has one code for unknown tools and wrong parameters; only the words differ.
+fn names_no_tool(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
+}
+
+fn too_large(most: usize) -> ToolError {
+    let message =
+        format!("the server answered more than {most} bytes: ask it for less, or for a file");
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
+}
+
+/// Returns what a failed call says.
+fn complaint(result: &CallToolResult) -> String {
+    let texts: Vec<_> = result
+        .content
+        .iter()
+        .filter_map(ContentBlock::as_text)
+        .map(|it| it.text.as_str())
+        .collect();
+    match (texts.is_empty(), &result.structured_content) {
+        (false, _) => texts.join("\n"),
+        (true, Some(structured)) => structured.to_string(),
+        (true, None) => "the tool failed and did not say why".to_owned(),
+    }
+}
+
+/// Returns structured content with what is beside it, where that has a place: whatever comes along, the
+/// rest stays where plans look for it. Texts say the same once more.
+fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
+    let beside = contents.into_iter().filter(|it| it.as_text().is_none());
+    let (places, values): (Vec<_>, Vec<_>) = beside.map(|it| (place(&it), content(it))).unzip();
+    let mut binaries = Vec::new();
+    match &mut value {
+        Value::Object(fields) if !values.is_empty() && !fields.contains_key(BESIDE) => {
+            fields.insert(BESIDE.to_owned(), Value::Array(values));
+        }
+        _ => return Output { value, binaries },
+    }
+    for (n, place) in places.into_iter().enumerate() {
+        let Some((at, mime_type)) = place else { continue };
+        binaries.extend(Binary::take(&mut value, format!("/{BESIDE}/{n}{at}"), &mime_type));
+    }
+    Output { value, binaries }
+}
+
+fn contents(contents: Vec<ContentBlock>) -> Output {
+    let (places, mut values): (Vec<_>, Vec<_>) =
+        contents.into_iter().map(|it| (place(&it), content(it))).unzip();
+    let is_one = values.len() == 1;
+    let mut value = match values.len() {
+        0 => Value::Null,
+        1 => values.remove(0),
+        _ => Value::Array(values),
+    };
+    let mut binaries = Vec::new();
+    for (n, place) in places.into_iter().enumerate() {
+        let Some((at, mime_type)) = place else { continue };
+        let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
+        binaries.extend(Binary::take(&mut value, at, &mime_type));
+    }
+    Output { value, binaries }
+}
+
+/// Returns where a content has a binary, and what kind of thing that is.
+fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
+    let unknown = || "application/octet-stream".to_owned();
+    match content {
+        ContentBlock::Image(it) => Some(("/data", it.mime_type.clone())),
+        ContentBlock::Audio(it) => Some(("/data", it.mime_type.clone())),
+        ContentBlock::Resource(it) => match &it.resource {
+            ResourceContents::BlobResourceContents { mime_type, .. } => {
+                Some(("/resource/blob", mime_type.clone().unwrap_or_else(unknown)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn content(content: ContentBlock) -> Value {
+    match content {
+        ContentBlock::Text(text) => {
+            json::from_foreign(text.text.as_bytes()).unwrap_or_else(|_| Value::String(text.text))
+        }
+        other => serde_json::to_value(other).unwrap_or(Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(result: Value, expected: Expect) {
+        let result = serde_json::from_value(result).unwrap();
+        let text =
+            output(result, None, 60).map_or_else(|err| err.to_string(), |it| it.value.to_string());
+        expected.assert_eq(&text);
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
+    }
+
+    #[test]
+    fn outputs_are_values() {
+        check(json!({ "content": [] }), expect!["null"]);
+        check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
+        check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
+        check(json!({ "content": [text("null")] }), expect!["null"]);
+        check(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
+        check(
+            json!({ "content": [text("x")], "structuredContent": { "id": 9_007_199_254_740_993_i64 } }),
+            expect![[r#"{"id":9007199254740993}"#]],
+        );
+        check(
+            json!({ "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }] }),
+            expect![[r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#]],
+        );
+    }
+
+    #[test]
+    fn what_is_beside_a_structure_is_kept() {
+        let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let read = |structured: Value, content: Value| {
+            let result = json!({ "content": content, "structuredContent": structured });
+            let result = serde_json::from_value(result).unwrap();
+            let Output { value, binaries } = output(result, None, 1_000).unwrap();
+            (value, binaries.into_iter().map(|it| it.at).collect::<Vec<_>>())
+        };
+        let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let (value, places) =
+            read(json!({ "n": 1 }), json!([text("{}"), image("AA=="), image(&large)]));
+        assert_eq!(value, json!({ "n": 1, "$content": [image("AA=="), image("")] }));
+        assert_eq!(places, ["/$content/1/data"]);
+        for plain in [json!([1]), json!("x"), json!({ "$content": 1 })] {
+            let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
+            assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
+        }
+    }
+
+    #[test]
+    fn what_is_promised_is_held() {
+        let schema = json!({
+            "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        });
+        let schema = Schema::new(&schema).unwrap();
+        let read =
+            |result: Value| output(serde_json::from_value(result).unwrap(), Some(&schema), 1_000);
+        let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+        let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
+        assert_eq!(read(fits).unwrap().value["n"], 1);
+        // What is no structure is not what was promised a structure for.
+        assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
+        for (structured, why) in [
+            (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),
+            (json!({}), "\"n\" is a required property"),
+        ] {
+            let result = json!({ "content": [], "structuredContent": structured });
+            let err = read(result).unwrap_err();
+            let expected = format!(
+                "tool.failed: the server's output does not fit the tool's `outputSchema`: {why}"
+            );
+            assert_eq!(err.to_string(), expected);
+            assert!(err.is_definite && !err.retryable);
+        }
+        let failed = json!({ "content": [text("no")], "structuredContent": {}, "isError": true });
+        assert_eq!(read(failed).unwrap_err().to_string(), "tool.failed: no");
+    }
+
+    #[test]
+    fn failures_say_why() {
+        check(
+            json!({ "content": [text("no"), text("way")], "isError": true }),
+            expect!["tool.failed: no\nway"],
+        );
+        check(
+            json!({ "content": [], "structuredContent": { "e": 1 }, "isError": true }),
+            expect![[r#"tool.failed: {"e":1}"#]],
+        );
+        check(
+            json!({ "content": [], "isError": true }),
+            expect!["tool.failed: the tool failed and did not say why"],
+        );
+    }
+
+    #[test]
+    fn outputs_have_a_limit() {
+        let long = "x".repeat(59);
+        check(
+            json!({ "content": [text(&long)] }),
+            expect![
+                "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"
+            ],
+        );
+    }
+
+    #[test]
+    fn large_binaries_are_taken_out() {
+        let data = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let blob = json!({ "uri": "a:b", "blob": data });
+        let contents = [text("x"), json!({ "type": "resource", "resource": blob }), image];
+        let read = |contents: &[Value]| {
+            let result = serde_json::from_value(json!({ "content": contents })).unwrap();
+            let Output { value, binaries } = output(result, None, 1_000).unwrap();
+            let places = binaries.into_iter().map(|it| (it.at, it.mime_type, it.base64.len()));
+            (value, places.collect::<Vec<_>>())
+        };
+        let (value, places) = read(&contents);
+        assert_eq!(
+            value[1],
+            json!({ "type": "resource", "resource": { "uri": "a:b", "blob": "" } })
+        );
+        let expected = [
+            ("/1/resource/blob".to_owned(), "application/octet-stream".to_owned(), data.len()),
+            ("/2/data".to_owned(), "image/png".to_owned(), data.len()),
+        ];
+        assert_eq!(places, expected);
+        let (value, places) = read(&contents[2..]);
+        assert_eq!(value, json!({ "type": "image", "data": "", "mimeType": "image/png" }));
+        assert_eq!(places, [("/data".to_owned(), "image/png".to_owned(), data.len())]);
+    }
+
+    #[test]
+    fn codes_of_json_rpc_have_a_meaning() {
+        let code = |code: RpcCode, message: &'static str| {
+            error(&ErrorData::new(code, message, None), 60).code
+        };
+        assert_eq!(code(RpcCode::INVALID_PARAMS, "`a` is missing"), ErrorCode::INVALID_PARAMETERS);
+        assert_eq!(code(RpcCode::INVALID_PARAMS, "Unknown tool: x"), ErrorCode::UNAVAILABLE);
+        assert_eq!(code(RpcCode::METHOD_NOT_FOUND, "tools/call"), ErrorCode::UNAVAILABLE);
+        assert_eq!(code(RpcCode::INTERNAL_ERROR, "boom"), ErrorCode::FAILED);
+    }
+}

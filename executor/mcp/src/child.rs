@@ -1,0 +1,133 @@
+//! The process of an MCP server over stdio.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sandbox::{
+    Launcher,
+    process::{Group, Program, STOP_GRACE, Tail, describe},
+};
+use secrets::{Redaction, variables};
+use shared::id::ToolSetName;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::ChildStderr,
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{McpCommand, link::Ends, secrets::Secrets, wire::Wire};
+
+/// Bytes of one line on standard error that go into the log.
+const LOG_LINE: u64 = 4 << 10;
+/// How long a server that has closed its output may take to end and say why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A server that is a process of ours.
+pub(super) struct Child {
+    set: ToolSetName,
+    command: String,
+    group: Group,
+    stderr: Arc<Mutex<Tail>>,
+    seen: Arc<Redaction>,
+    _log: JoinSet<()>,
+}
+
+impl Child {
+    /// Starts a server, which ends with this process as far as `launcher` can see to that. It does
+    /// not answer yet.
+    pub(super) fn spawn(
+        (set, launcher): (&ToolSetName, &Launcher),
+        spec: &McpCommand,
+        most: usize,
+        ends: &mut Ends,
+    ) -> Result<(Self, Wire), String> {
+        let mut seen = Redaction::default();
+        let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
+        launcher.note_passed(&spec.pass, &mut seen);
+        let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
+        let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
+        let unfit = |err: std::io::Error| program.complaint(&err);
+        let mut command = program.command(launcher).map_err(unfit)?;
+        command.args(&spec.args);
+        let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;
+        let child = group.child();
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(format!("the streams of `{}` are not piped", spec.command));
+        };
+        // What nothing can come from cannot be called either.
+        ends.closing = ends.closed.clone();
+        ends.seen = Arc::new(Secrets::new(seen));
+        let tokens = Arc::clone(&ends.tokens);
+        let wire = Wire::new((stdout, stdin), most, ends.closed.clone(), tokens);
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let mut log = JoinSet::new();
+        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), ends.seen.now()));
+        let command = spec.command.clone();
+        let seen = ends.seen.now();
+        Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
+    }
+
+    /// Returns what people know it by.
+    pub(super) fn name(&self) -> &str {
+        &self.command
+    }
+
+    /// Says what is wrong with the server, with its own last words.
+    pub(super) async fn complaint(&mut self, what: &str) -> String {
+        let command = &self.command;
+        let ended = timeout(LAST_WORDS, self.group.wait()).await;
+        let how = match ended {
+            Ok(Ok(status)) => format!("`{command}` {}", describe(status)),
+            Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
+        };
+        self.with_last_words(how)
+    }
+
+    /// Adds the tail of standard error.
+    pub(super) fn with_last_words(&self, how: String) -> String {
+        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text(&self.seen) {
+            text if text.is_empty() => how,
+            text => format!("{how}: {text}"),
+        }
+    }
+
+    /// Waits for the server, whose input is closed, then terminates and kills it.
+    pub(super) async fn stop(mut self) {
+        if timeout(STOP_GRACE, self.group.wait()).await.is_err() {
+            tracing::debug!(set = %self.set, "the MCP server does not end by itself");
+            self.group.stop().await;
+        }
+    }
+}
+
+/// Passes the server's standard error on to the log and keeps the tail.
+async fn keep_log(
+    set: ToolSetName,
+    stderr: ChildStderr,
+    tail: Arc<Mutex<Tail>>,
+    seen: Arc<Redaction>,
+) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    let mut is_rest = false;
+    loop {
+        line.clear();
+        let read = (&mut stderr).take(LOG_LINE).read_until(b'\n', &mut line).await;
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
+        let is_whole = line.ends_with(b"\n");
+        // Only how a long line begins is shown, and of that nothing that may be part of a secret.
+        if !std::mem::replace(&mut is_rest, !is_whole) {
+            let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
+            let end = text.len() - if is_whole { 0 } else { seen.longest().min(text.len()) };
+            tracing::debug!(%set, "{}", text[..text.floor_char_boundary(end)].trim_end());
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a server says about its tools, without the secrets that it was told: people and models read
+//! that, and it is stored.
+
+use std::sync::Arc;
+
+use rmcp::model::Tool as Offer;
+use secrets::Redaction;
+use serde_json::{Map, Value};
+
+use super::EXAMPLES;
+
+/// Keywords of a schema whose value is a map from names to schemas.
+const MAPS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// Takes secrets out of what a server says about its tools. By names they are called, so a tool
+/// that has a secret in one is left out; so is a value in a schema that has one: in its place would
+/// stand what nobody may send.
+pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec<Offer> {
+    let cleaned = offers.into_iter().filter_map(|mut offer| {
+        let is_fit = !seen.is_in(&offer.name) && clean(&mut offer, seen);
+        if !is_fit {
+            let tool = seen.clean(offer.name.into_owned());
+            tracing::warn!(
+                %server, %tool,
+                "a tool of the server is left out: a name in it has a secret that the server was given"
+            );
+            return None;
+        }
+        Some(offer)
+    });
+    cleaned.collect()
+}
+
+/// Takes secrets out of what is said of one tool, and returns whether its names have none.
+fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
+    offer.description = offer.description.take().map(|it| seen.clean(it.into_owned()).into());
+    offer.title = offer.title.take().map(|it| seen.clean(it));
+    for (key, it) in offer.meta.iter_mut().flat_map(|it| &mut it.0) {
+        if key == EXAMPLES {
+            *it = seen.clean_value(it.take());
+        }
+    }
+    let mut schemas = std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema);
+    schemas.all(|it| clean_schema(Arc::make_mut(it), seen))
+}
+
+/// Takes secrets out of a schema, and returns whether its names have none.
+fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
+    let mut is_fit = !schema.keys().any(|it| seen.is_in(it));
+    schema.retain(|key, value| match (key.as_str(), value) {
+        ("description" | "title" | "$comment", Value::String(text)) => {
+            *text = seen.clean(std::mem::take(text));
+            true
+        }
+        ("required", names) => {
+            is_fit &= !seen.is_in_value(names);
+            true
+        }
+        ("enum" | "examples", Value::Array(values)) => {
+            values.retain(|it| !seen.is_in_value(it));
+            !values.is_empty()
+        }
+        ("default" | "const" | "example" | "enum" | "examples", value) => !seen.is_in_value(value),
+        (map, Value::Object(schemas)) if MAPS.contains(&map) => {
+            is_fit &= !schemas.keys().any(|it| seen.is_in(it));
+            let mut schemas = schemas.values_mut().filter_map(Value::as_object_mut);
+            is_fit &= schemas.all(|it| clean_schema(it, seen));
+            true
+        }
+        (_, Value::Object(schema)) => {
+            is_fit &= clean_schema(schema, seen);
+            true
+        }
+        (_, Value::Array(items)) => {
+            items.retain_mut(|it| match it {
+                Value::Object(schema) => {
+                    is_fit &= clean_schema(schema, seen);
+                    true
+                }
+                other => !seen.is_in_value(other),
+            });
+            true
+        }
+        (_, other) => !seen.is_in_value(other),
+    });
+    is_fit
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen() -> Redaction {
+        let mut seen = Redaction::default();
+        seen.note("KEY", "sesame");
+        seen
+    }
+
+    fn offer(written: Value) -> Offer {
+        serde_json::from_value(written).unwrap()
+    }
+
+    #[test]
+    fn nobody_reads_secrets_in_what_a_server_says_of_its_tools() {
+        let of = |word: &str| {
+            let schema = json!({
+                "type": "object", "title": word,
+                "properties": { "title": { "enum": ["door"], "description": format!("the {word}") } },
+                "anyOf": [{ "description": word }],
+            });
+            offer(json!({
+                "name": "open", "title": word, "description": format!("says {word}"),
+                "inputSchema": schema, "outputSchema": schema,
+                "_meta": { EXAMPLES: [format!("open {word}")], "other": "sesame" },
+            }))
+        };
+        assert_eq!(cleaned(vec![of("sesame")], "s", &seen()), [of("***KEY***")]);
+    }
+
+    #[test]
+    fn values_of_a_schema_that_have_a_secret_are_left_out() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "default": { "type": "string", "default": "sesame", "examples": ["a sesame", "b"] },
+                "b": { "const": "sesame", "examples": ["sesame"] },
+                "c": { "enum": ["x", "sesame"], "default": "x" },
+                "d": { "enum": ["sesame"], "pattern": "^sesame$" },
+                "e": { "anyOf": [{ "default": { "deep": ["sesame"] } }, true] },
+            },
+            "required": ["b"],
+        });
+        let left = json!({
+            "type": "object",
+            "properties": {
+                "default": { "type": "string", "examples": ["b"] },
+                "b": {},
+                "c": { "enum": ["x"], "default": "x" },
+                "d": {},
+                "e": { "anyOf": [{}, true] },
+            },
+            "required": ["b"],
+        });
+        let of = |schema: &Value| offer(json!({ "name": "t", "inputSchema": schema }));
+        assert_eq!(cleaned(vec![of(&schema)], "s", &seen()), [of(&left)]);
+    }
+
+    #[test]
+    fn a_tool_with_a_secret_in_a_name_is_left_out() {
+        let good = json!({ "name": "good", "inputSchema": { "properties": { "a": true } } });
+        let bad = [
+            json!({ "name": "get_sesame", "inputSchema": {} }),
+            json!({ "name": "a", "inputSchema": { "properties": { "sesame": {} } } }),
+            json!({ "name": "b", "inputSchema": { "required": ["sesame"] } }),
+            json!({ "name": "c", "inputSchema": { "items": [{ "$defs": { "sesame": true } }] } }),
+            json!({ "name": "d", "inputSchema": {}, "outputSchema": { "x-sesame": 1 } }),
+        ];
+        let offers = bad.into_iter().chain([good.clone()]).map(offer);
+        assert_eq!(cleaned(offers.collect(), "s", &seen()), [offer(good)]);
+    }
+}

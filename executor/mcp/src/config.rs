@@ -1,0 +1,218 @@
+//! How a configuration describes an MCP server.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use http_client::ServerUrl;
+use secrets::Text;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::oauth::{self, OAuth};
+
+/// How to reach an MCP server: what has a `url` is called there, anything else is started.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub enum McpServer {
+    /// A program that speaks over its standard input and output.
+    Command(McpCommand),
+    /// A server that speaks streamable HTTP.
+    Http(McpHttp),
+}
+
+/// How to start an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpCommand {
+    /// The program; `faber` is this very binary.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Names of variables of Faber's environment that it gets besides the usual.
+    #[serde(default)]
+    pub pass: Vec<String>,
+    /// What to add to the environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, Text>,
+    /// Where to run it.
+    pub cwd: Option<PathBuf>,
+    /// The folders that the server is told to work in.
+    #[serde(default)]
+    pub roots: Vec<PathBuf>,
+    /// What it is told when it asks for input; without a word it may not ask.
+    pub elicitation: Option<Elicitation>,
+}
+
+/// Where an MCP server is, and what it wants to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpHttp {
+    /// The address of its endpoint.
+    pub(crate) url: ServerUrl,
+    /// How it speaks; without a word that is found out.
+    pub(crate) transport: Option<Transport>,
+    /// Headers of every request.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Text>,
+    /// How it is told who calls, where that is by OAuth.
+    pub(crate) auth: Option<Box<OAuth>>,
+    /// The folders that the server is told to work in.
+    #[serde(default)]
+    pub(crate) roots: Vec<PathBuf>,
+    /// What it is told when it asks for input; without a word it may not ask.
+    pub(crate) elicitation: Option<Elicitation>,
+}
+
+/// How a server speaks over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP and server-sent events, as before March 2025.
+    Sse,
+}
+
+/// What a server is told that asks for input in the middle of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Elicitation {
+    /// The defaults that it proposes, where they are all it needs.
+    Defaults,
+}
+
+impl TryFrom<Map<String, Value>> for McpServer {
+    type Error = serde_json::Error;
+
+    fn try_from(written: Map<String, Value>) -> Result<Self, Self::Error> {
+        let is_remote = written.contains_key("url");
+        let written = Value::Object(written);
+        if is_remote {
+            let server = McpHttp::deserialize(written)?;
+            server.check().map_err(serde::de::Error::custom)?;
+            Ok(Self::Http(server))
+        } else {
+            McpCommand::deserialize(written).map(Self::Command)
+        }
+    }
+}
+
+impl McpHttp {
+    /// Returns how it is told who calls, where that is by OAuth.
+    pub fn auth(&self) -> Option<&OAuth> {
+        self.auth.as_deref()
+    }
+
+    /// Says what does not go with `auth`.
+    fn check(&self) -> Result<(), String> {
+        if self.auth.is_none() {
+            return Ok(());
+        }
+        oauth::may_be_told(&self.url.0)?;
+        match self.headers.keys().find(|it| it.eq_ignore_ascii_case("authorization")) {
+            Some(name) => Err(format!("`auth` makes the header `{name}` itself: remove it")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl McpServer {
+    /// Returns the secrets that it is told.
+    pub fn secrets(&self) -> Vec<&str> {
+        let (texts, auth) = match self {
+            Self::Command(it) => (&it.env, None),
+            Self::Http(it) => (&it.headers, it.auth.as_deref()),
+        };
+        let granted = auth.into_iter().flat_map(OAuth::secrets);
+        texts.values().filter_map(Text::secret).chain(granted).collect()
+    }
+
+    /// Resolves its relative roots against a folder.
+    pub fn root(&mut self, base: &Path) {
+        let roots = match self {
+            Self::Command(it) => &mut it.roots,
+            Self::Http(it) => &mut it.roots,
+        };
+        for root in roots {
+            *root = base.join(&*root);
+        }
+    }
+
+    /// Returns the folders that the server is told to work in.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        match self {
+            Self::Command(it) => &it.roots,
+            Self::Http(it) => &it.roots,
+        }
+    }
+
+    /// Returns what the server is told when it asks for input.
+    pub(super) fn elicitation(&self) -> Option<Elicitation> {
+        match self {
+            Self::Command(it) => it.elicitation,
+            Self::Http(it) => it.elicitation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(written: Value, expected: Expect) {
+        let read = serde_json::from_value::<McpServer>(written);
+        expected.assert_eq(&read.unwrap_err().to_string());
+    }
+
+    #[test]
+    fn what_has_an_address_is_called_there() {
+        let written = json!({
+            "url": "https://example.com/mcp",
+            "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
+            "roots": ["./a", "/b"],
+            "transport": "sse",
+            "elicitation": "defaults",
+        });
+        let mut server: McpServer = serde_json::from_value(written).unwrap();
+        server.root(Path::new("/etc"));
+        assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
+        let McpServer::Http(http) = server else { panic!("it has an address") };
+        assert_eq!(http.url.0.as_str(), "https://example.com/mcp");
+        assert_eq!(http.headers.len(), 1);
+        assert_eq!(http.transport, Some(Transport::Sse));
+        assert_eq!(http.elicitation, Some(Elicitation::Defaults));
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        check(json!({}), expect!["missing field `command`"]);
+        check(
+            json!({ "url": "http://a/mcp", "command": "x" }),
+            expect![
+                "unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
+            ],
+        );
+        check(
+            json!({ "url": "http://a/mcp", "transport": "ws" }),
+            expect!["unknown variant `ws`, expected `http` or `sse`"],
+        );
+        check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
+        check(
+            json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
+            expect![
+                "`http://10.0.0.1` is not asked: tokens are only asked for by https, or on this machine"
+            ],
+        );
+        check(
+            json!({ "url": "https://a/mcp", "auth": "oauth", "headers": { "Authorization": "x" } }),
+            expect!["`auth` makes the header `Authorization` itself: remove it"],
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Server-sent events.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::message::ENDS;
+
+/// One event, as far as MCP wants to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// What it says, if it is a message or where to send messages.
+    pub(super) data: Option<Vec<u8>>,
+    /// Whether it says where to send messages.
+    pub(super) is_endpoint: bool,
+    /// Whether the middle of it was too long to keep.
+    pub(super) is_cut: bool,
+    /// By which the stream can be taken up behind it.
+    pub(super) id: Option<String>,
+    /// How long to wait until then.
+    pub(super) retry: Option<Duration>,
+}
+
+/// An event that is longer than any may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// What an event is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Message,
+    Endpoint,
+    Other,
+}
+
+/// Cuts a stream into events, however it arrives.
+#[derive(Debug)]
+pub(super) struct Events {
+    most: usize,
+    line: Vec<u8>,
+    /// The last byte ended a line, and a `\n` behind it belongs to that.
+    is_after_cr: bool,
+    data: Option<Vec<u8>>,
+    kind: Kind,
+    is_cut: bool,
+    id: Option<String>,
+    retry: Option<Duration>,
+    ready: VecDeque<Event>,
+}
+
+impl Events {
+    /// Makes the events of a stream, each of which may have `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            line: Vec::new(),
+            is_after_cr: false,
+            data: None,
+            kind: Kind::Message,
+            is_cut: false,
+            id: None,
+            retry: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next event that has come whole.
+    pub(super) fn next(&mut self) -> Option<Event> {
+        self.ready.pop_front()
+    }
+
+    /// Adds what has come; says whether an event in it is too long. Of such a one only the ends
+    /// are kept, so that whoever wants to can go on.
+    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
+        let mut fits = Ok(());
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.is_after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|it| matches!(it, b'\n' | b'\r'));
+            self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.most {
+                self.cut();
+                fits = Err(TooLong);
+            }
+            let Some(end) = end else { break };
+            self.is_after_cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            self.field(&line);
+        }
+        fits
+    }
+
+    fn cut(&mut self) {
+        self.is_cut = true;
+        for part in self.data.iter_mut().chain([&mut self.line]) {
+            if part.len() > 2 * ENDS {
+                part.drain(ENDS..part.len() - ENDS);
+            }
+        }
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        if line.is_empty() {
+            return self.finish();
+        }
+        let colon = line.iter().position(|it| *it == b':');
+        let (name, value) = match colon {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match name {
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
+                }
+                None => self.data = Some(value.to_vec()),
+            },
+            b"event" => {
+                self.kind = match value {
+                    b"" | b"message" => Kind::Message,
+                    b"endpoint" => Kind::Endpoint,
+                    _ => Kind::Other,
+                };
+            }
+            b"id" if !value.contains(&0) => {
+                self.id = Some(String::from_utf8_lossy(value).into_owned());
+            }
+            b"retry" => {
+                let digits = std::str::from_utf8(value).ok();
+                let digits = digits.filter(|it| it.bytes().all(|it| it.is_ascii_digit()));
+                let wait = digits.and_then(|it| it.parse().ok()).map(Duration::from_millis);
+                self.retry = wait.or(self.retry);
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        let kind = std::mem::take(&mut self.kind);
+        let data = self.data.take().filter(|_| kind != Kind::Other);
+        let event = Event {
+            is_endpoint: kind == Kind::Endpoint && data.is_some(),
+            is_cut: std::mem::take(&mut self.is_cut) && data.is_some(),
+            data,
+            id: self.id.take(),
+            retry: self.retry.take(),
+        };
+        if event != Event::default() {
+            self.ready.push_back(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(stream: &[u8], chunk: usize) -> Vec<Event> {
+        let mut events = Events::new(100);
+        for bytes in stream.chunks(chunk) {
+            events.push(bytes).unwrap();
+        }
+        std::iter::from_fn(|| events.next()).collect()
+    }
+
+    fn said(data: &str) -> Event {
+        Event { data: Some(data.into()), ..Event::default() }
+    }
+
+    #[test]
+    fn events_are_read_however_they_arrive() {
+        let stream = "\u{feff}: hello\n\nid: 7\nretry: 250\ndata\n\ndata: a\r\ndata:b\r\n\r\nevent: ping\ndata: x\n\nevent: message\rdata: ä\r\rdata: never whole";
+        let first =
+            Event { id: Some("7".into()), retry: Some(Duration::from_millis(250)), ..said("") };
+        for chunk in 1..stream.len() {
+            let events = read(stream.as_bytes(), chunk);
+            assert_eq!(events, [first.clone(), said("a\nb"), said("ä")], "{chunk}");
+        }
+    }
+
+    #[test]
+    fn an_event_has_a_limit() {
+        let mut events = Events::new(100);
+        for _ in 0..50 {
+            assert_eq!(events.push(b": comments are free\ndata: 0123456789\n\n"), Ok(()));
+        }
+        assert_eq!(events.push(&[b'x'; 101]), Err(TooLong));
+        let mut events = Events::new(100);
+        let pushed: Result<Vec<_>, _> =
+            (0..20).map(|_| events.push(b"data: 0123456789\n")).collect();
+        assert_eq!(pushed, Err(TooLong));
+    }
+
+    #[test]
+    fn of_an_event_that_is_too_long_the_ends_are_kept() {
+        let (head, tail) = (format!("{{\"id\":7,{}", "a".repeat(900)), "b".repeat(900));
+        for stream in [format!("data: {head}{tail}\n\n"), format!("data: {head}\ndata: {tail}\n\n")]
+        {
+            let mut events = Events::new(1_000);
+            let mut pushed = Ok(());
+            for chunk in format!("{stream}data: next\n\n").as_bytes().chunks(50) {
+                pushed = pushed.and(events.push(chunk));
+            }
+            assert_eq!(pushed, Err(TooLong));
+            let event = events.next().unwrap();
+            let data = event.data.unwrap();
+            assert!(event.is_cut && data.starts_with(b"{\"id\":7,") && data.ends_with(b"bbb"));
+            assert!(data.len() <= 1_000, "{}", data.len());
+            assert_eq!(events.next(), Some(said("next")));
+        }
+    }
+
+    #[test]
+    fn events_say_where_to_send_messages() {
+        let [endpoint, message] =
+            read(b"event: endpoint\ndata: /m\n\ndata: x\n\n", 7).try_into().unwrap();
+        assert_eq!(endpoint, Event { is_endpoint: true, ..said("/m") });
+        assert_eq!(message, said("x"));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_arrives_harms(bytes: Vec<u8>) {
+            let mut events = Events::new(50);
+            let _ = events.push(&bytes);
+        }
+    }
+}

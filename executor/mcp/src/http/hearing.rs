@@ -1,0 +1,146 @@
+//! What a server says unasked.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use http_client::Broken;
+use reqwest::Response;
+use tokio::time::sleep;
+
+use super::{
+    events::Events,
+    older,
+    way::{Way, is_kind},
+};
+use crate::message::parse;
+
+/// How long to wait before listening again, where the server does not say; it doubles while that
+/// fails, up to [`LONGEST`].
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// The shortest wait that a server can ask for.
+pub(super) const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest one.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
+/// How often in a row a server may refuse to be heard by who may call it.
+const DENIALS: u32 = 3;
+
+/// Listens to a server from when it was greeted, for as long as it lets us.
+pub(super) async fn hear(way: Arc<Way>) {
+    way.greeted.notified().await;
+    if let Some(stream) = way.take_stream() {
+        return older::hear(&way, stream).await;
+    }
+    let mut last = None;
+    let mut has_heard = false;
+    let mut denials = 0;
+    let mut pause = PAUSE;
+    loop {
+        // Whoever is let in while this is refused is not missed.
+        let mut admitted = pin!(way.admitted.notified());
+        admitted.as_mut().enable();
+        let answer = way.get(last.as_deref()).await;
+        way.is_heard.notify_one();
+        match answer {
+            Ok(response) if is_stream(&response) => {
+                (has_heard, denials) = (true, 0);
+                pause = follow(&way, response, &mut last).await;
+            }
+            Ok(response) if response.status().is_server_error() => {
+                pause = (pause * 2).min(LONGEST);
+            }
+            Ok(response) => {
+                if response.status() == 404 && has_heard && way.has_session() {
+                    way.end(format!("the session with `{}` has expired", way.host));
+                }
+                return;
+            }
+            Err(Broken::Denied(_)) if denials < DENIALS => {
+                // Whoever calls is told; asking again before somebody has logged in would renew
+                // tokens for nothing.
+                denials += 1;
+                admitted.await;
+                continue;
+            }
+            Err(Broken::Denied(_)) => return,
+            Err(_) => pause = (pause * 2).min(LONGEST),
+        }
+        sleep(pause).await;
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    response.status().is_success() && is_kind(response, "text/event-stream")
+}
+
+/// Hears one stream to its end, and returns how long to wait before the next.
+async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) -> Duration {
+    let mut events = Events::new(way.most);
+    let mut pause = PAUSE;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let is_over = events.push(&chunk).is_err();
+        while let Some(event) = events.next() {
+            pause = event.retry.map_or(pause, |it| it.clamp(SHORTEST, LONGEST));
+            *last = event.id.or(last.take());
+            if let Some(message) = event.data.as_deref().and_then(parse) {
+                way.deliver(message).await;
+            }
+        }
+        if is_over {
+            tracing::warn!(host = %way.host, "an event of the MCP server is too long");
+            break;
+        }
+    }
+    pause
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{task::JoinSet, time::timeout};
+
+    use super::{super::way::tests::way, *};
+    use crate::oauth::world::World;
+
+    #[tokio::test]
+    async fn a_server_is_heard_again_once_it_takes_a_request() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().takes_none = true;
+        let (way, _inbox) = way(&world);
+        way.greeted.notify_one();
+        let mut hearing = JoinSet::new();
+        hearing.spawn(hear(Arc::clone(&way)));
+        way.is_heard.notified().await;
+        let denied = world.heard("GET /mcp");
+        assert!(denied > 0);
+        world.now().takes_none = false;
+        while world.heard("GET /mcp") == denied {
+            // It listens as soon as it can.
+            let _ = way.post(b"{}".to_vec()).await;
+            tokio::task::yield_now().await;
+        }
+        way.is_heard.notified().await;
+        assert!(hearing.try_join_next().is_none(), "it goes on");
+    }
+
+    #[tokio::test]
+    async fn who_is_let_in_meanwhile_is_not_missed() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_deaf = true;
+        world.now().is_held = true;
+        let (way, _inbox) = way(&world);
+        way.greeted.notify_one();
+        let mut hearing = JoinSet::new();
+        hearing.spawn(hear(Arc::clone(&way)));
+        world.gate.arrived.notified().await;
+        way.admitted.notify_waiters();
+        let before = world.heard("GET /mcp");
+        world.gate.opened.notify_one();
+        let again = async {
+            // Once with the token that was held back, and once more.
+            while world.heard("GET /mcp") < before + 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_mins(1), again).await.expect("it listens again by itself");
+    }
+}

@@ -1,0 +1,450 @@
+//! How a server is reached, and what every request to it has in common.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use http_client::{Broken, Http, Outgoing, Reach, header_of, host};
+use reqwest::{
+    Method, Response, StatusCode, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+};
+use rmcp::{
+    model::{JsonRpcMessage, ServerResult},
+    service::{RoleClient, RxJsonRpcMessage},
+};
+use secrets::Redaction;
+use shared::id::ToolSetName;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
+
+use super::older;
+use crate::{
+    McpHttp,
+    config::Transport,
+    link::Ends,
+    message::{OVERHEAD, report},
+    oauth::{Bearer, Errands, Logins},
+    secrets::Secrets,
+};
+
+/// The header that names a session.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header that says what was agreed on.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The header that says where to take up a stream.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// What a server may answer.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// How long a server may take to hear what it does not answer.
+const TELL: Duration = Duration::from_secs(30);
+/// How long to wait for the way by which a server may ask for something.
+const HEARD: Duration = Duration::from_secs(2);
+/// How long a server may take to end a session.
+const LEAVE: Duration = Duration::from_secs(2);
+/// Bytes of a refusal that are read.
+const SAID: usize = 4 << 10;
+
+/// The way to one server.
+pub(super) struct Way {
+    http: Http,
+    pub(super) url: Url,
+    pub(super) transport: Option<Transport>,
+    /// Where an older server is told things.
+    endpoint: OnceLock<Url>,
+    /// What an older server says, until somebody listens.
+    stream: Mutex<Option<older::Stream>>,
+    headers: HeaderMap,
+    /// What says who calls, where that is not always the same.
+    bearer: Option<Bearer>,
+    /// What people know it by.
+    pub(super) host: String,
+    /// The most bytes of a message.
+    pub(super) most: usize,
+    /// Told once the server may speak unasked.
+    pub(super) greeted: Notify,
+    /// Told once it is known whether the server speaks unasked.
+    pub(super) is_heard: Notify,
+    /// Told whenever the server takes a request, where it wants to know who calls.
+    pub(super) admitted: Notify,
+    /// Whether the server may ask for something.
+    may_ask: bool,
+    ends: Ends,
+    out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    agreed: Mutex<Agreed>,
+}
+
+/// What was agreed on with the server.
+#[derive(Default)]
+struct Agreed {
+    session: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    /// Why the connection ends.
+    reason: Option<String>,
+}
+
+impl Way {
+    pub(super) fn new(
+        (spec, caller): (&McpHttp, Caller<'_>),
+        most: usize,
+        ends: &mut Ends,
+        out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    ) -> Result<Self, String> {
+        let mut seen = Redaction::default();
+        let mut headers = headers(spec, &mut seen)?;
+        headers.insert(header::ACCEPT, ACCEPT);
+        ends.seen = Arc::new(Secrets::new(seen));
+        let url = spec.url.0.clone();
+        let bearer = spec.auth.as_ref().map(|oauth| {
+            let kept = (caller.logins, caller.errands);
+            Bearer::new((caller.set, &url), oauth, kept, Arc::clone(&ends.seen))
+        });
+        Ok(Self {
+            bearer,
+            http: Http::default(),
+            host: host(&url),
+            url,
+            transport: spec.transport,
+            endpoint: OnceLock::new(),
+            stream: Mutex::default(),
+            headers,
+            most: most.saturating_mul(OVERHEAD),
+            greeted: Notify::new(),
+            is_heard: Notify::new(),
+            admitted: Notify::new(),
+            may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
+            ends: ends.clone(),
+            out,
+            agreed: Mutex::default(),
+        })
+    }
+
+    /// Sends a message.
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
+        // An older server answers elsewhere: here it only says that it has heard.
+        self.post_within(self.is_older().then_some(TELL), body).await
+    }
+
+    async fn post_within(
+        &self,
+        limit: Option<Duration>,
+        body: Vec<u8>,
+    ) -> Result<Response, Broken> {
+        let mut asked = self.outgoing(Method::POST);
+        let json = HeaderValue::from_static("application/json");
+        asked.headers.insert(header::CONTENT_TYPE, json);
+        asked.body = Some(body);
+        if let Some(endpoint) = self.endpoint.get() {
+            asked.url = endpoint.clone();
+        }
+        self.send(asked, limit).await
+    }
+
+    /// Speaks to the server as to an older one from now on.
+    pub(super) fn turn_older(&self, endpoint: Url, stream: older::Stream) {
+        if self.endpoint.set(endpoint).is_ok() {
+            *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+            self.greeted.notify_one();
+        }
+    }
+
+    pub(super) fn is_older(&self) -> bool {
+        self.endpoint.get().is_some()
+    }
+
+    /// Returns what an older server says, to whoever listens.
+    pub(super) fn take_stream(&self) -> Option<older::Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits until a server that may ask for something can: what it asks before that is lost.
+    pub(super) async fn heard(&self) {
+        if self.may_ask && !self.is_older() {
+            let _ = timeout(HEARD, self.is_heard.notified()).await;
+        }
+    }
+
+    /// Listens, from the event behind `last` if one is named.
+    pub(super) async fn get(&self, last: Option<&str>) -> Result<Response, Broken> {
+        let mut asked = self.outgoing(Method::GET);
+        if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
+            asked.headers.insert(LAST_EVENT, last);
+        }
+        self.send(asked, None).await
+    }
+
+    /// Sends a request, and says in it who calls. What a server refuses for its token it has not
+    /// done: it is sent again if there is another, and once more if that was only found, and not
+    /// granted now. How long a token takes is not the
+    /// server's doing, and has limits of its own.
+    async fn send(&self, mut asked: Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
+        let Some(bearer) = &self.bearer else { return self.hop(&asked, limit).await };
+        let token = bearer.token().await?;
+        if let Some(token) = &token {
+            show(&mut asked, token)?;
+        }
+        let mut answer = self.hop(&asked, limit).await?;
+        let mut shown = token;
+        for _ in 0..2 {
+            if answer.status() != StatusCode::UNAUTHORIZED {
+                break;
+            }
+            let other = bearer.another(shown.as_deref(), &answer).await?;
+            show(&mut asked, &other.text)?;
+            answer = self.hop(&asked, limit).await?;
+            if other.is_new {
+                break;
+            }
+            shown = Some(other.text);
+        }
+        match answer.status() {
+            StatusCode::UNAUTHORIZED => Err(bearer.refused(&answer).await.into()),
+            StatusCode::FORBIDDEN => match bearer.too_little(&answer).await {
+                Some(denied) => Err(denied.into()),
+                None => Ok(answer),
+            },
+            status => {
+                if status.is_success() {
+                    self.admitted.notify_waiters();
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    async fn hop(&self, asked: &Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
+        let Some(limit) = limit else { return self.http.hop(asked).await };
+        let (host, seconds) = (&self.host, limit.as_secs());
+        timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
+            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
+        })
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn tell(&self, body: Vec<u8>) -> Result<(), String> {
+        match self.post_within(Some(TELL), body).await {
+            Ok(response) if response.status().is_success() => Ok(()),
+            Ok(response) => Err(format!("`{}` answered {}", self.host, response.status())),
+            Err(broken) => Err(broken.to_string()),
+        }
+    }
+
+    /// Ends the session, if there is one.
+    pub(super) async fn leave(&self) {
+        if self.agreed().session.is_some() && !self.is_closing() {
+            let _ = timeout(LEAVE, self.farewell()).await;
+        }
+    }
+
+    /// Says that a session is over. Nobody is asked for a token to say so.
+    async fn farewell(&self) -> Result<(), Broken> {
+        let mut asked = self.outgoing(Method::DELETE);
+        if let Some(bearer) = &self.bearer
+            && let Some(token) = bearer.last().await
+        {
+            show(&mut asked, &token)?;
+        }
+        self.http.hop(&asked).await.map(drop)
+    }
+
+    fn outgoing(&self, method: Method) -> Outgoing {
+        let mut headers = self.headers.clone();
+        let agreed = self.agreed();
+        for (name, value) in [(SESSION, &agreed.session), (VERSION, &agreed.version)] {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
+        let url = self.url.clone();
+        Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
+    }
+
+    /// Notes the session that an answer begins.
+    pub(super) fn note_session(&self, response: &Response) {
+        let mut agreed = self.agreed();
+        if agreed.session.is_none() {
+            agreed.session = response.headers().get(SESSION).cloned();
+        }
+    }
+
+    /// Takes what a server says to where it belongs.
+    pub(super) async fn deliver(&self, message: RxJsonRpcMessage<RoleClient>) {
+        if let JsonRpcMessage::Response(answer) = &message
+            && let ServerResult::InitializeResult(greeting) = &answer.result
+        {
+            let version = HeaderValue::from_str(greeting.protocol_version.as_str());
+            self.agreed().version = version.ok();
+        }
+        if let Some(message) = report(message, &self.ends.tokens) {
+            let _ = self.out.send(message).await;
+        }
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.is_older() || self.agreed().session.is_some()
+    }
+
+    /// Says that nothing more can be sent, and why.
+    pub(super) fn end(&self, reason: String) {
+        let mut agreed = self.agreed();
+        agreed.reason.get_or_insert(reason);
+        drop(agreed);
+        self.ends.closing.cancel();
+    }
+
+    /// Says that nothing more can come.
+    pub(super) fn close(&self) {
+        self.ends.closing.cancel();
+        self.ends.closed.cancel();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.ends.closing.is_cancelled()
+    }
+
+    pub(super) async fn closing(&self) {
+        self.ends.closing.cancelled().await;
+    }
+
+    /// Takes the secrets out of a text.
+    pub(super) fn clean(&self, text: String) -> String {
+        self.ends.seen.clean(text)
+    }
+
+    /// Returns why the connection ends, where it does.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.agreed().reason.clone()
+    }
+
+    fn agreed(&self) -> MutexGuard<'_, Agreed> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who calls a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) set: &'a ToolSetName,
+    /// What people were granted.
+    pub(crate) logins: Option<&'a Logins>,
+    /// Who asks for tokens.
+    pub(crate) errands: &'a Errands,
+}
+
+/// Returns the headers that the configuration says.
+pub(crate) fn headers(spec: &McpHttp, seen: &mut Redaction) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, text) in &spec.headers {
+        let value = text.resolve(seen).map_err(|err| err.to_string())?;
+        let (name, value) = header_of(name, &value)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn show(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value = value.map_err(|_| {
+        Broken::Denied("the token that was granted cannot be sent: it is no text".to_owned())
+    })?;
+    // No log shows it.
+    value.set_sensitive(true);
+    asked.headers.insert(header::AUTHORIZATION, value);
+    Ok(())
+}
+
+/// Returns the beginning of what a server says about a refusal.
+pub(super) async fn said(response: &mut Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < SAID
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk[..chunk.len().min(SAID - body.len())]);
+    }
+    String::from_utf8_lossy(&body).trim().to_owned()
+}
+
+/// Returns whether an answer is of a media type.
+pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
+    let written = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
+    written.trim().eq_ignore_ascii_case(kind)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use futures::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        McpServer,
+        oauth::world::{World, set},
+    };
+
+    /// Returns the way to a server to which somebody has logged in, and what it says.
+    pub(in super::super) fn way(
+        world: &World,
+    ) -> (Arc<Way>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
+        let McpServer::Http(spec) = world.configured(json!("oauth")) else { unreachable!() };
+        let (out, inbox) = mpsc::channel(8);
+        let caller = Caller { set: &set(), logins: Some(&world.logins), errands: &world.errands };
+        let way = Way::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
+        (Arc::new(way), inbox)
+    }
+
+    /// What waits for a token was not sent: that is no loss.
+    #[tokio::test]
+    async fn a_server_has_its_time_without_that_of_the_token() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let (way, _inbox) = way(&world);
+        way.endpoint.set(world.url()).unwrap();
+        let mut call = Box::pin(way.post(b"{}".to_vec()));
+        tokio::select! {
+            answer = &mut call => panic!("{answer:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        tokio::time::pause();
+        tokio::time::advance(TELL + Duration::from_secs(1)).await;
+        tokio::time::resume();
+        world.gate.opened.notify_one();
+        let broken = call.await.unwrap_err();
+        assert!(matches!(broken, Broken::Later(_)), "{broken:?}");
+        assert_eq!(world.heard("POST /mcp"), 0);
+    }
+
+    #[tokio::test]
+    async fn who_is_let_in_is_known_by_what_is_done_for_it() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let (way, _inbox) = way(&world);
+        for (path, expected) in [("/nothing", false), ("/mcp", true)] {
+            let mut admitted = Box::pin(way.admitted.notified());
+            admitted.as_mut().enable();
+            let mut asked = way.outgoing(Method::GET);
+            asked.url.set_path(path);
+            way.send(asked, None).await.unwrap();
+            assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_for_a_token_to_say_farewell() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let (way, _inbox) = way(&world);
+        let answer = way.post(b"{}".to_vec()).await.unwrap();
+        way.note_session(&answer);
+        world.now().access.clear();
+        world.now().heard.clear();
+        way.leave().await;
+        let heard = world.now().heard.clone();
+        let farewell = ("DELETE /mcp".to_owned(), "Bearer access-1".to_owned(), String::new());
+        assert_eq!(heard, [farewell]);
+    }
+}

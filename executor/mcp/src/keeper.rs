@@ -1,0 +1,210 @@
+//! Who owns an MCP server: starts it, asks for its tools, starts it again.
+
+use std::{sync::Arc, time::Duration};
+
+use sandbox::Launcher;
+use shared::id::ToolSetName;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbox::{ReadyTool, SetStatus, Toolbox};
+
+use super::{
+    Line, McpServer,
+    line::State,
+    link::Link,
+    oauth::{Errands, Logins},
+    server::{Host, Server},
+    tools,
+};
+
+/// How long a server may take to start and to say which tools it has.
+pub const CONNECT: Duration = Duration::from_secs(30);
+/// How long a server may take to say which tools it has now.
+const REFRESH: Duration = Duration::from_secs(30);
+/// How long to gather changes of a server's tools before asking for them.
+const GATHER: Duration = Duration::from_millis(50);
+/// How long to put off the second start in a row; it doubles up to [`BACKOFF_MAX`].
+const BACKOFF: Duration = Duration::from_millis(500);
+/// The longest a start is put off.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long until a server whose tools are not known is started again though nobody asks.
+const RETRY: Duration = Duration::from_mins(1);
+/// A server that lived this long is no longer suspected.
+const HEALTHY: Duration = Duration::from_secs(30);
+
+/// Owns one server for as long as the process wants it.
+#[derive(Debug)]
+pub struct Keeper {
+    set: ToolSetName,
+    spec: McpServer,
+    logins: Option<Logins>,
+    /// Askings for tokens: they outlast the connection that wants them.
+    errands: Errands,
+    launcher: Launcher,
+    toolbox: Toolbox,
+    most: usize,
+    line: Arc<Line>,
+    /// Starts in a row that did not last.
+    failures: u32,
+}
+
+/// Why a server is no longer up.
+enum End {
+    Died(String),
+    Stopped,
+}
+
+impl Keeper {
+    /// Makes the keeper of a server whose outputs have at most `most` bytes.
+    pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
+        let (launcher, line) = (Launcher::none(), Arc::new(Line::new()));
+        let errands = Errands::default();
+        Self { set, spec, logins: None, errands, launcher, toolbox, most, line, failures: 0 }
+    }
+
+    /// Starts the server by this, so that it ends with this process.
+    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = launcher;
+        self
+    }
+
+    /// Calls the server as somebody who has logged in to it.
+    pub fn with_logins(mut self, logins: Option<Logins>) -> Self {
+        self.logins = logins;
+        self
+    }
+
+    /// Returns where calls wait for the server.
+    pub fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line)
+    }
+
+    /// Keeps the server until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let started = Instant::now();
+            let End::Died(error) = Box::pin(self.serve(&stop)).await else { break };
+            let lived = started.elapsed();
+            self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
+            let retry_at = Instant::now() + backoff(self.failures);
+            tracing::warn!(set = %self.set, %error, "the MCP server is down");
+            self.line.set(State::Down { error: error.into(), retry_at });
+            tokio::select! {
+                () = self.wanted(retry_at) => self.line.set(State::Starting),
+                () = stop.cancelled() => break,
+            }
+        }
+        self.line.set(State::Stopped);
+        self.errands.end().await;
+    }
+
+    /// Returns when the server is to be started again.
+    async fn wanted(&self, retry_at: Instant) {
+        if self.tools().is_empty() {
+            // Nobody can call tools that are not known, so nobody would ask.
+            let _ = timeout(RETRY, self.line.wanted()).await;
+        } else {
+            self.line.wanted().await;
+        }
+        sleep_until(retry_at).await;
+    }
+
+    /// Starts the server and looks after it until it dies or is to stop.
+    async fn serve(&self, stop: &CancellationToken) -> End {
+        let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
+        let host = Host { set: &self.set, logins, errands: &self.errands, launcher };
+        let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
+            Ok(spawned) => spawned,
+            Err(error) => return self.fail(stop, error),
+        };
+        let connected = tokio::select! {
+            connected = timeout(CONNECT, server.connect(wire)) => connected,
+            () = stop.cancelled() => {
+                server.stop().await;
+                return End::Stopped;
+            }
+        };
+        let (link, offers) = match connected {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => return self.fail(stop, error),
+            Err(_) => {
+                let (name, wait) = (server.name(), CONNECT.as_secs());
+                let error = format!("`{name}` did not answer as an MCP server within {wait} s");
+                return self.fail(stop, server.with_last_words(error));
+            }
+        };
+        self.settle(stop, offers);
+        let link = Arc::new(link);
+        self.line.set(State::Up(Arc::clone(&link)));
+        self.watch(server, &link, stop).await
+    }
+
+    async fn watch(&self, mut server: Server, link: &Link, stop: &CancellationToken) -> End {
+        loop {
+            tokio::select! {
+                () = server.closed() => return End::Died(server.complaint("it closed its output").await),
+                () = server.changed() => {}
+                () = stop.cancelled() => {
+                    server.stop().await;
+                    return End::Stopped;
+                }
+            }
+            let asked = async {
+                sleep(GATHER).await;
+                timeout(REFRESH, server.offers(link)).await
+            };
+            let asked = tokio::select! {
+                asked = asked => asked,
+                () = stop.cancelled() => {
+                    server.stop().await;
+                    return End::Stopped;
+                }
+            };
+            match asked {
+                Ok(Ok(offers)) => self.settle(stop, offers),
+                Ok(Err(error)) => self.keep_tools(&error),
+                Err(_) => self.keep_tools("no answer"),
+            }
+        }
+    }
+
+    fn keep_tools(&self, error: &str) {
+        tracing::warn!(set = %self.set, %error, "the tools of the MCP server stay as they were");
+    }
+
+    fn settle(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
+        let tools = tools(&self.set, &self.line, offers).into_iter().map(ReadyTool::new);
+        self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools.collect());
+    }
+
+    /// Says that the server could not be asked. The tools that are known stay.
+    fn fail(&self, stop: &CancellationToken, error: String) -> End {
+        let status = SetStatus::Failed { error: error.clone() };
+        self.toolbox.settle_unless(stop, &self.set, status, self.tools());
+        End::Died(error)
+    }
+
+    fn tools(&self) -> Vec<ReadyTool> {
+        self.toolbox.tools(&self.set)
+    }
+}
+
+/// The first start after a life is free; then each waits twice as long as the one before.
+fn backoff(failures: u32) -> Duration {
+    match failures.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_put_off_ever_longer() {
+        let seconds: Vec<_> =
+            [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX].map(|it| backoff(it).as_secs_f32()).into();
+        assert_eq!(seconds, [0.0, 0.0, 0.5, 1.0, 2.0, 16.0, 30.0, 30.0, 30.0]);
+    }
+}

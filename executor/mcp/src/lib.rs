@@ -1,0 +1,272 @@
+//! Tools of MCP servers, over stdio and over streamable HTTP.
+//!
+//! A server is connected once, by the [`Keeper`] that owns it, and again when somebody wants it
+//! after it died or forgot us. Tools only hold its [`Line`], where they wait for a `Link` that works.
+//!
+//! Every call carries a progress token; what a server reports under it goes to that call.
+
+mod answer;
+mod child;
+mod cleaned;
+mod config;
+mod handler;
+mod http;
+mod keeper;
+mod line;
+mod link;
+mod message;
+pub mod oauth;
+mod secrets;
+mod server;
+mod tokens;
+mod wire;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
+
+use async_trait::async_trait;
+use rmcp::model::{CallToolRequestParams, MetaObject, Tool as Offer};
+use serde_json::{Value, json};
+use shared::{
+    id::ToolSetName,
+    limits,
+    schema::Schema,
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+use toolbox::{Tool, ToolContext, blobs, progress::Reporter};
+
+use self::{
+    answer::Output,
+    link::{Link, Lost},
+    message::DEMANDS_TASK,
+};
+pub use self::{
+    config::{Elicitation, McpCommand, McpHttp, McpServer},
+    keeper::{CONNECT, Keeper},
+    line::Line,
+};
+
+/// One tool of a server.
+#[derive(Debug)]
+struct McpTool {
+    definition: Arc<ToolDefinition>,
+    /// Why it cannot be called, if so.
+    obstacle: Option<&'static str>,
+    /// What its output is promised to be, made when the first one comes.
+    promised: OnceLock<Option<Schema>>,
+    line: Arc<Line>,
+}
+
+/// Makes tools of what a server offers. One whose name nothing could name, or an earlier one has,
+/// is left out: nobody could call it.
+fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
+    let mut names = BTreeSet::new();
+    let tools = offers.into_iter().filter_map(|offer| {
+        let obstacle = obstacle(&offer);
+        let definition = definition(set, offer)?;
+        if !names.insert(definition.qualified()) {
+            let name = &definition.name;
+            tracing::warn!(%set, %name, "the server has two tools of a name: the first is kept");
+            return None;
+        }
+        let line = Arc::clone(line);
+        let (definition, promised) = (Arc::new(definition), OnceLock::new());
+        Some(Arc::new(McpTool { definition, obstacle, promised, line }) as Arc<dyn Tool>)
+    });
+    tools.collect()
+}
+
+/// Says why what a server offers cannot be called, if so.
+fn obstacle(offer: &Offer) -> Option<&'static str> {
+    let mark = offer.meta.as_ref().and_then(|it| it.0.get(DEMANDS_TASK));
+    let is_marked = mark == Some(&Value::Bool(true));
+    is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
+}
+
+fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
+    let name = match offer.name.parse() {
+        Ok(name) => name,
+        Err(err) => {
+            tracing::warn!(%set, %err, "a tool of the server is left out");
+            return None;
+        }
+    };
+    let obstacle = obstacle(&offer);
+    let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
+    let description = match obstacle {
+        Some(why) => format!("{about}\n(It cannot be called: {why}.)").trim().to_owned(),
+        None => about,
+    };
+    let hints = offer.annotations.unwrap_or_default();
+    let effect = match (hints.read_only_hint, hints.idempotent_hint) {
+        (Some(true), _) => Effect::Read,
+        (_, Some(true)) => Effect::Idempotent,
+        _ => Effect::Once,
+    };
+    Some(ToolDefinition {
+        name,
+        set: set.clone(),
+        description,
+        input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
+        output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
+        effect,
+        examples: examples(offer.meta.as_ref()),
+        is_callable: obstacle.is_none(),
+    })
+}
+
+/// What a server calls the sentences that people would say when they want a tool, in its `_meta`:
+/// MCP has no word for them.
+pub const EXAMPLES: &str = "faber/examples";
+/// The most examples of a tool that are taken from a server.
+const MOST_EXAMPLES: usize = 100;
+
+fn examples(meta: Option<&MetaObject>) -> Vec<String> {
+    let written = meta.and_then(|it| it.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
+    let texts = written.filter_map(Value::as_str).filter(|it| it.len() <= limits::TEXT_BYTES);
+    texts.take(MOST_EXAMPLES).map(str::to_owned).collect()
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        if let Some(why) = self.obstacle {
+            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
+        let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
+        // Dropping a call that is under way tells the server that nobody waits for it.
+        let output = tokio::select! {
+            biased;
+            result = self.send(request, &cx.reporter) => result?,
+            () = cx.cancel.cancelled() => {
+                let message = format!("the call of `{}` was cancelled", self.definition.qualified());
+                return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
+            }
+        };
+        let owner = cx.call.map(|it| it.execution);
+        blobs::keep(cx.blobs.as_ref(), owner, output.value, output.binaries).await
+    }
+}
+
+impl McpTool {
+    fn request(
+        &self,
+        parameters: Value,
+        cx: &ToolContext,
+    ) -> Result<CallToolRequestParams, ToolError> {
+        let Value::Object(arguments) = parameters else {
+            let message = "the parameters of an MCP tool must be a JSON object";
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
+        };
+        let name = self.definition.name.as_str().to_owned();
+        let mut request = CallToolRequestParams::new(name).with_arguments(arguments);
+        if let Some(Value::Object(meta)) =
+            cx.idempotency_key().map(|key| json!({ "faber/idempotencyKey": key }))
+        {
+            request.meta = Some(meta.into());
+        }
+        Ok(request)
+    }
+
+    /// Calls the server; once more if it was lost and a second call harms nobody.
+    async fn send(
+        &self,
+        request: CallToolRequestParams,
+        reporter: &Reporter,
+    ) -> Result<Output, ToolError> {
+        let link = self.line.link().await?;
+        let lost = match link.call(request.clone(), self.promised(), reporter.clone()).await {
+            Ok(answer) => return answer,
+            Err(lost) => lost,
+        };
+        if lost == Lost::Sent && self.definition.effect == Effect::Once {
+            return Err(self.lost(&link, ErrorCode::OUTCOME_UNKNOWN).indefinite());
+        }
+        let link = self.line.link().await?;
+        match link.call(request, self.promised(), reporter.clone()).await {
+            Ok(answer) => answer,
+            Err(Lost::Unsent) => Err(self.lost(&link, ErrorCode::UNAVAILABLE)),
+            Err(Lost::Sent) => Err(self.lost(&link, self.lost_code()).indefinite()),
+        }
+    }
+
+    /// Returns what its output is promised to be; nothing where that is no schema.
+    fn promised(&self) -> Option<&Schema> {
+        let make = || {
+            let made = Schema::new(self.definition.output_schema.as_ref()?);
+            made.inspect_err(|error| {
+                let name = self.definition.qualified();
+                tracing::warn!(%name, %error, "the `outputSchema` of a tool is none: it is not heeded");
+            })
+            .ok()
+        };
+        self.promised.get_or_init(make).as_ref()
+    }
+
+    fn lost_code(&self) -> ErrorCode {
+        match self.definition.effect {
+            Effect::Once => ErrorCode::OUTCOME_UNKNOWN,
+            Effect::Read | Effect::Idempotent => ErrorCode::UNAVAILABLE,
+        }
+    }
+
+    fn lost(&self, link: &Link, code: ErrorCode) -> ToolError {
+        let (name, set) = (self.definition.qualified(), &self.definition.set);
+        let ended = link.ending();
+        let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
+        if code == ErrorCode::OUTCOME_UNKNOWN {
+            return ToolError::outcome_unknown(&why);
+        }
+        ToolError::new(code, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{JsonRpcMessage, ServerResult};
+
+    use super::*;
+
+    #[test]
+    fn of_two_tools_of_a_name_the_first_is_kept() {
+        let offers = [("dup", "one"), ("s.dup", "two"), ("dup", "three"), ("other", "four")];
+        let offers = offers.map(|(name, description)| -> Offer {
+            let offer = json!({ "name": name, "description": description, "inputSchema": {} });
+            serde_json::from_value(offer).unwrap()
+        });
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), offers.into());
+        let kept: Vec<_> = tools.iter().map(|it| it.definition().description.as_str()).collect();
+        assert_eq!(kept, ["one", "four"]);
+    }
+
+    #[test]
+    fn a_tool_that_demands_a_task_is_listed_and_says_that_it_cannot_be_called() {
+        let tool = |name: &str, execution: Value| json!({ "name": name, "description": "Does.", "inputSchema": {}, "execution": execution });
+        let listed = [
+            tool("must", json!({ "taskSupport": "required" })),
+            tool("may", json!({ "taskSupport": "optional" })),
+            tool("odd", json!("taskSupport")),
+        ];
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": listed } });
+        let Some(JsonRpcMessage::Response(answer)) = message::parse(answer.to_string().as_bytes())
+        else {
+            panic!("no answer")
+        };
+        let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), listed.tools);
+        let said = tools.iter().map(|it| {
+            let about = it.definition();
+            (about.is_callable, about.description.as_str())
+        });
+        let why = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
+        let expected = [(false, why), (true, "Does."), (true, "Does.")];
+        assert_eq!(said.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,139 @@
+//! The connection to an MCP server that is up, for its tools.
+
+use std::{fmt, io, sync::Arc};
+
+use rmcp::{
+    model::{CallToolRequestParams, CallToolResponse, RequestParamsMeta},
+    service::{Peer, RoleClient, ServiceError},
+};
+use shared::{
+    schema::Schema,
+    tool::{ErrorCode, ToolError},
+};
+use tokio_util::sync::CancellationToken;
+use toolbox::{blobs::Binary, progress::Reporter};
+
+use super::{
+    answer::{self, LOST, Output, UNSENT},
+    secrets::Secrets,
+    tokens::Tokens,
+};
+
+/// A server that is up.
+pub(super) struct Link {
+    peer: Peer<RoleClient>,
+    ends: Ends,
+    /// The most bytes of an output.
+    most: usize,
+    is_remote: bool,
+}
+
+/// What both ends of a connection know.
+#[derive(Clone, Default)]
+pub(super) struct Ends {
+    /// Nothing more may be sent.
+    pub(super) closing: CancellationToken,
+    /// Nothing more can come.
+    pub(super) closed: CancellationToken,
+    /// Which calls hear what the server reports.
+    pub(super) tokens: Arc<Tokens>,
+    /// The secrets that the server was told.
+    pub(super) seen: Arc<Secrets>,
+}
+
+/// A call that a dying server took with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The server cannot have read it.
+    Unsent,
+    /// The server may have read it.
+    Sent,
+}
+
+impl Link {
+    pub(super) fn new(peer: Peer<RoleClient>, ends: Ends, most: usize, is_remote: bool) -> Self {
+        Self { peer, ends, most, is_remote }
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// Returns whether the server is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ends.closing.is_cancelled()
+    }
+
+    /// Says what happened where a call was lost.
+    pub(super) fn ending(&self) -> &'static str {
+        if self.is_remote { "broke off" } else { "ended" }
+    }
+
+    /// Takes the secrets out of what a call returned, also where it is binary.
+    fn clean(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
+        let (result, binaries) = match result {
+            Ok(output) => (Ok(output.value), output.binaries),
+            Err(err) => (Err(err), Vec::new()),
+        };
+        let seen = self.ends.seen.now();
+        let value = seen.clean_result(result)?;
+        let binaries = binaries.into_iter().map(|it| {
+            let base64 = seen.clean_base64(it.base64);
+            Binary { base64, ..it }
+        });
+        Ok(Output { value, binaries: binaries.collect() })
+    }
+
+    /// Calls a tool, whose output is to be as it was `promised`. Dropping the future tells the server that nobody waits for it.
+    pub(super) async fn call(
+        &self,
+        mut request: CallToolRequestParams,
+        promised: Option<&Schema>,
+        reporter: Reporter,
+    ) -> Result<Result<Output, ToolError>, Lost> {
+        if self.is_closed() {
+            return Err(Lost::Unsent);
+        }
+        let token = self.ends.tokens.draw(reporter, Arc::clone(&self.ends.seen));
+        request.set_progress_token(token.value());
+        match self.peer.call_tool_once(request).await {
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.clean(answer::output(result, promised, self.most)))
+            }
+            Ok(_) => Ok(Err(ToolError::failed(
+                "the tool asks for more than its parameters, which a plan cannot answer",
+            ))),
+            Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(Lost::Unsent),
+            Err(ServiceError::McpError(error)) if error.code == LOST => Err(Lost::Sent),
+            Err(ServiceError::McpError(error)) => {
+                Ok(self.clean(Err(answer::error(&error, self.most))))
+            }
+            Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
+            Err(ServiceError::TransportClosed) => Err(Lost::Sent),
+            Err(ServiceError::Cancelled { reason }) => {
+                let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
+                let reason = self.ends.seen.clean(reason);
+                Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).indefinite()))
+            }
+            Err(err) => {
+                let why = format!("the server's answer is not MCP: {err}");
+                Ok(Err(ToolError::failed(why).indefinite()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// A pipe that nobody reads takes a call with it. Whatever else cut a call short may have let all
+/// of it through but the line's end, which a server could overlook.
+fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> Lost {
+    match err.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => Lost::Unsent,
+        _ => Lost::Sent,
+    }
+}

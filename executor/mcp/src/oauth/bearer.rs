@@ -1,0 +1,514 @@
+//! The token that a server is shown.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http_client::Broken;
+use reqwest::{
+    Response, Url,
+    header::{HeaderMap, WWW_AUTHENTICATE},
+};
+use rmcp::transport::auth::{AuthError, WWWAuthenticateParams};
+use secrets::Redaction;
+use shared::id::ToolSetName;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{
+    Logins, NEEDS_LOGIN, OAuth,
+    discovery::{shown, told},
+    errands::Errands,
+    kept::Token,
+    now,
+    source::Source,
+};
+use crate::secrets::Secrets;
+
+/// How long nobody is asked for a token again where that came to nothing: calls that wait for one
+/// are told the same, and do not ask one after the other.
+const LASTS: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody has logged out.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Has the token for each request to a server.
+pub(crate) struct Bearer {
+    source: Arc<Source>,
+    /// Whoever gets a token has it until that is done: one renewal is enough.
+    held: Mutex<Held>,
+    errands: Errands,
+}
+
+/// What is known about tokens.
+#[derive(Default)]
+struct Held {
+    /// What was shown last.
+    token: Option<Token>,
+    /// When and why there was none.
+    failed: Option<(Instant, Denied)>,
+    /// How the server said last which tokens it wants.
+    challenge: Option<String>,
+    /// When it was looked last whether the login is still there.
+    looked_at: Option<Instant>,
+}
+
+/// Another token than one that was refused.
+pub(crate) struct Another {
+    pub(crate) text: String,
+    /// Whether it was granted now. One that was found may have been dropped as well, with all that
+    /// were granted before.
+    pub(crate) is_new: bool,
+}
+
+/// Why a request is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Somebody has to log in, or to correct something.
+    Refused(String),
+    /// Nobody can be found who grants tokens, as long as the server does not say where.
+    Unfound(String),
+    /// Who grants tokens cannot be asked now.
+    Unreachable(String),
+}
+
+impl Denied {
+    /// Says why nothing was granted.
+    pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
+        let text = told(err, seen);
+        match err {
+            AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
+                Self::Unreachable(text)
+            }
+            _ => Self::Refused(text),
+        }
+    }
+
+    /// Says why something was not asked, or has no answer.
+    pub(super) fn unasked(err: &Broken) -> Self {
+        let text = err.to_string();
+        match err {
+            Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
+            Broken::Refused(_) | Broken::Denied(_) => Self::Refused(text),
+        }
+    }
+
+    /// Says why in other words, which know better whether that passes.
+    pub(super) fn because(self, trouble: Option<Self>) -> Self {
+        match (self, trouble) {
+            (own, None) => own,
+            (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
+            (_, Some(trouble)) => trouble,
+        }
+    }
+
+    /// Says that this was about who grants tokens.
+    pub(super) fn unfound(self) -> Self {
+        match self {
+            Self::Refused(text) => Self::Unfound(text),
+            other => other,
+        }
+    }
+
+    pub(super) fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Refused(text) => Self::Refused(change(text)),
+            Self::Unfound(text) => Self::Unfound(change(text)),
+            Self::Unreachable(text) => Self::Unreachable(change(text)),
+        }
+    }
+
+    /// Says it in words.
+    pub(super) fn text(self) -> String {
+        let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
+        text
+    }
+}
+
+impl From<Denied> for Broken {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Refused(text) | Denied::Unfound(text) => Self::Denied(text),
+            Denied::Unreachable(text) => Self::Later(text),
+        }
+    }
+}
+
+impl Held {
+    fn good(&self) -> Option<&Token> {
+        self.token.as_ref().filter(|it| it.is_good(now()))
+    }
+
+    /// Says why there was no token a moment ago.
+    fn failed(&self) -> Result<(), Denied> {
+        match &self.failed {
+            Some((since, denied)) if since.elapsed() < LASTS => Err(denied.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, denied: &Denied) {
+        self.failed = Some((Instant::now(), denied.clone()));
+    }
+
+    /// Takes what came of asking for a token.
+    fn take(&mut self, got: Result<Option<Token>, Denied>) -> Result<Option<&Token>, Denied> {
+        let token = got.inspect_err(|denied| self.fail(denied))?;
+        self.failed = None;
+        self.token = token;
+        Ok(self.token.as_ref())
+    }
+}
+
+impl Bearer {
+    pub(crate) fn new(
+        whose: (&ToolSetName, &Url),
+        oauth: &OAuth,
+        (logins, errands): (Option<&Logins>, &Errands),
+        secrets: Arc<Secrets>,
+    ) -> Self {
+        let source = Arc::new(Source::new(whose, oauth, logins, secrets));
+        Self { source, held: Mutex::default(), errands: errands.clone() }
+    }
+
+    /// Returns the token to show, if there is one: a server may answer without.
+    pub(crate) async fn token(&self) -> Result<Option<String>, Denied> {
+        let mut held = self.held.lock().await;
+        if held.good().is_none() {
+            held.token = self.source.at_hand(None)?;
+        } else if self.source.oauth.is_for_people()
+            && held.looked_at.is_none_or(|it| it.elapsed() >= LOOK)
+        {
+            held.looked_at = Some(Instant::now());
+            // What somebody has logged out of is not shown any more.
+            if let Ok(None) = self.source.at_hand(None) {
+                held.token = None;
+            }
+        }
+        if held.token.is_none() {
+            held.failed()?;
+            let challenge = held.challenge.clone();
+            match self.get(None, challenge.as_deref()).await {
+                // Its refusal may say where to look.
+                Err(Denied::Unfound(_)) if challenge.is_none() => {}
+                got => held.take(got).map(drop)?,
+            }
+        }
+        Ok(held.token.as_ref().map(|it| it.text.clone()))
+    }
+
+    /// Returns the token that was shown last. Nobody is asked for one.
+    pub(crate) async fn last(&self) -> Option<String> {
+        self.held.lock().await.token.as_ref().map(|it| it.text.clone())
+    }
+
+    /// Returns another token than the one that was refused, or says why there is none.
+    pub(crate) async fn another(
+        &self,
+        refused: Option<&str>,
+        answer: &Response,
+    ) -> Result<Another, Denied> {
+        let challenge = challenge(answer.headers());
+        let mut held = self.held.lock().await;
+        if challenge.is_some() {
+            held.challenge.clone_from(&challenge);
+        }
+        let is_other = |it: &&Token| Some(it.text.as_str()) != refused;
+        if let Some(token) = held.good().filter(is_other) {
+            return Ok(Another { text: token.text.clone(), is_new: false });
+        }
+        let (got, is_new) = if let Some(token) = self.source.at_hand(refused)? {
+            (Ok(Some(token)), false)
+        } else {
+            held.failed()?;
+            (self.get(refused, challenge.as_deref()).await, true)
+        };
+        if let Some(token) = held.take(got)?.filter(is_other) {
+            return Ok(Another { text: token.text.clone(), is_new });
+        }
+        let denied = self.denied(challenge.as_deref()).await;
+        if !self.source.oauth.is_for_people() {
+            held.fail(&denied);
+        }
+        Err(denied)
+    }
+
+    /// Says what to do where a server refuses every token.
+    pub(crate) async fn refused(&self, answer: &Response) -> Denied {
+        let denied = self.denied(challenge(answer.headers()).as_deref()).await;
+        // Another one would be refused as well.
+        self.held.lock().await.fail(&denied);
+        denied
+    }
+
+    /// Says why a server forbids something, where that is because too little was granted.
+    pub(crate) async fn too_little(&self, answer: &Response) -> Option<Denied> {
+        let challenge = challenge(answer.headers())?;
+        let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
+        if !params.is_insufficient_scope() {
+            return None;
+        }
+        Some(self.denied(Some(&challenge)).await)
+    }
+
+    /// Says who has to do what. What the server wants is noted for the next login.
+    async fn denied(&self, challenge: Option<&str>) -> Denied {
+        let Source { set, server, oauth, kept, .. } = &*self.source;
+        let params = challenge.map(|it| WWWAuthenticateParams::parse(it, server));
+        let params = params.unwrap_or_default();
+        let more = match &params.scope {
+            Some(scope) if params.is_insufficient_scope() => {
+                format!(" that allows `{}`", shown(scope))
+            }
+            _ => String::new(),
+        };
+        let text = match kept {
+            _ if !oauth.is_for_people() => {
+                format!(
+                    "`{set}` does not take the token that was granted{more}: look at its `auth`"
+                )
+            }
+            None => format!("`{set}` {NEEDS_LOGIN}, and there is no place to keep one"),
+            Some(kept) => {
+                if let Some(scope) = &params.scope
+                    && let Err(why) = kept.want(scope).await
+                {
+                    tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
+                }
+                format!("`{set}` {NEEDS_LOGIN}{more}: type `faber login {set}`")
+            }
+        };
+        Denied::Refused(text)
+    }
+
+    /// Gets a token that was not `refused`. That is not cut short with the call that wants it: what
+    /// is granted meanwhile would be lost, and what it is granted for is spent.
+    async fn get(
+        &self,
+        refused: Option<&str>,
+        challenge: Option<&str>,
+    ) -> Result<Option<Token>, Denied> {
+        let source = Arc::clone(&self.source);
+        let (refused, challenge) =
+            (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
+        let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
+        self.errands.run(getting).await.unwrap_or_else(|| {
+            let why = "too much is under way, or is about to end: try again later";
+            Err(self.source.without(Denied::Unreachable(why.to_owned())))
+        })
+    }
+}
+
+/// Returns how a server says which tokens it wants.
+pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
+    let all = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut all = all.filter_map(|it| it.to_str().ok());
+    let is_bearer = |it: &&str| it.get(..6).is_some_and(|it| it.eq_ignore_ascii_case("bearer"));
+    all.find(is_bearer).map(ToOwned::to_owned)
+}
+
+impl fmt::Debug for Another {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Another").field("is_new", &self.is_new).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bearer").field("set", &self.source.set).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::world::World, *};
+
+    fn people() -> Value {
+        json!("oauth")
+    }
+
+    fn program() -> Value {
+        let secret = json!({ "secret": "CARGO_PKG_NAME" });
+        json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
+    }
+
+    /// Calls as the way to a server does, and returns the token that was taken.
+    async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
+        let mut token = bearer.token().await?;
+        let mut answer = world.post(token.as_deref()).await;
+        while answer.status() != 200 {
+            let other = bearer.another(token.as_deref(), &answer).await?;
+            answer = world.post(Some(&other.text)).await;
+            if answer.status() != 200 && other.is_new {
+                return Err(bearer.refused(&answer).await);
+            }
+            token = Some(other.text);
+        }
+        Ok(token.unwrap())
+    }
+
+    fn wants_login() -> Denied {
+        Denied::Refused("`s` needs a login: type `faber login s`".to_owned())
+    }
+
+    #[tokio::test]
+    async fn what_is_granted_is_kept_though_nobody_waits_for_it() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let bearer = world.bearer(people());
+        let mut call = Box::pin(bearer.token());
+        tokio::select! {
+            token = &mut call => panic!("{token:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        drop(call);
+        world.gate.opened.notify_one();
+        assert_eq!(bearer.token().await.unwrap().as_deref(), Some("access-1"));
+        assert_eq!(world.heard("POST /token"), 1);
+    }
+
+    /// Somebody was told to log in, though what they were granted could be renewed.
+    #[tokio::test]
+    async fn a_login_that_was_renewed_elsewhere_is_renewed_where_its_token_is_refused_too() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        let first = call(&world, &bearer).await.unwrap();
+        // Somebody logs in anew, and then the server drops every token.
+        let record = serde_json::to_string(&world.kept().read().unwrap().unwrap()).unwrap();
+        let record = record.replace(&first, "of-another-process");
+        world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
+        world.now().access.clear();
+        world.now().heard.clear();
+        let renewed = call(&world, &bearer).await.unwrap();
+        assert_ne!(renewed, first);
+        assert_eq!(world.heard("POST /token"), 1);
+    }
+
+    /// It was shown until it ended.
+    #[tokio::test]
+    async fn what_somebody_has_logged_out_of_is_not_shown() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        call(&world, &bearer).await.unwrap();
+        world.kept().remove().unwrap();
+        bearer.held.lock().await.looked_at = None;
+        assert_eq!(bearer.token().await, Ok(None));
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_forgotten_its_client_wants_a_new_one() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().clients.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        let record = world.kept().read().unwrap().unwrap();
+        assert!(record.client.is_none() && record.granted.is_none());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert_eq!(world.heard("POST /token"), 1, "nobody asks again");
+    }
+
+    #[tokio::test]
+    async fn what_is_granted_is_kept_though_the_connection_is_gone() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let bearer = world.bearer(people());
+        let mut call = Box::pin(bearer.token());
+        tokio::select! {
+            token = &mut call => panic!("{token:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        drop(call);
+        drop(bearer);
+        world.gate.opened.notify_one();
+        world.errands.end().await;
+        assert_eq!(world.kept().read().unwrap().unwrap().token().unwrap().text, "access-1");
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_for_good_leaves_its_client_for_the_next_login() {
+        let world = World::new().await;
+        world.keep(None);
+        world.now().access.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert!(world.kept().read().unwrap().unwrap().client.is_some());
+    }
+
+    #[tokio::test]
+    async fn who_cannot_grant_is_not_asked_by_everybody() {
+        let world = World::new().await;
+        for auth in [people(), program()] {
+            world.keep(Some("refresh-0"));
+            world.now().is_down = true;
+            world.now().heard.clear();
+            let bearer = world.bearer(auth);
+            let down = bearer.token().await.unwrap_err();
+            assert!(
+                matches!(&down, Denied::Unreachable(it) if it.ends_with("503 Service Unavailable"))
+            );
+            let all = futures::future::join_all((0..100).map(|_| bearer.token())).await;
+            assert!(all.iter().all(|it| it.as_ref() == Err(&down)));
+            assert_eq!(world.heard("POST /token"), 1);
+        }
+        assert!(matches!(Denied::Unreachable(String::new()).into(), Broken::Later(_)));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_token_does_not_have_them_renewed_for_nothing() {
+        let world = World::new().await;
+        world.now().takes_none = true;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        for _ in 0..20 {
+            assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        }
+        assert_eq!(world.heard("POST /token"), 2);
+        let bearer = world.bearer(program());
+        world.now().heard.clear();
+        for _ in 0..20 {
+            let why = call(&world, &bearer).await.unwrap_err().text();
+            assert!(why.starts_with("`s` does not take the token"), "{why}");
+        }
+        assert_eq!(world.heard("POST /token"), 2);
+        // Whoever logs in is not kept waiting.
+        world.now().takes_none = false;
+        let bearer = world.bearer(people());
+        world.now().access.clear();
+        world.now().refresh = None;
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        world.keep(Some("refresh-8"));
+        world.now().refresh = Some("refresh-8".to_owned());
+        call(&world, &bearer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_grants_tokens_may_be_said_only_by_a_refusal() {
+        let world = World::new().await;
+        world.now().is_hidden = true;
+        world.now().issuer = Some(format!("{}/as", world.here));
+        world.keep(Some("refresh-0"));
+        world.now().access.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-1");
+        let bearer = world.bearer(program());
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-2");
+        // It is known from then on.
+        world.now().access.clear();
+        world.now().heard.clear();
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-3");
+        assert_eq!((world.heard("POST /mcp"), world.heard("POST /token")), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn what_a_server_wants_is_told_within_limits() {
+        let world = World::new().await;
+        let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
+        let denied = world.bearer(people()).denied(Some(&text)).await.text();
+        assert!(denied.len() < 600, "{denied}");
+        assert!(world.kept().read().unwrap().is_none());
+    }
+}

@@ -1,0 +1,315 @@
+//! How a configuration says who may call a server.
+
+use http_client::ServerUrl;
+use reqwest::Url;
+use secrets::Text;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How a server is told who calls: `auth: oauth`, or a map that says more.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct OAuth {
+    pub(super) grant: Grant,
+    /// What is asked for. Without a word, what the server says it needs.
+    pub(super) scopes: Vec<String>,
+    /// Who grants tokens, to the letter: nobody else is told what is secret.
+    pub(super) issuer: Option<String>,
+}
+
+/// By what a token is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Grant {
+    /// A person logs in, once.
+    Person {
+        client: Option<Client>,
+        /// Where the client describes itself, for servers that read such a document.
+        document: Option<String>,
+        /// The port that the browser comes back to.
+        port: Option<u16>,
+    },
+    /// The program itself has an account.
+    Program { id: String, proof: Proof },
+    /// Whoever has logged in to a company's identity provider may call.
+    CrossApp { client: Client, identity: Box<Identity> },
+}
+
+/// A client that the authorization server knows already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Client {
+    pub(super) id: String,
+    pub(super) secret: Option<Text>,
+}
+
+/// How a program proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    Secret(Text),
+    /// A private key in PEM (PKCS#8), by which an assertion is signed.
+    Key(Text),
+}
+
+/// A company's identity provider.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Identity {
+    /// Who it is, to the letter.
+    pub(super) issuer: String,
+    pub(super) token_endpoint: ServerUrl,
+    pub(super) client_id: String,
+    pub(super) client_secret: Option<Text>,
+    /// Who has logged in.
+    pub(super) id_token: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    grant: Kind,
+    issuer: Option<String>,
+    client_id: Option<String>,
+    client_secret: Option<Text>,
+    private_key: Option<Text>,
+    client_metadata: Option<String>,
+    scopes: Vec<String>,
+    callback_port: Option<u16>,
+    identity: Option<Identity>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    #[default]
+    AuthorizationCode,
+    ClientCredentials,
+    CrossApp,
+}
+
+impl TryFrom<Value> for OAuth {
+    type Error = String;
+
+    fn try_from(written: Value) -> Result<Self, String> {
+        let written = match written {
+            Value::String(word) if word == "oauth" => Written::default(),
+            Value::Object(_) => Written::deserialize(written).map_err(|err| err.to_string())?,
+            _ => return Err("`auth` is `oauth`, or a map such as `{scopes: [read]}`".to_owned()),
+        };
+        if let Some(scope) = written.scopes.iter().find(|it| !is_scope(it)) {
+            return Err(format!("`{scope}` cannot be a scope"));
+        }
+        for text in written.texts() {
+            if text.secret().is_none() {
+                let why = "what is secret in `auth` must be named, as in `{secret: TOKEN}`";
+                return Err(why.to_owned());
+            }
+        }
+        if let Some(issuer) = written.issuer.as_ref().filter(|it| Url::parse(it).is_err()) {
+            return Err(format!(
+                "`issuer` must be the address of who grants tokens, not `{issuer}`"
+            ));
+        }
+        let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
+        Ok(Self { grant: written.grant()?, scopes, issuer })
+    }
+}
+
+impl Written {
+    fn texts(&self) -> Vec<&Text> {
+        let identity = self.identity.iter();
+        let identity = identity.flat_map(|it| it.client_secret.iter().chain([&it.id_token]));
+        self.client_secret.iter().chain(&self.private_key).chain(identity).collect()
+    }
+
+    fn grant(self) -> Result<Grant, String> {
+        let kind = self.grant;
+        self.only_its_own(kind)?;
+        match kind {
+            Kind::AuthorizationCode => {
+                let document = self.client_metadata.map(document).transpose()?;
+                let client = match (self.client_id, self.client_secret) {
+                    (Some(id), secret) => Some(Client { id, secret }),
+                    (None, None) => None,
+                    (None, Some(_)) => return Err("`client_secret` needs a `client_id`".to_owned()),
+                };
+                Ok(Grant::Person { client, document, port: self.callback_port })
+            }
+            Kind::ClientCredentials => {
+                let proof = match (self.client_secret, self.private_key) {
+                    (Some(secret), None) => Proof::Secret(secret),
+                    (None, Some(key)) => Proof::Key(key),
+                    _ => {
+                        let why = "`grant: client_credentials` needs either a `client_secret` or a \
+                                   `private_key`";
+                        return Err(why.to_owned());
+                    }
+                };
+                let why = "`grant: client_credentials` needs a `client_id`";
+                Ok(Grant::Program { id: self.client_id.ok_or(why)?, proof })
+            }
+            Kind::CrossApp => {
+                let why = "`grant: cross_app` needs a `client_id` and an `identity`";
+                let client = Client { id: self.client_id.ok_or(why)?, secret: self.client_secret };
+                Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(why)?) })
+            }
+        }
+    }
+
+    /// Says what has nothing to do with a grant.
+    fn only_its_own(&self, kind: Kind) -> Result<(), String> {
+        let is_there = [
+            ("private_key", self.private_key.is_some(), matches!(kind, Kind::ClientCredentials)),
+            ("identity", self.identity.is_some(), matches!(kind, Kind::CrossApp)),
+            (
+                "client_metadata",
+                self.client_metadata.is_some(),
+                matches!(kind, Kind::AuthorizationCode),
+            ),
+            (
+                "callback_port",
+                self.callback_port.is_some(),
+                matches!(kind, Kind::AuthorizationCode),
+            ),
+        ];
+        match is_there.into_iter().find(|(_, is_there, is_its_own)| *is_there && !is_its_own) {
+            Some((field, ..)) => Err(format!("this `grant` has no `{field}`")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn document(written: String) -> Result<String, String> {
+    let url = Url::parse(&written).ok();
+    if url.is_some_and(|it| it.scheme() == "https" && it.path() != "/") {
+        return Ok(written);
+    }
+    Err(format!("`client_metadata` must be the https address of a document, not `{written}`"))
+}
+
+/// RFC 6749, section 3.3.
+pub(super) fn is_scope(text: &str) -> bool {
+    let is_part = |it: u8| matches!(it, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+impl OAuth {
+    /// Returns the secrets that it names.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let texts: Vec<&Text> = match &self.grant {
+            Grant::Person { client, .. } => {
+                client.iter().filter_map(|it| it.secret.as_ref()).collect()
+            }
+            Grant::Program { proof: Proof::Secret(text) | Proof::Key(text), .. } => vec![text],
+            Grant::CrossApp { client, identity } => {
+                let texts = client.secret.iter().chain(&identity.client_secret);
+                texts.chain([&identity.id_token]).collect()
+            }
+        };
+        texts.into_iter().filter_map(Text::secret).collect()
+    }
+
+    /// Returns whether it says to which port the browser comes back.
+    pub fn has_port(&self) -> bool {
+        matches!(self.grant, Grant::Person { port: Some(_), .. })
+    }
+
+    /// Returns whether somebody has to log in.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self.grant, Grant::Person { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(written: Value, expected: Expect) {
+        let read = serde_json::from_value::<OAuth>(written);
+        let told = match read {
+            Ok(it) => format!("{:?} {:?} {:?}", it.grant, it.scopes, it.secrets()),
+            Err(err) => format!("✗ {err}"),
+        };
+        expected.assert_eq(&told);
+    }
+
+    #[test]
+    fn what_is_written_is_one_of_three_grants() {
+        check(json!("oauth"), expect!["Person { client: None, document: None, port: None } [] []"]);
+        check(
+            json!({ "client_id": "faber", "client_secret": { "secret": "S" }, "scopes": ["a:b"], "callback_port": 8123 }),
+            expect![[
+                r#"Person { client: Some(Client { id: "faber", secret: Some(Secret(SecretName { secret: "S", prefix: "" })) }), document: None, port: Some(8123) } ["a:b"] ["S"]"#
+            ]],
+        );
+        check(
+            json!({ "grant": "client_credentials", "client_id": "c", "private_key": { "secret": "K" } }),
+            expect![[
+                r#"Program { id: "c", proof: Key(Secret(SecretName { secret: "K", prefix: "" })) } [] ["K"]"#
+            ]],
+        );
+        let identity = json!({ "issuer": "https://idp", "token_endpoint": "https://idp/token", "client_id": "i", "id_token": { "secret": "ID" } });
+        check(
+            json!({ "grant": "cross_app", "client_id": "c", "identity": identity }),
+            expect![[
+                r#"CrossApp { client: Client { id: "c", secret: None }, identity: Identity { issuer: "https://idp", token_endpoint: ServerUrl(Url { scheme: "https", cannot_be_a_base: false, username: "", password: None, host: Some(Domain("idp")), port: None, path: "/token", query: None, fragment: None }), client_id: "i", client_secret: None, id_token: Secret(SecretName { secret: "ID", prefix: "" }) } } [] ["ID"]"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        check(json!("basic"), expect!["✗ `auth` is `oauth`, or a map such as `{scopes: [read]}`"]);
+        check(
+            json!({ "client_secret": { "secret": "S" } }),
+            expect!["✗ `client_secret` needs a `client_id`"],
+        );
+        check(
+            json!({ "client_id": "c", "client_secret": "in plain sight" }),
+            expect!["✗ what is secret in `auth` must be named, as in `{secret: TOKEN}`"],
+        );
+        check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` cannot be a scope"]);
+        check(
+            json!({ "grant": "password" }),
+            expect![
+                "✗ unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
+            ],
+        );
+        check(
+            json!({ "grant": "client_credentials", "client_id": "c" }),
+            expect![
+                "✗ `grant: client_credentials` needs either a `client_secret` or a `private_key`"
+            ],
+        );
+        check(
+            json!({ "grant": "client_credentials", "callback_port": 1 }),
+            expect!["✗ this `grant` has no `callback_port`"],
+        );
+        check(
+            json!({ "grant": "cross_app", "client_id": "c" }),
+            expect!["✗ `grant: cross_app` needs a `client_id` and an `identity`"],
+        );
+        check(
+            json!({ "issuer": "example" }),
+            expect!["✗ `issuer` must be the address of who grants tokens, not `example`"],
+        );
+        check(
+            json!({ "private_key": { "secret": "K" } }),
+            expect!["✗ this `grant` has no `private_key`"],
+        );
+        check(
+            json!({ "client_metadata": "http://example.com/client.json" }),
+            expect![
+                "✗ `client_metadata` must be the https address of a document, not `http://example.com/client.json`"
+            ],
+        );
+        check(
+            json!({ "clientId": "c" }),
+            expect![
+                "✗ unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"
+            ],
+        );
+    }
+}

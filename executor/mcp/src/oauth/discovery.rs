@@ -1,0 +1,381 @@
+//! Where tokens for a server are granted.
+
+use std::{sync::Arc, time::Duration};
+
+use http_client::{Outgoing, Reach};
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
+use secrets::Redaction;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{
+    bearer::Denied,
+    web::{Web, check, is_loopback, resource},
+};
+
+/// Letters of what a server says about a refusal.
+const SAID: usize = 500;
+/// How long it may take to find out who grants tokens: servers can name others, of which each is
+/// asked.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// For which server it is found out who grants tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) web: &'a Arc<Web>,
+    pub(super) server: &'a Url,
+    /// What the server said when it refused us, if that is known.
+    pub(super) challenge: Option<&'a str>,
+    /// Who it must be, where the configuration says.
+    pub(super) issuer: Option<&'a str>,
+}
+
+/// Who grants tokens for a server.
+pub(super) struct Found {
+    pub(super) manager: AuthorizationManager,
+    pub(super) metadata: AuthorizationMetadata,
+}
+
+impl Sought<'_> {
+    /// Finds out who grants tokens, and makes sure that it may be told secrets.
+    pub(super) async fn find(&self) -> Result<Found, AuthError> {
+        self.find_within(PATIENCE).await
+    }
+
+    async fn find_within(&self, limit: Duration) -> Result<Found, AuthError> {
+        let (server, web) = (resource(self.server), Arc::clone(self.web));
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
+        let Ok(found) = timeout(limit, self.metadata(&manager)).await else {
+            let late = "the servers that it names do not answer in time".to_owned();
+            self.web.note(Some(Denied::Unreachable(late.clone())));
+            return Err(AuthError::MetadataError(late));
+        };
+        let metadata = found?;
+        if let Some(issuer) = self.issuer
+            && metadata.issuer.as_deref() != Some(issuer)
+        {
+            return Err(AuthError::AuthorizationServerMismatch {
+                expected_issuer: issuer.to_owned(),
+                received_issuer: metadata.issuer.unwrap_or_else(|| "nobody".to_owned()),
+            });
+        }
+        let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+        for endpoint in endpoints.into_iter().chain(&metadata.registration_endpoint) {
+            may_be_told(self.server, endpoint).map_err(AuthError::MetadataError)?;
+        }
+        manager.set_metadata(metadata.clone());
+        Ok(Found { manager, metadata })
+    }
+
+    async fn metadata(
+        &self,
+        manager: &AuthorizationManager,
+    ) -> Result<AuthorizationMetadata, AuthError> {
+        match manager.resolve_metadata_from_challenge(self.challenge).await {
+            Ok(found) => Ok(found.metadata),
+            Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
+                let whole = own(self.web, self.server, &received_issuer).await;
+                whole.ok_or(AuthError::AuthorizationServerMismatch {
+                    expected_issuer,
+                    received_issuer,
+                })
+            }
+            Err(err) => Err(err),
+        }
+    }
+}
+
+/// Says whether a server may have secrets sent to an address that it names.
+pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
+    let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
+    check(&url).map_err(|err| err.to_string())?;
+    if is_loopback(&url) && !is_loopback(server) {
+        return Err(format!("`{endpoint}` is this machine, and not where the server is"));
+    }
+    Ok(())
+}
+
+/// Returns the metadata of a server that grants its own tokens, as servers did before June 2025,
+/// and calls itself by an address below its root. It names nobody but itself, so that
+/// nobody can be taken for another.
+async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
+    let at = |path: &str| {
+        let mut url = server.clone();
+        url.set_query(None);
+        url.set_path(path);
+        url
+    };
+    let get = async |url: Url| {
+        let headers = reqwest::header::HeaderMap::new();
+        let asked = Outgoing {
+            method: reqwest::Method::GET,
+            url,
+            headers,
+            body: None,
+            reach: Reach::Public,
+        };
+        web.ask(asked).await.ok().filter(|it| it.status.is_success())
+    };
+    if get(at("/.well-known/oauth-protected-resource")).await.is_some() {
+        return None;
+    }
+    let reply = get(at("/.well-known/oauth-authorization-server")).await?;
+    let metadata: AuthorizationMetadata = serde_json::from_slice(&reply.body).ok()?;
+    let is_own = |text: &str| text.parse::<Url>().is_ok_and(|it| it.origin() == server.origin());
+    let mut named = vec![issuer, &metadata.authorization_endpoint, &metadata.token_endpoint];
+    named.extend(metadata.registration_endpoint.as_deref());
+    let is_its_own = metadata.issuer.as_deref() == Some(issuer) && named.into_iter().all(is_own);
+    is_its_own.then_some(metadata)
+}
+
+/// Adds the scope by which servers of `OpenID` Connect grant more than one token, where there is one.
+pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
+    const OFFLINE: &str = "offline_access";
+    let has = |all: &[String]| all.iter().any(|it| it == OFFLINE);
+    let is_offered = metadata.scopes_supported.as_deref().is_some_and(has);
+    if is_offered && !scopes.is_empty() && !has(scopes) {
+        scopes.push(OFFLINE.to_owned());
+    }
+}
+
+/// Returns an address of the metadata that rmcp does not know of.
+pub(super) fn further<'a>(metadata: &'a AuthorizationMetadata, name: &str) -> Option<&'a str> {
+    metadata.additional_fields.get(name).and_then(Value::as_str)
+}
+
+/// Returns what a stranger says so that a terminal and a log can have it.
+pub(super) fn shown(text: &str) -> String {
+    let letters = text.chars().map(|it| if it.is_control() { ' ' } else { it });
+    letters.take(SAID).collect::<String>().trim().to_owned()
+}
+
+/// Says what went wrong, for whoever wants to log in or to call. What is secret is taken out of it
+/// before it is cut: half a secret would not be found.
+pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
+    shown(&seen.clean(sentence(err)))
+}
+
+fn sentence(err: &AuthError) -> String {
+    match err {
+        AuthError::DiscoveryRequestFailed { source, .. } => source.to_string(),
+        AuthError::HttpError(_) | AuthError::InternalError(_) => {
+            "the authorization server cannot be used".to_owned()
+        }
+        AuthError::PkceUnsupported => {
+            "the authorization server has no PKCE by S256, without which a login is not safe"
+                .to_owned()
+        }
+        AuthError::RegistrationFailed(why) => format!(
+            "the authorization server does not register clients ({why}): ask for a `client_id` and \
+             write it into `auth`"
+        ),
+        other => {
+            let text = other.to_string();
+            let mut letters = text.chars();
+            let first = letters.next().map(|it| it.to_lowercase().to_string());
+            first.unwrap_or_default() + letters.as_str()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::{Json, Router, http::StatusCode, routing::get};
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    use super::*;
+
+    /// A server that has one document, with `HERE` for where it is.
+    struct World {
+        server: Url,
+        asked: Arc<AtomicUsize>,
+        _tasks: JoinSet<std::io::Result<()>>,
+    }
+
+    impl World {
+        async fn new(at: &str, document: Value) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let here = format!("http://{}", listener.local_addr().unwrap());
+            let document: Value =
+                serde_json::from_str(&document.to_string().replace("HERE", &here)).unwrap();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let routes =
+                Router::new().route(at, get(|| async { Json(document) })).fallback(move || {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    async { StatusCode::NOT_FOUND }
+                });
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async { axum::serve(listener, routes).await });
+            Self { server: format!("{here}/mcp").parse().unwrap(), asked, _tasks: tasks }
+        }
+
+        async fn found(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
+            let (server, web) = (&self.server, Arc::new(Web::new(self.server.clone())));
+            let sought = Sought { web: &web, server, challenge: None, issuer };
+            sought.find().await.map(|it| it.metadata)
+        }
+    }
+
+    /// Discovers for a server whose metadata are those, with `HERE` for where it is.
+    async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
+        World::new(at, metadata).await.found(None).await
+    }
+
+    fn said(err: &AuthError) -> String {
+        told(err, &Redaction::default())
+    }
+
+    fn metadata(issuer: &str, token: &str) -> Value {
+        json!({ "issuer": issuer, "authorization_endpoint": "HERE/authorize", "token_endpoint": token })
+    }
+
+    #[tokio::test]
+    async fn who_grants_tokens_is_who_it_says() {
+        let at = "/.well-known/oauth-authorization-server";
+        let good = discovered(at, metadata("HERE", "HERE/token")).await.unwrap();
+        assert!(good.token_endpoint.ends_with("/token"));
+        let below = discovered(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
+        assert!(below.token_endpoint.ends_with("/oauth/token"));
+        for (issuer, token) in [
+            ("https://example.com", "HERE/token"),
+            ("HERE/oauth", "https://example.com/token"),
+            ("HERE.example.com/oauth", "HERE/token"),
+        ] {
+            let err = discovered(at, metadata(issuer, token)).await.unwrap_err();
+            let is_other = matches!(err, AuthError::AuthorizationServerMismatch { .. });
+            assert!(is_other, "{issuer} {token}: {err}");
+        }
+        let plain = discovered(at, metadata("HERE", "http://example.com/token")).await;
+        assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
+    }
+
+    /// What is about another server leads nowhere: it is as if nothing were there.
+    #[tokio::test]
+    async fn metadata_are_about_the_very_server() {
+        let at = "/.well-known/oauth-protected-resource/mcp";
+        let other = "https://example.com";
+        let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
+        let own = discovered(at, about).await.unwrap();
+        for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
+            assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_have_a_limit() {
+        let mut long = metadata("HERE", "HERE/token");
+        long["x"] = json!("x".repeat(300 << 10));
+        let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
+        assert!(said(&err).ends_with("answered more than 262144 bytes"), "{}", said(&err));
+    }
+
+    #[tokio::test]
+    async fn who_grants_tokens_is_who_the_configuration_says() {
+        let at = "/.well-known/oauth-authorization-server";
+        let world = World::new(at, metadata("HERE", "HERE/token")).await;
+        let here = world.server.origin().ascii_serialization();
+        world.found(Some(&here)).await.unwrap();
+        let err = world.found(Some("https://example.com")).await.unwrap_err();
+        let expected =
+            "authorization server issuer mismatch: expected https://example.com, received";
+        assert_eq!(said(&err), format!("{expected} {here}"));
+        let none = World::new("/nothing", Value::Null).await;
+        let err = none.found(Some("https://example.com")).await.unwrap_err();
+        assert_eq!(said(&err), format!("{expected} nobody"));
+    }
+
+    #[tokio::test]
+    async fn a_server_does_not_lead_to_any_number_of_others() {
+        let at = "/.well-known/oauth-protected-resource/mcp";
+        let many: Vec<_> = (0..1_000).map(|it| format!("HERE/as/{it}")).collect();
+        let world =
+            World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
+        let world = world.await;
+        let err = world.found(None).await.unwrap_err();
+        assert!(said(&err).ends_with("leads to more than 60 addresses"), "{}", said(&err));
+        assert!(world.asked.load(Ordering::Relaxed) < 60);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let web = Arc::new(Web::new(server.clone()));
+        let sought = Sought { web: &web, server: &server, challenge: None, issuer: None };
+        let err = sought.find_within(Duration::ZERO).await.err().unwrap();
+        assert_eq!(said(&err), "metadata error: the servers that it names do not answer in time");
+        assert!(matches!(web.trouble(), Some(Denied::Unreachable(_))), "it may answer later");
+    }
+
+    #[test]
+    fn what_a_stranger_says_does_nothing_to_a_terminal() {
+        let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
+        let told = said(&err);
+        assert!(told.contains(" [31mxxx") && told.chars().count() == SAID, "{told}");
+    }
+
+    #[test]
+    fn half_a_secret_is_none_either() {
+        let mut seen = Redaction::default();
+        seen.note("REFRESH_TOKEN", "refresh-me-once");
+        let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
+        for before in (SAID - 60)..SAID {
+            let told = told(&AuthError::TokenRefreshFailed(text(before)), &seen);
+            assert!(!told.contains("refresh-m"), "{told}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_told_to_whom_they_may_be() {
+        let check = |server: &str, endpoint: &str, expected: Expect| {
+            let told = may_be_told(&server.parse().unwrap(), endpoint);
+            expected.assert_eq(&told.err().unwrap_or_default());
+        };
+        check("https://a/mcp", "https://b/token", expect![""]);
+        check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
+        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is no URL"]]);
+        check(
+            "https://a/mcp",
+            "http://b/token",
+            expect![
+                "`http://b` is not asked: tokens are only asked for by https, or on this machine"
+            ],
+        );
+        check(
+            "https://a/mcp",
+            "http://localhost:2/token",
+            expect!["`http://localhost:2/token` is this machine, and not where the server is"],
+        );
+        check(
+            "https://a/mcp",
+            "javascript:alert(1)",
+            expect!["`null` is not asked: tokens are only asked for by https, or on this machine"],
+        );
+    }
+
+    #[test]
+    fn more_than_one_token_is_asked_for_where_that_is_offered() {
+        let offered = |scopes: Value| -> AuthorizationMetadata {
+            let mut written = metadata("https://a", "https://a/token");
+            written["scopes_supported"] = scopes;
+            serde_json::from_value(written).unwrap()
+        };
+        let asked = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
+            let mut scopes: Vec<String> = scopes.iter().map(|it| (*it).to_owned()).collect();
+            add_offline_access(metadata, &mut scopes);
+            scopes.join(" ")
+        };
+        let with = offered(json!(["a", "offline_access"]));
+        assert_eq!(asked(&with, &["a"]), "a offline_access");
+        assert_eq!(asked(&with, &["offline_access"]), "offline_access");
+        assert_eq!(asked(&with, &[]), "");
+        assert_eq!(asked(&offered(json!(["a"])), &["a"]), "a");
+        assert_eq!(asked(&offered(Value::Null), &["a"]), "a");
+    }
+}

@@ -1,0 +1,97 @@
+//! What is not cut short with the call that wants it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, task::JoinSet, time::timeout};
+
+/// The most at once for one set: where calls are given up before their token is there, the next ones
+/// wait for the same.
+const MOST: usize = 64;
+/// How long they may go on once nobody calls any more: what is granted then is kept, and what would
+/// not be is not worth more.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// Askings for tokens that are under way for one set. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Errands(Arc<Mutex<JoinSet<()>>>);
+
+impl Errands {
+    /// Begins something that goes on though nobody waits for it any more, and returns what comes of
+    /// it, unless that is cut short or too much is under way.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        errand: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, told) = oneshot::channel();
+        {
+            let mut all = self.all();
+            while all.try_join_next().is_some() {}
+            if all.len() >= MOST {
+                return None;
+            }
+            all.spawn(async move {
+                // Nobody may be there to hear of it.
+                let _ = done.send(errand.await);
+            });
+        }
+        told.await.ok()
+    }
+
+    /// Waits for what is under way, for a while.
+    pub(crate) async fn end(&self) {
+        let mut all = std::mem::take(&mut *self.all());
+        let _ = timeout(LASTS, async { while all.join_next().await.is_some() {} }).await;
+    }
+
+    fn all(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Errands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Errands").field(&self.all().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_is_waited_for_and_not_for_ever() {
+        let (errands, go, is_done) = (Errands::default(), Arc::new(Notify::new()), Arc::default());
+        let errand = {
+            let (go, is_done) = (Arc::clone(&go), Arc::<AtomicBool>::clone(&is_done));
+            async move {
+                go.notified().await;
+                is_done.store(true, Ordering::Relaxed);
+            }
+        };
+        assert!(timeout(Duration::ZERO, errands.run(errand)).await.is_err(), "it is given up");
+        go.notify_one();
+        errands.end().await;
+        assert!(is_done.load(Ordering::Relaxed));
+        assert!(timeout(Duration::ZERO, errands.run(std::future::pending::<()>())).await.is_err());
+        errands.end().await;
+        assert_eq!(errands.run(async { 1 }).await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn there_is_a_most_of_them() {
+        let errands = Errands::default();
+        for _ in 0..MOST {
+            let never = errands.run(std::future::pending::<()>());
+            assert!(timeout(Duration::ZERO, never).await.is_err());
+        }
+        assert_eq!(errands.run(async {}).await, None);
+    }
+}

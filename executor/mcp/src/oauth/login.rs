@@ -1,0 +1,525 @@
+//! A person logs in.
+
+use std::{sync::Arc, time::Duration};
+
+use http_client::{Outgoing, Reach};
+use oauth2::TokenResponse as _;
+use reqwest::{
+    Method, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
+    OAuthClientConfig,
+};
+use secrets::Redaction;
+use serde_json::json;
+use shared::id::ToolSetName;
+
+use super::{
+    Logins,
+    bearer::{Denied, challenge},
+    config::{Client, Grant},
+    discovery::{Found, Sought, add_offline_access, further, may_be_told, shown, told},
+    kept::{Kept, Record, Registered},
+    machine::post,
+    now,
+    source::knows_no_client,
+    web::Web,
+};
+use crate::{McpHttp, McpServer, http::headers};
+
+/// What a client calls itself.
+const NAME: &str = "Faber";
+
+/// A login that has begun.
+pub struct Login {
+    manager: AuthorizationManager,
+    kept: Kept,
+    client: Registered,
+    /// Whether the client is configured, and can be no other.
+    is_configured: bool,
+    url: String,
+    state: String,
+    /// What must not be shown.
+    seen: Redaction,
+}
+
+/// What was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedIn {
+    /// Who granted it.
+    pub issuer: Option<String>,
+    /// What for.
+    pub scopes: Vec<String>,
+    /// How long until it is renewed, where that is known.
+    pub lasts: Option<Duration>,
+    /// Whether it can be renewed without anybody.
+    pub is_renewed: bool,
+}
+
+/// Why nobody is logged in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// Nobody logs in to such a set.
+    #[error("{0}")]
+    NotForPeople(String),
+    /// It came back from somewhere else: the login goes on.
+    #[error("this is no answer to the login that is under way")]
+    Stray,
+    /// The server, or the person, does not want it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It cannot be kept.
+    #[error("{0}")]
+    Unkept(String),
+}
+
+/// Which server somebody logs in to, and how.
+struct To<'a> {
+    kept: Kept,
+    server: &'a McpHttp,
+    scopes: &'a [String],
+    issuer: Option<&'a str>,
+    client: Option<&'a Client>,
+    document: Option<&'a str>,
+    port: Option<u16>,
+}
+
+fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<To<'a>, LoginError> {
+    let why = |what: &str| LoginError::NotForPeople(format!("nobody logs in to `{set}`: {what}"));
+    let McpServer::Http(server) = server else { return Err(why("it is started here")) };
+    let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
+    let Grant::Person { client, document, port } = &oauth.grant else {
+        return Err(why("its `grant` is for programs"));
+    };
+    Ok(To {
+        kept: logins.of(set, &server.url.0),
+        server,
+        scopes: &oauth.scopes,
+        issuer: oauth.issuer.as_deref(),
+        client: client.as_ref(),
+        document: document.as_deref(),
+        port: *port,
+    })
+}
+
+impl Logins {
+    /// Returns the port that the browser should come back to, if one is better than others: the
+    /// configured one, or that of the login before.
+    pub fn port(&self, set: &ToolSetName, server: &McpServer) -> Result<Option<u16>, LoginError> {
+        let to = to(self, set, server)?;
+        let record = to.kept.read().map_err(LoginError::Unkept)?;
+        let before = record.and_then(|it| it.client?.redirect.parse::<Url>().ok()?.port());
+        Ok(to.port.or(before))
+    }
+
+    /// Forgets a login; returns whether there was one. The server is told, if it wants to know.
+    pub async fn forget(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
+        let to = to(self, set, server)?;
+        let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
+        let record = to.kept.read();
+        let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
+        drop(lock);
+        let Ok(Some(record)) = record else { return Ok(is_removed) };
+        if let Err(why) = to.revoke(&record).await {
+            tracing::debug!(%set, ?why, "the server does not know that the login is forgotten");
+        }
+        Ok(record.granted.is_some())
+    }
+}
+
+impl To<'_> {
+    /// Tells the server that its tokens are of no use any more (RFC 7009).
+    async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
+        let Some(granted) = &record.granted else { return Ok(()) };
+        let access = record.token().map(|it| it.text);
+        // Not every server that drops the one drops the other with it.
+        let tokens =
+            [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
+        let mut seen = Redaction::default();
+        for token in tokens.iter().filter_map(|it| it.0) {
+            seen.note("TOKEN", token);
+        }
+        let web = Arc::new(Web::new(self.server.url.0.clone()));
+        let challenge = self.challenge(&web).await?;
+        let Found { metadata, .. } = self.found(&web, challenge.as_deref(), &seen).await?;
+        if granted.issuer.is_some() && granted.issuer != metadata.issuer {
+            let why = "another server grants tokens now, and is told nothing";
+            return Err(LoginError::Refused(why.to_owned()));
+        }
+        let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
+        may_be_told(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
+        let secret = match (self.client, &record.client) {
+            (Some(client), _) => client.secret.as_ref().and_then(|it| it.resolve(&mut seen).ok()),
+            (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
+        };
+        let id = granted.client_id.as_str();
+        let client = secret.as_deref().map(|it| (id, it));
+        for (token, kind) in tokens {
+            let Some(token) = token else { continue };
+            let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
+            let told = post(&web, endpoint, &fields, client, &seen).await;
+            told.map_err(|denied| LoginError::Refused(denied.text()))?;
+        }
+        Ok(())
+    }
+
+    async fn found(
+        &self,
+        web: &Arc<Web>,
+        challenge: Option<&str>,
+        seen: &Redaction,
+    ) -> Result<Found, LoginError> {
+        let (server, issuer) = (&self.server.url.0, self.issuer);
+        let found = Sought { web, server, challenge, issuer }.find().await;
+        found.map_err(|err| failed(web, &err, seen))
+    }
+
+    /// Asks the server for something it should refuse, and returns how it does so: that says best
+    /// where to log in.
+    async fn challenge(&self, web: &Web) -> Result<Option<String>, LoginError> {
+        let mut seen = Redaction::default();
+        let given = headers(self.server, &mut seen).map_err(LoginError::Refused)?;
+        let mut all = given.clone();
+        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        let version = "2025-11-25";
+        let greeting = json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize",
+            "params": {
+                "protocolVersion": version, "capabilities": {},
+                "clientInfo": { "name": "faber", "version": env!("CARGO_PKG_VERSION") },
+            },
+        });
+        let url = self.server.url.0.clone();
+        let body = Some(greeting.to_string().into_bytes());
+        let asked =
+            Outgoing { method: Method::POST, url, headers: all, body, reach: Reach::Anywhere };
+        let reply = web.ask(asked.clone()).await;
+        let reply = reply.map_err(|err| LoginError::from(Denied::unasked(&err)))?;
+        if let Some(session) = reply.headers.get("mcp-session-id") {
+            // Nobody needs the session that has begun.
+            let mut headers = given;
+            headers.insert("mcp-session-id", session.clone());
+            let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
+            let _ = web.ask(asked).await;
+        }
+        Ok(challenge(&reply.headers).filter(|_| reply.status == 401))
+    }
+
+    /// Returns what to ask for: what is configured or what the server says, and what was missing.
+    async fn scopes(
+        &self,
+        manager: &AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        before: &Record,
+    ) -> Vec<String> {
+        let mut scopes = match self.scopes {
+            [] => manager.select_initial_scopes(&[]).await,
+            some => some.to_vec(),
+        };
+        if !before.wanted.is_empty() {
+            let granted = before.granted.iter().flat_map(|it| &it.granted_scopes);
+            scopes.extend(before.wanted.iter().chain(granted).cloned());
+        }
+        add_offline_access(metadata, &mut scopes);
+        let mut known = std::collections::BTreeSet::new();
+        scopes.retain(|it| known.insert(it.clone()));
+        scopes
+    }
+
+    /// Returns the client to log in by: the configured one, the document's, the one of the login
+    /// before, or one that is registered now.
+    async fn registered(
+        &self,
+        (web, manager): (&Web, &mut AuthorizationManager),
+        metadata: &AuthorizationMetadata,
+        (before, redirect): (&Record, &str),
+        scopes: &[String],
+    ) -> Result<Registered, AuthError> {
+        let own = |id: &str, secret: Option<String>| Registered {
+            id: id.to_owned(),
+            secret,
+            secret_until: None,
+            redirect: redirect.to_owned(),
+            issuer: metadata.issuer.clone(),
+        };
+        if let Some(client) = self.client {
+            return Ok(own(&client.id, None));
+        }
+        let reads = metadata.additional_fields.get("client_id_metadata_document_supported");
+        if let Some(document) = self.document
+            && reads.and_then(serde_json::Value::as_bool) == Some(true)
+        {
+            return Ok(own(document, None));
+        }
+        if let Some(client) = &before.client
+            && client.redirect == redirect
+            && client.issuer == metadata.issuer
+            && client.secret_until.is_none_or(|it| now() < it)
+        {
+            return Ok(client.clone());
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = manager.register_client(NAME, redirect, &scopes).await?;
+        let secret_until = web.secret_until();
+        Ok(Registered { secret_until, ..own(&client.client_id, client.client_secret) })
+    }
+
+    /// Forgets the client of a login that has ended, until the new one is done: a server that does
+    /// not know it any more may say so only to the person, and the next login registers another.
+    async fn try_once(&self, client: &Registered) -> Result<(), LoginError> {
+        if self.client.is_some() || self.document == Some(client.id.as_str()) {
+            return Ok(());
+        }
+        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        match self.kept.read().map_err(LoginError::Unkept)? {
+            Some(record)
+                if record.has_ended(now())
+                    && record.client.as_ref().is_some_and(|it| it.id == client.id) =>
+            {
+                self.kept.write(&Record { client: None, ..record }).map_err(LoginError::Unkept)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what the client shows to prove who it is.
+    fn secret(
+        &self,
+        client: &Registered,
+        seen: &mut Redaction,
+    ) -> Result<Option<String>, LoginError> {
+        let secret = match self.client {
+            None => Ok(client.secret.clone()),
+            Some(client) => client.secret.as_ref().map(|it| it.resolve(seen)).transpose(),
+        };
+        let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
+        if let Some(secret) = &secret {
+            seen.note("CLIENT_SECRET", secret);
+        }
+        Ok(secret)
+    }
+}
+
+impl Login {
+    /// Begins a login: finds out where, and as whom. The browser is to come back to `redirect`.
+    pub async fn begin(
+        logins: &Logins,
+        (set, server): (&ToolSetName, &McpServer),
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
+        let to = to(logins, set, server)?;
+        let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let mut seen = Redaction::default();
+        let web = Arc::new(Web::new(to.server.url.0.clone()));
+        let challenge = to.challenge(&web).await?;
+        let Found { mut manager, metadata } = to.found(&web, challenge.as_deref(), &seen).await?;
+        let scopes = to.scopes(&manager, &metadata, &before).await;
+        let asking = (&*web, &mut manager);
+        let client = to.registered(asking, &metadata, (&before, redirect), &scopes).await;
+        let client = client.map_err(|err| failed(&web, &err, &seen))?;
+        to.try_once(&client).await?;
+        let mut by = OAuthClientConfig::new(&client.id, redirect);
+        if let Some(secret) = to.secret(&client, &mut seen)? {
+            by = by.with_client_secret(secret);
+        }
+        manager.configure_client(by).map_err(|err| failed(&web, &err, &seen))?;
+        manager.set_credential_store(to.kept.clone());
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let url = manager.get_authorization_url(&scopes).await;
+        let url = url.map_err(|err| failed(&web, &err, &seen))?;
+        let state = parameter(&url, "state").unwrap_or_default();
+        let is_configured = to.client.is_some();
+        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
+    }
+
+    /// Returns where the person is to go.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Ends the login with the address that the browser came back to.
+    pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
+        if parameter(callback, "state").as_deref() != Some(&self.state) {
+            return Err(LoginError::Stray);
+        }
+        if let Some(error) = parameter(callback, "error") {
+            let why = parameter(callback, "error_description").unwrap_or_default();
+            let said = shown(&format!("{error} {why}"));
+            return Err(LoginError::Refused(format!("the login was refused: {said}")));
+        }
+        let back = AuthorizationCallback::from_redirect_url(callback);
+        let back = back.map_err(|_| LoginError::Stray)?;
+        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        let issuer = back.issuer.as_deref();
+        let granted =
+            self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
+        let granted = match granted.await {
+            Ok(granted) => granted,
+            Err(err) => return Err(self.failed(&err, &back.code)),
+        };
+        let scopes = self.manager.get_current_scopes().await;
+        let client = Some(self.client.clone());
+        let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let record = Record { client, granted: kept.granted, wanted: Vec::new() };
+        self.kept.write(&record).map_err(LoginError::Unkept)?;
+        Ok(LoggedIn {
+            issuer: self.client.issuer.clone(),
+            scopes,
+            lasts: granted.expires_in(),
+            is_renewed: granted.refresh_token().is_some(),
+        })
+    }
+
+    /// Says why nothing was granted. Whoever holds the lock forgets a client that nobody knows: the
+    /// next login registers another one.
+    fn failed(&self, err: &AuthError, code: &str) -> LoginError {
+        if !self.is_configured
+            && knows_no_client(err)
+            && let Ok(Some(record)) = self.kept.read()
+            && let Err(why) = self.kept.write(&Record { client: None, ..record })
+        {
+            return LoginError::Unkept(why);
+        }
+        let mut seen = self.seen.clone();
+        seen.note("CODE", code);
+        refused(err, &seen)
+    }
+}
+
+fn parameter(url: &str, name: &str) -> Option<String> {
+    let url: Url = url.parse().ok()?;
+    let (_, value) = url.query_pairs().find(|(it, _)| it == name)?;
+    Some(value.into_owned())
+}
+
+fn failed(web: &Web, err: &AuthError, seen: &Redaction) -> LoginError {
+    web.trouble().map_or_else(|| refused(err, seen), LoginError::from)
+}
+
+impl From<Denied> for LoginError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Unreachable(text) => Self::Unreachable(text),
+            Denied::Refused(text) | Denied::Unfound(text) => Self::Refused(text),
+        }
+    }
+}
+
+fn refused(err: &AuthError, seen: &Redaction) -> LoginError {
+    match err {
+        AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
+        err => LoginError::Refused(told(err, seen)),
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("kept", &self.kept).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::world::{World, set},
+        *,
+    };
+
+    const BACK: &str = "http://127.0.0.1:1/callback";
+
+    async fn begun(world: &World) -> Login {
+        let server = world.configured(json!("oauth"));
+        Login::begin(&world.logins, (&set(), &server), BACK).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_login_is_revoked_where_it_was_granted_and_nowhere_else() {
+        for is_other in [false, true] {
+            let (world, other) = (World::new().await, World::new().await);
+            world.keep(Some("refresh-0"));
+            if is_other {
+                world.now().issuer = Some(other.here.clone());
+            }
+            let server = world.configured(json!("oauth"));
+            assert!(world.logins.forget(&set(), &server).await.unwrap());
+            assert!(world.kept().read().unwrap().is_none());
+            // What renews, and what it was renewed to.
+            assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
+            let told = other.now().heard.iter().filter(|(it, ..)| it.starts_with("POST")).count();
+            assert_eq!(told, 0, "{:?}", other.now().heard);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_the_server_has_forgotten_is_not_the_next_one() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let login = begun(&world).await;
+        assert_eq!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        world.now().clients.clear();
+        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        let why = login.finish(&back).await.unwrap_err().to_string();
+        assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
+        let login = begun(&world).await;
+        assert_ne!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        login.finish(&back).await.unwrap();
+        assert!(world.kept().read().unwrap().unwrap().token().is_some());
+    }
+
+    fn client_of(login: &Login) -> String {
+        parameter(login.url(), "client_id").unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_client_of_a_login_that_has_ended_is_tried_once() {
+        let world = World::new().await;
+        world.keep(None);
+        let login = begun(&world).await;
+        assert_eq!(client_of(&login), "client-0");
+        login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
+        let client = || world.kept().read().unwrap().unwrap().client.map(|it| it.id);
+        assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
+        world.keep(None);
+        begun(&world).await;
+        assert_eq!(client(), None);
+        let login = begun(&world).await;
+        assert_ne!(client_of(&login), "client-0", "the server may not know it any more");
+        assert_eq!(world.heard("POST /register"), 1);
+        // What is renewed needs its client.
+        world.keep(Some("refresh-0"));
+        for _ in 0..2 {
+            assert_eq!(client_of(&begun(&world).await), "client-0");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_whose_secret_has_ended_is_not_the_next_one() {
+        let world = World::new().await;
+        world.now().secret_until = 7;
+        assert_eq!(begun(&world).await.client.secret_until, Some(7));
+        for (until, expected) in [(None, true), (Some(u64::MAX), true), (Some(1), false)] {
+            world.keep(Some("refresh-0"));
+            let mut record = world.kept().read().unwrap().unwrap();
+            record.client.as_mut().unwrap().secret_until = until;
+            world.kept().write(&record).unwrap();
+            let client = client_of(&begun(&world).await);
+            assert_eq!(client == "client-0", expected, "{until:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_may_name_other_ways_first() {
+        let world = World::new().await;
+        world.now().is_hidden = true;
+        world.now().issuer = Some(format!("{}/as", world.here));
+        let login = begun(&world).await;
+        assert_eq!(login.client.issuer, Some(format!("{}/as", world.here)));
+    }
+}

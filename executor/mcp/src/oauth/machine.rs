@@ -1,0 +1,325 @@
+//! Tokens that are granted to programs: nobody logs in, and nothing is kept.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http_client::{Outgoing, Reach};
+use oauth2::{ClientSecret, TokenResponse as _};
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use rmcp::transport::auth::{
+    AuthorizationMetadata, ClientCredentialsConfig, OAuthTokenResponse,
+    enterprise::{EmaAuthorizationServer, EmaClientAuthentication, EmaExchangeRequest},
+};
+use secrets::{Redaction, Text, url_encoded};
+use serde_json::Value;
+
+use super::{
+    assertion,
+    bearer::Denied,
+    config::{Client, Identity, Proof},
+    discovery::{Found, Sought, shown},
+    kept::Token,
+    now,
+    web::{Web, resource},
+};
+
+/// For which server a token is wanted.
+pub(super) struct Wish<'a> {
+    pub(super) sought: Sought<'a>,
+    /// What is asked for. Without a word, what the server says it needs.
+    pub(super) scopes: &'a [String],
+}
+
+impl Wish<'_> {
+    /// Finds out who grants tokens. Who is told a secret must say who it is: it is the configured
+    /// one then, or metadata tell that it is who the server means.
+    async fn found(&self, tells_secret: bool, seen: &Redaction) -> Result<Found, Denied> {
+        let found = self.sought.find().await;
+        let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
+        if tells_secret && found.metadata.issuer.is_none() {
+            let why =
+                "the server does not say who grants tokens, so that nobody is told the secret";
+            return Err(Denied::Unfound(why.to_owned()));
+        }
+        Ok(found)
+    }
+
+    /// Returns what to ask for.
+    async fn scopes(&self, found: &Found) -> Vec<String> {
+        match self.scopes {
+            [] => found.manager.select_initial_scopes(&[]).await,
+            some => some.to_vec(),
+        }
+    }
+
+    /// Returns what the token is for.
+    fn resource(&self) -> String {
+        resource(self.sought.server).to_string()
+    }
+
+    /// Asks for a token as a program that has an account.
+    pub(super) async fn as_program(
+        &self,
+        id: &str,
+        proof: &Proof,
+        seen: &mut Redaction,
+    ) -> Result<Token, Denied> {
+        let secret = match proof {
+            Proof::Key(key) => return self.by_key(id, key, seen).await,
+            Proof::Secret(secret) => secret,
+        };
+        let mut found = self.found(true, seen).await?;
+        let client = ClientCredentialsConfig::ClientSecret {
+            client_id: id.to_owned(),
+            client_secret: resolve(secret, seen)?,
+            scopes: self.scopes(&found).await,
+            resource: Some(self.resource()),
+        };
+        let manager = &mut found.manager;
+        let checked = manager.validate_client_credentials_metadata(&client);
+        checked
+            .and_then(|()| manager.configure_client_credentials(&client))
+            .map_err(|err| Denied::of(&err, seen))?;
+        let granted = manager.exchange_client_credentials(&client).await;
+        Ok(token(&granted.map_err(|err| Denied::of(&err, seen))?))
+    }
+
+    /// Asks with a signed assertion. (rmcp's way brings a second cryptographic library.)
+    async fn by_key(&self, id: &str, key: &Text, seen: &mut Redaction) -> Result<Token, Denied> {
+        let found = self.found(false, seen).await?;
+        let metadata = &found.metadata;
+        let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
+        let assertion = assertion::sign(&resolve(key, seen)?, id, audience, now());
+        let assertion = assertion.map_err(|err| Denied::Refused(err.to_string()))?;
+        seen.note("ASSERTION", &assertion);
+        let (scope, resource) = (self.scopes(&found).await.join(" "), self.resource());
+        let mut fields = vec![
+            ("grant_type", "client_credentials"),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", &assertion),
+            ("resource", &resource),
+        ];
+        if !scope.is_empty() {
+            fields.push(("scope", &scope));
+        }
+        let answer = post(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
+        let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
+        let granted = granted.map_err(|_| {
+            Denied::Refused("the authorization server's answer is no token".to_owned())
+        })?;
+        Ok(token(&granted))
+    }
+
+    /// Asks for somebody who has logged in to a company's identity provider.
+    pub(super) async fn as_employee(
+        &self,
+        client: &Client,
+        identity: &Identity,
+        seen: &mut Redaction,
+    ) -> Result<Token, Denied> {
+        let found = self.found(true, seen).await?;
+        let (scopes, metadata) = (self.scopes(&found).await, &found.metadata);
+        let id_token = resolve(&identity.id_token, seen)?;
+        let endpoint = identity.token_endpoint.0.as_str();
+        let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
+        let idp = match &identity.client_secret {
+            None => idp,
+            // Whoever takes secrets takes them there (RFC 6749, section 2.3.1).
+            Some(secret) => idp.with_client_authentication(
+                EmaClientAuthentication::ClientSecretBasic(secret_of(secret, seen)?),
+            ),
+        };
+        let issuer = metadata.issuer.as_deref().unwrap_or_default();
+        let own = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
+        let own = match &client.secret {
+            None => own,
+            Some(secret) => own.with_client_authentication(if prefers_basic(metadata) {
+                EmaClientAuthentication::ClientSecretBasic(secret_of(secret, seen)?)
+            } else {
+                EmaClientAuthentication::ClientSecretPost(secret_of(secret, seen)?)
+            }),
+        };
+        let resource = self.resource();
+        let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
+        let web = &**self.sought.web;
+        let granted = request.with_scopes(scopes).exchange(web, web).await;
+        let granted =
+            granted.map_err(|err| Denied::Refused(shown(&seen.clean(err.to_string()))))?;
+        let text = granted.access_token.secret();
+        Ok(Token::new(text, Some(now()), granted.expires_in))
+    }
+}
+
+fn secret_of(text: &Text, seen: &mut Redaction) -> Result<ClientSecret, Denied> {
+    resolve(text, seen).map(ClientSecret::new)
+}
+
+fn resolve(text: &Text, seen: &mut Redaction) -> Result<String, Denied> {
+    text.resolve(seen).map_err(|err| Denied::Refused(err.to_string()))
+}
+
+fn token(granted: &OAuthTokenResponse) -> Token {
+    Token::new(granted.access_token().secret(), Some(now()), granted.expires_in())
+}
+
+/// By RFC 8414 a server that does not say takes secrets in the header.
+fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
+    let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
+    let methods = methods.and_then(Value::as_array);
+    methods.is_none_or(|all| {
+        let has = |name: &str| all.iter().any(|it| it == name);
+        has("client_secret_basic") || !has("client_secret_post")
+    })
+}
+
+/// Sends a form and returns the answer to it; a client that has a secret says so in the header.
+pub(super) async fn post(
+    web: &Web,
+    url: &str,
+    fields: &[(&str, &str)],
+    client: Option<(&str, &str)>,
+    seen: &Redaction,
+) -> Result<Vec<u8>, Denied> {
+    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is no URL")))?;
+    let mut headers = HeaderMap::new();
+    let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+    headers.insert(CONTENT_TYPE, form);
+    if let Some((id, secret)) = client {
+        let pair = format!("{}:{}", url_encoded(id), url_encoded(secret));
+        let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)));
+        let mut value = value.map_err(|err| Denied::Refused(err.to_string()))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let fields = fields.iter().map(|(name, value)| format!("{name}={}", url_encoded(value)));
+    let body = fields.collect::<Vec<_>>().join("&").into_bytes();
+    let asked =
+        Outgoing { method: Method::POST, url, headers, body: Some(body), reach: Reach::Public };
+    let reply = web.ask(asked).await.map_err(|err| Denied::unasked(&err))?;
+    if reply.status.is_success() {
+        return Ok(reply.body);
+    }
+    let (host, status) = (&reply.host, reply.status);
+    let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
+    let said = ["error", "error_description"].map(|it| said[it].as_str().unwrap_or_default());
+    let why = format!("`{host}` answered {status}: {}", shown(&seen.clean(said.join(" "))));
+    let why = why.trim_end_matches([' ', ':']).to_owned();
+    Err(if status.is_server_error() { Denied::Unreachable(why) } else { Denied::Refused(why) })
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Url;
+    use serde_json::json;
+
+    use super::{
+        super::world::{Now, World},
+        *,
+    };
+
+    fn program() -> Value {
+        let secret = json!({ "secret": "CARGO_PKG_NAME" });
+        json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
+    }
+
+    fn employee(world: &World) -> Value {
+        let secret = json!({ "secret": "CARGO_PKG_NAME" });
+        let company = format!("{}/company", world.here);
+        let identity = json!({
+            "issuer": "https://company", "token_endpoint": company, "client_id": "faber",
+            "client_secret": secret, "id_token": { "secret": "CARGO_MANIFEST_DIR" },
+        });
+        json!({ "grant": "cross_app", "client_id": "robot", "client_secret": secret, "identity": identity })
+    }
+
+    fn posts(now: &Now) -> Vec<&(String, String, String)> {
+        now.heard.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
+    }
+
+    #[tokio::test]
+    async fn the_secret_is_for_who_the_configuration_says() {
+        let (world, other) = (World::new().await, World::new().await);
+        let mut auth = program();
+        auth["issuer"] = world.here.clone().into();
+        world.bearer(auth.clone()).token().await.unwrap().unwrap();
+        assert_eq!(world.heard("POST /token"), 1);
+        world.now().issuer = Some(other.here.clone());
+        let bearer = world.bearer(auth);
+        // The server is asked without a token then, and says the same.
+        assert_eq!(bearer.token().await, Ok(None));
+        let denied = bearer.another(None, &world.post(None).await).await.unwrap_err();
+        let expected = format!(
+            "no token for `s`: authorization server issuer mismatch: expected {}, received {}",
+            world.here, other.here,
+        );
+        assert_eq!(denied.text(), expected);
+        assert!(posts(&other.now()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn nobody_is_told_a_secret_who_does_not_say_who_it_is() {
+        for kind in [|_: &World| program(), employee] {
+            let world = World::new().await;
+            world.now().is_bare = true;
+            let bearer = world.bearer(kind(&world));
+            assert_eq!(bearer.token().await, Ok(None));
+            let denied = bearer.another(None, &world.post(None).await).await.unwrap_err().text();
+            assert!(denied.contains("the server does not say who grants tokens"), "{denied}");
+            let now = world.now();
+            assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.heard);
+        }
+    }
+
+    #[tokio::test]
+    async fn each_server_is_told_the_secret_as_it_wants_it() {
+        let world = World::new().await;
+        world.now().more =
+            json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
+        world.bearer(employee(&world)).token().await.unwrap().unwrap();
+        let now = world.now();
+        let all: Vec<_> = posts(&now)
+            .into_iter()
+            .map(|(what, who, body)| {
+                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=executor"))
+            })
+            .collect();
+        assert_eq!(all, [("POST /company", true, false), ("POST /token", false, true)]);
+    }
+
+    #[tokio::test]
+    async fn others_are_not_told_what_may_be_secret_in_the_address() {
+        let world = World::new().await;
+        let server: Url = format!("{}?key=sesame", world.url()).parse().unwrap();
+        for auth in [program(), employee(&world)] {
+            world.bearer_of(&server, auth).token().await.unwrap().unwrap();
+        }
+        let now = world.now();
+        for (what, _, body) in &now.heard {
+            let is_server = what.ends_with(" /mcp?key=sesame");
+            assert!(is_server || !format!("{what} {body}").contains("sesame"), "{what} {body}");
+        }
+        assert!(now.heard.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
+        assert!(
+            now.heard.iter().any(|(.., body)| body.contains("%2Fmcp&") || body.ends_with("%2Fmcp"))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_was_posted_is_not_told_again() {
+        let world = World::new().await;
+        let mut seen = Redaction::default();
+        seen.note("CLIENT_SECRET", "sesame-open");
+        let token = format!("{}/token", world.here);
+        let web = Web::new(world.url());
+        for before in 0..60 {
+            let fields = [
+                ("grant_type", "refresh_token"),
+                ("x", &"x".repeat(500 - 100 + before)),
+                ("secret", "sesame-open"),
+            ];
+            let why = post(&web, &token, &fields, None, &seen).await.unwrap_err().text();
+            assert!(why.contains("invalid_client") && !why.contains("sesame"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! For tests: an MCP server that wants to know who calls, and who grants tokens for it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use axum::{
+    Json, Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use reqwest::Url;
+use serde_json::{Value, json};
+use shared::id::ToolSetName;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+
+use super::{
+    Bearer, Errands, Logins,
+    kept::{Kept, Record},
+    now,
+};
+use crate::{McpServer, secrets::Secrets};
+
+/// Both servers, and the logins of somebody who calls.
+pub(crate) struct World {
+    pub(crate) here: String,
+    pub(crate) logins: Logins,
+    pub(crate) errands: Errands,
+    pub(crate) gate: Arc<Gate>,
+    shared: Arc<Shared>,
+    _folder: TempDir,
+    _tasks: JoinSet<std::io::Result<()>>,
+}
+
+/// What holds a granted token back.
+#[derive(Default)]
+pub(crate) struct Gate {
+    pub(crate) arrived: Notify,
+    pub(crate) opened: Notify,
+}
+
+struct Shared {
+    here: String,
+    gate: Arc<Gate>,
+    now: Mutex<Now>,
+}
+
+/// How the servers are.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a way of its own to be ill")]
+pub(crate) struct Now {
+    /// Who the server says grants tokens; its own one, where nothing is said.
+    pub(crate) issuer: Option<String>,
+    /// What the metadata have besides.
+    pub(crate) more: Value,
+    /// Whether metadata are only where the refusal of a message says.
+    pub(crate) is_hidden: bool,
+    /// Whether there are no metadata at all.
+    pub(crate) is_bare: bool,
+    /// Whether no token is good.
+    pub(crate) takes_none: bool,
+    /// Whether tokens are refused for listening.
+    pub(crate) is_deaf: bool,
+    /// Whether nobody can be granted anything.
+    pub(crate) is_down: bool,
+    /// Whether the next answer of who grants tokens is held back.
+    pub(crate) is_held: bool,
+    /// What the next message is answered with, as a stream that breaks off.
+    pub(crate) stream: Option<String>,
+    pub(crate) access: BTreeSet<String>,
+    pub(crate) refresh: Option<String>,
+    pub(crate) clients: BTreeSet<String>,
+    /// All that was asked: the method and the path, who asked, and the body.
+    pub(crate) heard: Vec<(String, String, String)>,
+    /// When the secrets end that clients are registered with, where they have any.
+    pub(crate) secret_until: u64,
+    granted: usize,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = format!("http://{}", listener.local_addr().unwrap());
+        let gate = Arc::new(Gate::default());
+        let now = Now {
+            access: ["access-0".to_owned()].into(),
+            refresh: Some("refresh-0".to_owned()),
+            clients: ["client-0".to_owned()].into(),
+            ..Now::default()
+        };
+        let shared =
+            Arc::new(Shared { here: here.clone(), gate: Arc::clone(&gate), now: Mutex::new(now) });
+        let routes = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { axum::serve(listener, routes).await });
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().to_owned());
+        let errands = Errands::default();
+        Self { here, logins, errands, gate, shared, _folder: folder, _tasks: tasks }
+    }
+
+    pub(crate) fn now(&self) -> MutexGuard<'_, Now> {
+        self.shared.now()
+    }
+
+    /// Returns how often something was asked.
+    pub(crate) fn heard(&self, what: &str) -> usize {
+        self.now().heard.iter().filter(|(it, ..)| it == what).count()
+    }
+
+    pub(crate) fn url(&self) -> Url {
+        format!("{}/mcp", self.here).parse().unwrap()
+    }
+
+    /// Returns the configuration of the server, with `auth`.
+    pub(crate) fn configured(&self, auth: Value) -> McpServer {
+        let mut server = json!({ "url": self.url() });
+        server["auth"] = auth;
+        serde_json::from_value(server).unwrap()
+    }
+
+    /// Returns what has the token for each request, with `auth`.
+    pub(crate) fn bearer(&self, auth: Value) -> Bearer {
+        self.bearer_of(&self.url(), auth)
+    }
+
+    pub(crate) fn bearer_of(&self, server: &Url, auth: Value) -> Bearer {
+        let oauth = serde_json::from_value(auth).unwrap();
+        let secrets = Arc::new(Secrets::default());
+        Bearer::new((&set(), server), &oauth, (Some(&self.logins), &self.errands), secrets)
+    }
+
+    pub(super) fn kept(&self) -> Kept {
+        self.logins.of(&set(), &self.url())
+    }
+
+    /// Keeps a login that has ended, with what it is renewed for if that is so.
+    pub(crate) fn keep(&self, refresh: Option<&str>) {
+        let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
+        let record: Record = serde_json::from_value(json!({
+            "client": { "id": "client-0", "redirect": "http://127.0.0.1:1/callback", "issuer": issuer },
+            "granted": {
+                "client_id": "client-0", "granted_scopes": [], "token_received_at": 1, "issuer": issuer,
+                "token_response": {
+                    "access_token": "access-0", "token_type": "bearer", "expires_in": 60,
+                    "refresh_token": refresh,
+                },
+            },
+        }))
+        .unwrap();
+        self.kept().write(&record).unwrap();
+    }
+
+    /// Sends a message with a token, as the way to a server does.
+    pub(crate) async fn post(&self, token: Option<&str>) -> reqwest::Response {
+        let request = reqwest::Client::builder().no_proxy().build().unwrap().post(self.url());
+        let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+        request.body("{}").send().await.unwrap()
+    }
+}
+
+pub(crate) fn set() -> ToolSetName {
+    "s".parse().unwrap()
+}
+
+impl Shared {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap()
+    }
+
+    fn metadata(&self) -> Value {
+        let here = &self.here;
+        let mut metadata = json!({
+            "issuer": here,
+            "authorization_endpoint": format!("{here}/authorize"),
+            "token_endpoint": format!("{here}/token"),
+            "registration_endpoint": format!("{here}/register"),
+            "revocation_endpoint": format!("{here}/revoke"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        });
+        for (name, value) in self.now().more.as_object().into_iter().flatten() {
+            metadata[name] = value.clone();
+        }
+        metadata
+    }
+
+    fn resource(&self) -> Value {
+        let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
+        json!({ "resource": format!("{}/mcp", self.here), "authorization_servers": [issuer] })
+    }
+
+    fn refusal(&self) -> Response {
+        let metadata = format!("Bearer resource_metadata=\"{}/metadata\"", self.here);
+        let mut response = StatusCode::UNAUTHORIZED.into_response();
+        let all = ["Basic realm=\"x\"", if self.now().is_bare { "Bearer" } else { &metadata }];
+        for one in all {
+            response.headers_mut().append(header::WWW_AUTHENTICATE, one.parse().unwrap());
+        }
+        response
+    }
+
+    /// Grants a token, and forgets what it is granted for.
+    fn grant(&self, form: &str) -> Response {
+        let field = |name: &str| {
+            let field = form.split('&').find_map(|it| it.strip_prefix(&format!("{name}=")));
+            field.unwrap_or_default().to_owned()
+        };
+        let mut now = self.now();
+        let refused = |why: &str| {
+            let told = json!({ "error": why, "error_description": form });
+            (StatusCode::BAD_REQUEST, Json(told)).into_response()
+        };
+        if now.is_down {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
+        let kind = field("grant_type");
+        let is_known = now.clients.contains(&field("client_id"));
+        if !is_known && matches!(kind.as_str(), "refresh_token" | "authorization_code") {
+            return refused("invalid_client");
+        }
+        if kind == "refresh_token" && now.refresh.as_ref() != Some(&field("refresh_token")) {
+            return refused("invalid_grant");
+        }
+        now.granted += 1;
+        let (access, refresh) =
+            (format!("access-{}", now.granted), format!("refresh-{}", now.granted));
+        now.access.insert(access.clone());
+        now.refresh = Some(refresh.clone());
+        let mut token =
+            json!({ "access_token": access, "token_type": "bearer", "expires_in": 3600 });
+        if kind == "refresh_token" {
+            token["refresh_token"] = refresh.into();
+        }
+        Json(token).into_response()
+    }
+
+    /// Says as a company's identity provider who calls.
+    fn vouch(&self) -> Response {
+        let part = |it: Value| URL_SAFE_NO_PAD.encode(it.to_string());
+        let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));
+        let claims = part(json!({
+            "iss": "https://company", "aud": self.here, "client_id": "robot",
+            "sub": "somebody", "jti": "1", "iat": now(), "exp": now() + 60,
+        }));
+        let told = json!({
+            "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",
+            "access_token": format!("{header}.{claims}.c2lnbmVk"), "expires_in": 60,
+        });
+        Json(told).into_response()
+    }
+
+    fn register(&self, body: &str) -> Response {
+        let mut client: Value = serde_json::from_str(body).unwrap();
+        let mut now = self.now();
+        let id = format!("client-{}", now.heard.len());
+        now.clients.insert(id.clone());
+        client["client_id"] = id.into();
+        if now.secret_until > 0 {
+            client["client_secret"] = "sesame-open".into();
+            client["client_secret_expires_at"] = now.secret_until.into();
+        }
+        (StatusCode::CREATED, Json(client)).into_response()
+    }
+
+    fn served(&self, method: &Method, who: &str, body: &str) -> Response {
+        let mut now = self.now();
+        let is_known = who.strip_prefix("Bearer ").is_some_and(|it| now.access.contains(it));
+        let is_refused = now.takes_none || (now.is_deaf && method == Method::GET);
+        if method == Method::GET && now.is_hidden {
+            return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        }
+        if !is_known || is_refused {
+            drop(now);
+            return self.refusal();
+        }
+        if method == Method::GET {
+            let stream = Body::from(": heard\n\n");
+            return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
+        }
+        if let Some(stream) = now.stream.take() {
+            return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
+        }
+        let asked: Value = serde_json::from_str(body).unwrap_or_default();
+        let told = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": {} });
+        ([("mcp-session-id", "session")], Json(told)).into_response()
+    }
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    (method, uri, headers): (Method, Uri, HeaderMap),
+    request: Request,
+) -> Response {
+    let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let who = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
+    let who = who.unwrap_or_default().to_owned();
+    let (is_hidden, is_bare) = {
+        let mut now = shared.now();
+        now.heard.push((format!("{method} {uri}"), who.clone(), body.clone()));
+        (now.is_hidden, now.is_bare)
+    };
+    match uri.path() {
+        "/mcp" => shared.served(&method, &who, &body),
+        "/metadata" if !is_bare => Json(shared.resource()).into_response(),
+        "/.well-known/oauth-protected-resource/mcp" if !is_hidden && !is_bare => {
+            Json(shared.resource()).into_response()
+        }
+        "/as/.well-known/oauth-authorization-server"
+        | "/.well-known/oauth-authorization-server/as"
+            if is_hidden =>
+        {
+            let mut metadata = shared.metadata();
+            metadata["issuer"] = format!("{}/as", shared.here).into();
+            Json(metadata).into_response()
+        }
+        "/.well-known/oauth-authorization-server" if !is_hidden && !is_bare => {
+            Json(shared.metadata()).into_response()
+        }
+        "/token" => {
+            let answer = shared.grant(&body);
+            if std::mem::take(&mut shared.now().is_held) {
+                shared.gate.arrived.notify_one();
+                shared.gate.opened.notified().await;
+            }
+            answer
+        }
+        "/company" => shared.vouch(),
+        "/register" => shared.register(&body),
+        "/revoke" => StatusCode::OK.into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}

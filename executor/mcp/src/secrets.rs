@@ -1,0 +1,82 @@
+//! The secrets that a server is told, of which tokens change while it is up.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use secrets::Redaction;
+
+/// Tokens of one server that are known: a server has no use for older ones, nor has anybody else.
+const TOKENS: usize = 4;
+/// What a token is called where it is taken out.
+const NAME: &str = "ACCESS_TOKEN";
+
+/// The secrets that a server is told. Clones of an `Arc` of it are one.
+#[derive(Default)]
+pub(super) struct Secrets(RwLock<Known>);
+
+#[derive(Default)]
+struct Known {
+    fixed: Redaction,
+    tokens: VecDeque<String>,
+    all: Arc<Redaction>,
+}
+
+impl Secrets {
+    /// Makes those that stay as they are.
+    pub(super) fn new(fixed: Redaction) -> Self {
+        let all = Arc::new(fixed.clone());
+        Self(RwLock::new(Known { fixed, tokens: VecDeque::new(), all }))
+    }
+
+    /// Returns all that must not be seen by now.
+    pub(super) fn now(&self) -> Arc<Redaction> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
+    }
+
+    /// Notes a token.
+    pub(super) fn note(&self, token: &str) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.tokens.iter().any(|it| it == token) {
+            return;
+        }
+        known.tokens.push_back(token.to_owned());
+        if known.tokens.len() > TOKENS {
+            known.tokens.pop_front();
+        }
+        let mut all = known.fixed.clone();
+        known.tokens.iter().for_each(|it| all.note(NAME, it));
+        known.all = Arc::new(all);
+    }
+
+    /// Takes the secrets out of a text.
+    pub(super) fn clean(&self, text: String) -> String {
+        self.now().clean(text)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_taken_out_as_they_come() {
+        let mut fixed = Redaction::default();
+        fixed.note("KEY", "the key");
+        let secrets = Secrets::new(fixed);
+        secrets.note("token-0");
+        assert_eq!(secrets.clean("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
+        (1..=TOKENS).for_each(|n| secrets.note(&format!("token-{n}")));
+        let said = secrets.clean("token-0 token-1 token-4 the key".to_owned());
+        assert_eq!(said, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
+        assert!(!format!("{secrets:?}").contains("token-"));
+    }
+}

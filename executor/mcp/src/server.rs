@@ -1,0 +1,250 @@
+//! One MCP server that is up, however it is reached, for its keeper.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use rmcp::{
+    model::{ErrorData, InitializeResult, PaginatedRequestParams, ServerResult, Tool as Offer},
+    service::{
+        ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client,
+    },
+};
+use sandbox::{Launcher, process::STOP_GRACE};
+use serde::Deserialize as _;
+use shared::id::ToolSetName;
+use tokio::sync::Notify;
+
+use super::{
+    McpServer,
+    answer::{UNREADABLE, is_ours},
+    child::Child,
+    cleaned::cleaned,
+    handler::Handler,
+    http::{Caller, HttpWire, Remote},
+    link::{Ends, Link},
+    oauth::{Errands, Logins},
+    wire,
+};
+
+/// Pages of tools that a server may have: more would never end.
+const PAGES: usize = 100;
+/// Tools that a server may have.
+const TOOLS: usize = 10_000;
+
+/// What only the keeper of a server has: the server itself, and how to stop it.
+pub(super) struct Server {
+    body: Body,
+    service: Option<RunningService<RoleClient, Handler>>,
+    ends: Ends,
+    most: usize,
+    changed: Arc<Notify>,
+    handler: Handler,
+}
+
+/// Who starts or calls a server.
+#[derive(Clone, Copy)]
+pub(super) struct Host<'a> {
+    /// The set that its tools are in.
+    pub(super) set: &'a ToolSetName,
+    /// As whom it is called, where somebody has logged in to it.
+    pub(super) logins: Option<&'a Logins>,
+    /// Who asks for tokens.
+    pub(super) errands: &'a Errands,
+    /// What starts it.
+    pub(super) launcher: &'a Launcher,
+}
+
+/// Where a server lives.
+enum Body {
+    Child(Box<Child>),
+    Remote(Remote),
+}
+
+/// What carries messages to a server.
+pub(super) enum Wire {
+    Pipes(Box<wire::Wire>),
+    Http(Box<HttpWire>),
+}
+
+/// Why a server that is there cannot be used.
+enum Trouble {
+    /// All there is to say, in words of ours.
+    Told(String),
+    /// What rmcp thinks of it.
+    Odd(String),
+}
+
+impl Server {
+    /// Starts a server, or prepares to call one. It does not answer yet.
+    pub(super) fn open(
+        Host { set, logins, errands, launcher }: Host<'_>,
+        spec: &McpServer,
+        most: usize,
+    ) -> Result<(Self, Wire), String> {
+        let changed = Arc::new(Notify::new());
+        let handler = Handler::new(Arc::clone(&changed), spec);
+        let mut ends = Ends::default();
+        let (body, wire) = match spec {
+            McpServer::Command(spec) => {
+                let (child, wire) = Child::spawn((set, launcher), spec, most, &mut ends)?;
+                (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
+            }
+            McpServer::Http(spec) => {
+                let caller = Caller { set, logins, errands };
+                let (remote, wire) = Remote::open(spec, caller, most, &mut ends)?;
+                (Body::Remote(remote), Wire::Http(Box::new(wire)))
+            }
+        };
+        Ok((Self { body, service: None, ends, most, changed, handler }, wire))
+    }
+
+    /// Returns what people know it by.
+    pub(super) fn name(&self) -> &str {
+        match &self.body {
+            Body::Child(child) => child.name(),
+            Body::Remote(remote) => remote.name(),
+        }
+    }
+
+    /// Greets the server and asks for its tools.
+    pub(super) async fn connect(&mut self, wire: Wire) -> Result<(Link, Vec<Offer>), String> {
+        let handler = self.handler.clone();
+        let served = match wire {
+            Wire::Pipes(wire) => serve_client(handler, *wire).await,
+            Wire::Http(wire) => serve_client(handler, *wire).await,
+        };
+        let service = match served {
+            Ok(service) => service,
+            Err(err) => return Err(self.misgreeting(&err).await),
+        };
+        let is_remote = matches!(self.body, Body::Remote(_));
+        let link = Link::new(service.peer().clone(), self.ends.clone(), self.most, is_remote);
+        self.service = Some(service);
+        let offers = self.offers(&link).await?;
+        Ok((link, offers))
+    }
+
+    /// Says why there is no greeting. A server that has answered is let go of, and may end for that:
+    /// then it is its answer that is wrong with it.
+    async fn misgreeting(&mut self, err: &ClientInitializeError) -> String {
+        let what = match err {
+            ClientInitializeError::ConnectionClosed(_)
+            | ClientInitializeError::TransportError { .. } => {
+                return self.complaint(&err.to_string()).await;
+            }
+            ClientInitializeError::JsonRpcError(err) => match told(err) {
+                Trouble::Told(text) => return self.ends.seen.clean(text),
+                Trouble::Odd(what) if err.code == UNREADABLE => unread(&what),
+                Trouble::Odd(what) => what,
+            },
+            ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(it))) => {
+                let why = InitializeResult::deserialize(&it.0).err();
+                unread(&why.map_or_else(|| NO_GREETING.to_owned(), |it| it.to_string()))
+            }
+            ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ExpectedInitResponse(_) => unread(NO_GREETING),
+            err => err.to_string(),
+        };
+        let complaint = match &self.body {
+            Body::Child(child) => {
+                child.with_last_words(format!("`{}` does not serve MCP: {what}", child.name()))
+            }
+            Body::Remote(remote) => remote.complaint(&what),
+        };
+        self.ends.seen.clean(complaint)
+    }
+
+    /// Asks for the server's tools, page by page.
+    pub(super) async fn offers(&mut self, link: &Link) -> Result<Vec<Offer>, String> {
+        match offers(link.peer()).await {
+            Ok(offers) => Ok(cleaned(offers, self.name(), &self.ends.seen.now())),
+            Err(trouble) => Err(self.trouble(trouble).await),
+        }
+    }
+
+    /// Returns when the server says that its tools have changed.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Returns when the server is gone.
+    pub(super) async fn closed(&self) {
+        self.ends.closed.cancelled().await;
+    }
+
+    /// Says what is wrong with the server, as far as it can be known.
+    pub(super) async fn complaint(&mut self, what: &str) -> String {
+        let complaint = match &mut self.body {
+            Body::Child(child) => child.complaint(what).await,
+            Body::Remote(remote) => remote.complaint(what),
+        };
+        self.ends.seen.clean(complaint)
+    }
+
+    async fn trouble(&mut self, trouble: Trouble) -> String {
+        match trouble {
+            Trouble::Told(text) => self.ends.seen.clean(text),
+            Trouble::Odd(what) => self.complaint(&what).await,
+        }
+    }
+
+    /// Adds what the server said last.
+    pub(super) fn with_last_words(&self, how: String) -> String {
+        match &self.body {
+            Body::Child(child) => child.with_last_words(how),
+            Body::Remote(_) => how,
+        }
+    }
+
+    /// Ends the server as MCP asks: close the session or the input, and what is still there then.
+    pub(super) async fn stop(mut self) {
+        if let Some(mut service) = self.service.take() {
+            let _ = service.close_with_timeout(STOP_GRACE).await;
+        }
+        if let Body::Child(child) = self.body {
+            child.stop().await;
+        }
+    }
+}
+
+/// What is wrong with an answer that is MCP, and answers something else.
+const NO_GREETING: &str = "it is the answer to something else";
+
+fn unread(why: &str) -> String {
+    format!("its answer to `initialize` could not be read: {why}")
+}
+
+fn told(err: &ErrorData) -> Trouble {
+    if is_ours(err.code) && err.code != UNREADABLE {
+        Trouble::Told(err.message.to_string())
+    } else {
+        Trouble::Odd(err.message.to_string())
+    }
+}
+
+async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, Trouble> {
+    let mut offers = Vec::new();
+    let mut cursors = BTreeSet::new();
+    let mut cursor = None;
+    for _ in 0..PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = peer.list_tools(Some(params)).await.map_err(|err| match err {
+            ServiceError::McpError(err) => told(&err),
+            err => Trouble::Odd(err.to_string()),
+        })?;
+        offers.extend(page.tools);
+        if offers.len() > TOOLS {
+            return Err(Trouble::Odd(format!("it offers more than {TOOLS} tools")));
+        }
+        cursor = page.next_cursor;
+        match &cursor {
+            None => return Ok(offers),
+            Some(next) if !cursors.insert(next.clone()) => {
+                return Err(Trouble::Odd(format!(
+                    "its list of tools turns in a circle at `{next}`"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Err(Trouble::Odd(format!("its list of tools has more than {PAGES} pages")))
+}

@@ -1,0 +1,142 @@
+//! What decides where a name leads: the symlinks on its way, and what is at its end, or would be.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+/// Symlinks that are followed one after another, as the kernel does.
+const LINKS: usize = 40;
+
+/// Where a path leads.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// The symlinks that are followed, each by a path without others.
+    pub links: Vec<PathBuf>,
+    /// What it leads to, without symlinks, whether it is there or not.
+    pub end: PathBuf,
+    /// Whether it is there, and may be looked at.
+    pub is_there: bool,
+}
+
+impl Way {
+    /// Follows a path, from where this process is if it is relative.
+    ///
+    /// # Errors
+    ///
+    /// If symlinks lead in a circle, or the file system fails.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut way = Self { end: "/".into(), is_there: true, ..Self::default() };
+        let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                way.end.pop();
+                continue;
+            }
+            let next = way.end.join(name);
+            let meta = match next.symlink_metadata() {
+                Ok(meta) => meta,
+                Err(err) if is_missing(&err) => {
+                    way.is_there = false;
+                    way.end = next;
+                    // Nothing is there to be followed.
+                    way.end.extend(rest);
+                    return Ok(way);
+                }
+                Err(err) => return Err(err),
+            };
+            if !meta.is_symlink() {
+                way.end = next;
+                continue;
+            }
+            if way.links.len() == LINKS {
+                return Err(io::Error::other("its symlinks lead in a circle"));
+            }
+            let target = fs::read_link(&next)?;
+            way.links.push(next);
+            if target.is_absolute() {
+                way.end = "/".into();
+            }
+            for name in names(&target).into_iter().rev() {
+                rest.push_front(name);
+            }
+        }
+        Ok(way)
+    }
+
+    /// Returns whether its end is not there and somebody could make it.
+    pub(super) fn is_free(&self) -> bool {
+        let there = self.end.ancestors().skip(1).find(|it| it.exists());
+        let is_fixed =
+            |it: &Path| statvfs(it).is_ok_and(|it| it.flags().contains(FsFlags::ST_RDONLY));
+        !self.is_there && !there.is_some_and(is_fixed)
+    }
+}
+
+/// Returns whether a path leads to nothing that is known: also where a file stands in its way.
+fn is_missing(err: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(err.kind(), NotFound | NotADirectory | PermissionDenied)
+}
+
+/// Returns the names that a path consists of.
+fn names(path: &Path) -> VecDeque<OsString> {
+    let is_name = |it: &Component<'_>| matches!(it, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|it| it.as_os_str().to_owned()).collect()
+}
+
+/// Returns whether a path lies in one of some folders. A folder that somebody names is meant.
+pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|it| path != *it && path.starts_with(it))
+}
+
+/// Returns paths without symlinks, as far as they are there.
+pub(super) fn real(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
+    paths.into_iter().filter_map(|it| it.as_ref().canonicalize().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_way_is_followed_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("deep/er")).unwrap();
+        fs::write(root.join("deep/file"), "").unwrap();
+        for (target, link) in [
+            ("deep", "short"),
+            ("../deep/file", "deep/up"),
+            ("nowhere/x", "loose"),
+            ("round", "round"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        symlink(root.join("short"), root.join("long")).unwrap();
+        let followed = |path: &str| {
+            let way = Way::of(&root.join(path)).map_err(|err| err.to_string())?;
+            let shown = |it: &PathBuf| it.strip_prefix(&root).unwrap().display().to_string();
+            let links: Vec<_> = way.links.iter().map(shown).collect();
+            Ok::<_, String>((links.join(" "), shown(&way.end), way.is_there))
+        };
+        for (path, links, end, is_there) in [
+            ("deep/file", "", "deep/file", true),
+            ("deep/../deep/./file", "", "deep/file", true),
+            ("short/file", "short", "deep/file", true),
+            ("long/up", "long short deep/up", "deep/file", true),
+            ("long/new/er", "long short", "deep/new/er", false),
+            ("loose", "loose", "nowhere/x", false),
+            ("deep/file/x", "", "deep/file/x", false),
+        ] {
+            assert_eq!(followed(path), Ok((links.to_owned(), end.to_owned(), is_there)), "{path}");
+        }
+        assert_eq!(followed("round"), Err("its symlinks lead in a circle".to_owned()));
+    }
+}

@@ -1,0 +1,348 @@
+//! Child processes that end with everything that they have started.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use secrets::Redaction;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    time::{self, timeout, timeout_at},
+};
+
+use super::{Confinement, Launcher, Life, has_warden, warden::NOW, with_own};
+
+/// How long a process may take to end once told to, before it is killed: within
+/// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
+pub const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long stopping a process may take in all, so that the answer still comes in time: also where
+/// it does not end, and where its warden does not.
+const STOP: Duration = Duration::from_millis(4_500);
+/// How much of that is left for those that are killed to die.
+const DYING: Duration = Duration::from_millis(500);
+
+/// A program to start.
+#[derive(Clone, Copy)]
+pub struct Program<'a> {
+    /// What to run: a name on the path, or a path.
+    pub name: &'a str,
+    /// Where.
+    pub cwd: Option<&'a Path>,
+    /// What it may read besides, where it is confined.
+    pub reads: Option<&'a Path>,
+    /// What of Faber's environment it gets besides the usual.
+    pub pass: &'a [String],
+    /// What to add to the environment.
+    pub env: &'a BTreeMap<String, String>,
+}
+
+/// Values of the environment may be secrets: only names are shown.
+impl fmt::Debug for Program<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("name", &self.name)
+            .field("cwd", &self.cwd)
+            .field("pass", &self.pass)
+            .field("env", &self.env.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Program<'_> {
+    /// Prepares the command: no shell, all three streams piped. What it starts ends with it, as
+    /// far as `launcher` can see to that.
+    pub fn command(&self, launcher: &Launcher) -> io::Result<Command> {
+        let program = executable(self.name);
+        // Said here, where it is known that nothing was started.
+        check_runnable(&program, self.cwd)?;
+        Ok(self.prepared(launcher.watched(program.as_os_str(), self.pass)?))
+    }
+
+    /// Prepares the command with a clean environment, and confined; it may read its own file.
+    pub fn confined(&self, launcher: &Launcher, confinement: &Confinement) -> io::Result<Command> {
+        let program = executable(self.name);
+        let file = Some(program.as_path()).filter(|it| it.is_absolute());
+        let mut confinement = with_own(confinement.clone(), &[file, self.reads]);
+        confinement.pass.extend_from_slice(self.pass);
+        Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
+        if let Some(cwd) = self.cwd {
+            command.current_dir(cwd);
+        }
+        command.envs(self.env);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Says why the program could not be started, and what to do.
+    pub fn complaint(&self, err: &io::Error) -> String {
+        let name = self.name;
+        match (err.kind(), self.cwd) {
+            (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(cwd))
+                if !cwd.is_dir() =>
+            {
+                format!("`{name}` cannot run in `{}`: there is no such directory", cwd.display())
+            }
+            (io::ErrorKind::NotFound, _) => {
+                format!("`{name}` was not found: install it, or write its full path")
+            }
+            (io::ErrorKind::PermissionDenied, _) => {
+                format!("`{name}` may not be run: is it an executable file? ({err})")
+            }
+            _ => format!("`{name}` could not be started: {err}"),
+        }
+    }
+}
+
+/// Returns what to run for a name; `faber` is this very binary, wherever it lies.
+fn executable(name: &str) -> PathBuf {
+    let own = || std::env::current_exe().ok().filter(|it| it.exists());
+    if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
+}
+
+/// Where programs are looked for that are no paths, where the environment does not say.
+const USUAL_PATH: &str = "/bin:/usr/bin";
+
+/// Fails where a program is not there or is no program, as starting it would.
+fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let files: Vec<PathBuf> = if program.components().count() > 1 || program.is_absolute() {
+        vec![cwd.map_or_else(|| program.to_owned(), |it| it.join(program))]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
+        std::env::split_paths(&path).map(|it| it.join(program)).collect()
+    };
+    if files.iter().any(|it| is_program(it)) {
+        return Ok(());
+    }
+    let is_there = files.iter().any(|it| it.exists());
+    let errno = if is_there { Errno::EACCES } else { Errno::ENOENT };
+    Err(io::Error::from_raw_os_error(errno as i32))
+}
+
+/// How often a dropped group is looked at until it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A process and all that it has started; dropping it kills them.
+///
+/// Where the process is a warden, only that knows what its command has started, so it is told to
+/// kill them, and is killed itself where it does not end.
+pub struct Group {
+    /// There until it is dropped.
+    child: Option<Child>,
+    id: Option<Pid>,
+    has_warden: bool,
+}
+
+impl Group {
+    /// Starts a process in a group of its own.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let has_warden = has_warden(command);
+        let child = command.process_group(0).kill_on_drop(!has_warden).spawn()?;
+        let id = child.id().and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw);
+        Ok(Self { child: Some(child), id, has_warden })
+    }
+
+    /// Returns the process itself, to take its streams.
+    pub fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it is there until it is dropped")
+    }
+
+    /// Waits for the process to end. Those that it has started may live on.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child().wait().await
+    }
+
+    /// Kills what is left of the group, at once; a warden must have ended, or had its time.
+    pub fn kill(&self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    /// Asks the whole group to end, and kills what is left after [`STOP_GRACE`]. It takes [`STOP`] at
+    /// most.
+    pub async fn stop(&mut self) -> Option<ExitStatus> {
+        let until = time::Instant::now() + STOP;
+        self.signal(Signal::SIGTERM);
+        let mut ended = timeout(STOP_GRACE, self.wait()).await;
+        if ended.is_err() {
+            self.end();
+            ended = timeout_at(until - DYING, self.wait()).await;
+        }
+        self.kill();
+        match ended {
+            Ok(status) => status.ok(),
+            Err(_) => timeout_at(until, self.wait()).await.ok()?.ok(),
+        }
+    }
+
+    /// Ends the whole group without asking: by its warden where it has one.
+    fn end(&self) {
+        match self.id.filter(|_| self.has_warden) {
+            Some(warden) => {
+                let _ = kill(warden, NOW);
+            }
+            None => self.kill(),
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An error says that the group is gone already, which is what was wanted.
+        if let Some(id) = self.id {
+            let _ = killpg(id, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(child) = self.child.take() else { return };
+        let left = self.id.filter(|_| self.has_warden && child.id().is_some());
+        let Some(id) = left else { return self.kill() };
+        self.end();
+        // It has to be waited for, and nobody does: the number is the warden's until it is buried.
+        let waiting = thread::Builder::new().spawn(move || bury(child, id));
+        if waiting.is_err() {
+            self.kill();
+        }
+    }
+}
+
+/// Waits until a warden that was told to has ended, and kills what is left of its group.
+fn bury(mut warden: Child, group: Pid) {
+    let until = Instant::now() + STOP_GRACE;
+    while matches!(warden.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+    let _ = killpg(group, Signal::SIGKILL);
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Group").field(&self.id).finish()
+    }
+}
+
+/// Says how a process ended: `exited with status 3`, `was ended by signal 9`.
+pub fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// The last bytes of a stream.
+#[derive(Debug, Default)]
+pub struct Tail {
+    bytes: Vec<u8>,
+    /// Whether there were more.
+    is_cut: bool,
+}
+
+impl Tail {
+    /// Bytes that a tail keeps: what a person reads of an error.
+    const BYTES: usize = 4 << 10;
+
+    /// Adds what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > 4 * Self::BYTES {
+            self.bytes.drain(..self.bytes.len() - 2 * Self::BYTES);
+            self.is_cut = true;
+        }
+    }
+
+    /// Returns the text, without the blank around it and without secrets. They are taken out of
+    /// all that is there before it is cut: of a part of one nobody would know what it is.
+    pub fn text(&self, seen: &Redaction) -> String {
+        let text = seen.clean(String::from_utf8_lossy(&self.bytes).into_owned());
+        let broken = if self.is_cut { seen.longest().min(text.len()) } else { 0 };
+        let start = text.len().saturating_sub(Self::BYTES).max(broken);
+        text[text.ceil_char_boundary(start)..].trim().to_owned()
+    }
+}
+
+/// Reads a stream to its end and keeps the tail.
+pub async fn read_tail(mut stream: impl AsyncRead + Unpin, tail: &mut Tail) {
+    let mut buffer = [0; 4096];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        tail.push(&buffer[..n]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faber_is_this_binary() {
+        assert_eq!(executable("faber"), std::env::current_exe().unwrap());
+        assert_eq!(executable("fabel"), Path::new("fabel"));
+    }
+
+    #[test]
+    fn a_program_is_shown_without_its_secrets() {
+        let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
+        let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
+        let shown = format!("{program:?}");
+        assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+    }
+
+    /// A warden that hears nothing, as one that is stopped.
+    #[tokio::test(start_paused = true)]
+    async fn stopping_takes_less_time_than_there_is_for_an_answer() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut group = Group::spawn(&mut command).unwrap();
+        group.has_warden = true;
+        let mut ready = [0; 6];
+        group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        let begun = time::Instant::now();
+        group.stop().await;
+        let took = begun.elapsed();
+        assert!(took >= STOP_GRACE && took < shared::limits::CANCEL_GRACE, "{took:?}");
+    }
+
+    #[test]
+    fn a_tail_is_the_end() {
+        let mut tail = Tail::default();
+        for _ in 0..10_000 {
+            tail.push(b"noise ");
+        }
+        tail.push("ende \u{e4}\n".as_bytes());
+        let text = tail.text(&Redaction::default());
+        assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::BYTES, "{text}");
+    }
+
+    #[test]
+    fn a_tail_has_no_part_of_a_secret() {
+        let secret = "0123456789abcdef".repeat(64);
+        let mut seen = Redaction::default();
+        seen.note("KEY", &secret);
+        for noise in [0, Tail::BYTES - 100, 3 * Tail::BYTES - 100, 3 * Tail::BYTES] {
+            let mut tail = Tail::default();
+            let text = format!("{secret}{}", "!".repeat(noise));
+            text.as_bytes().chunks(1_000).for_each(|it| tail.push(it));
+            let text = tail.text(&seen);
+            assert!(!text.contains("cdef"), "{noise}: {text}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Secrets, which configuration names and never holds.
+//!
+//! `{secret: GITHUB_TOKEN}` stands for what the environment says when a tool is called. What was
+//! looked up lives as long as that call, is shown by no `Debug`, and where an output or an error
+//! repeats it, `***GITHUB_TOKEN***` stands there instead.
+
+mod disguise;
+
+use std::{collections::BTreeMap, fmt};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::{Map, Number, Value};
+use shared::tool::{ErrorCode, ToolError};
+
+use self::disguise::Disguise;
+
+/// Bytes that a secret must have to be taken out of outputs: a shorter one is no secret, and
+/// would be found in everything.
+const SHORTEST: usize = 4;
+/// Bytes that a line of a secret, or what base 64 makes of a part of it, must have.
+const SHORTEST_PART: usize = 12;
+
+/// A text that the configuration says, or a secret that it names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub enum Text {
+    /// As it is written.
+    Plain(String),
+    /// What the environment says.
+    Secret(SecretName),
+}
+
+/// The name of a secret, and what stands before it: `{secret: TOKEN, prefix: "Bearer "}`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretName {
+    /// The variable of the environment.
+    secret: String,
+    /// What stands before it.
+    #[serde(default)]
+    prefix: String,
+}
+
+/// A secret that the environment does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the secret `{0}` is not there: set it in Faber's environment")]
+pub struct Missing(pub String);
+
+impl From<Missing> for ToolError {
+    fn from(err: Missing) -> Self {
+        Self::new(ErrorCode::UNAVAILABLE, err.to_string()).terminal()
+    }
+}
+
+impl TryFrom<Value> for Text {
+    type Error = String;
+
+    fn try_from(written: Value) -> Result<Self, String> {
+        match written {
+            Value::String(text) => Ok(Self::Plain(text)),
+            Value::Number(_) | Value::Bool(_) => Ok(Self::Plain(written.to_string())),
+            Value::Object(_) => SecretName::deserialize(written)
+                .map(Self::Secret)
+                .map_err(|err| format!("{err}: name a secret as in `{{secret: TOKEN}}`")),
+            _ => Err("expected a text, or a secret as in `{secret: TOKEN}`".to_owned()),
+        }
+    }
+}
+
+impl Text {
+    /// Returns the variable of the environment that it stands for, if it is a secret.
+    pub fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Secret(name) => Some(&name.secret),
+        }
+    }
+
+    /// Returns the text; what is secret about it is noted, so that it can be taken out again.
+    pub fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
+        match self {
+            Self::Plain(text) => Ok(text.clone()),
+            Self::Secret(name) => name.resolve(seen),
+        }
+    }
+}
+
+impl SecretName {
+    fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
+        let value = environment(&self.secret).filter(|it| !it.is_empty());
+        let value = value.ok_or_else(|| Missing(self.secret.clone()))?;
+        seen.note(&self.secret, &value);
+        Ok(format!("{}{value}", self.prefix))
+    }
+}
+
+/// Resolves all variables of an environment.
+pub fn variables(
+    texts: &BTreeMap<String, Text>,
+    seen: &mut Redaction,
+) -> Result<BTreeMap<String, String>, Missing> {
+    texts.iter().map(|(name, text)| Ok((name.clone(), text.resolve(seen)?))).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "secrets are read here, when a tool is called")]
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What must not be seen: the secrets that a call has looked up, each with its name.
+#[derive(Clone, Default)]
+pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
+
+impl Redaction {
+    /// Notes that `value` is what `name` says.
+    pub fn note(&mut self, name: &str, value: &str) {
+        let mut add = |value: String| {
+            let is_known = self.0.iter().any(|(_, it)| *it == value);
+            if value.len() >= SHORTEST && !is_known {
+                self.0.push((name.to_owned(), value));
+            }
+        };
+        forms(value).into_iter().for_each(&mut add);
+        let parts = base64_parts(value);
+        let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::Lines);
+        let parts: Vec<_> = parts.collect();
+        let whole = [value.trim(), value].into_iter();
+        let whole = whole
+            .flat_map(|it| [Disguise::Percent(it.to_owned()), Disguise::Escaped(it.to_owned())]);
+        for disguise in whole.chain(parts) {
+            let is_known = self.1.iter().any(|(_, it)| *it == disguise);
+            if disguise.text().len() >= SHORTEST && !is_known {
+                self.1.push((name.to_owned(), disguise));
+            }
+        }
+        // A key in lines is printed line by line; that which says what it is is no secret.
+        let lines = value.lines().map(str::trim);
+        let lines = lines.filter(|it| it.len() >= SHORTEST_PART && !it.starts_with("-----"));
+        lines.map(str::to_owned).for_each(&mut add);
+        // One secret may contain another: the longer is taken out first.
+        self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        self.1.sort_by_key(|(_, it)| std::cmp::Reverse(it.text().len()));
+    }
+
+    /// Notes a variable of the environment that a program gets, where it is set.
+    pub fn note_variable(&mut self, name: &str) {
+        if let Some(value) = environment(name) {
+            self.note(name, &value);
+        }
+    }
+
+    /// Takes the secrets out of a text.
+    pub fn clean(&self, mut text: String) -> String {
+        for (name, value) in &self.0 {
+            if text.contains(value.as_str()) {
+                text = text.replace(value.as_str(), &format!("***{name}***"));
+            }
+        }
+        for (name, disguise) in &self.1 {
+            text = disguise.taken_out(text, &format!("***{name}***"));
+        }
+        text
+    }
+
+    /// Takes the secrets out of bytes, text or not.
+    pub fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let bytes = match String::from_utf8(bytes) {
+            Ok(text) => return self.clean(text).into_bytes(),
+            Err(err) => err.into_bytes(),
+        };
+        // With a character for each byte it is as good as a text.
+        let wide = |it: &[u8]| it.iter().copied().map(char::from).collect::<String>();
+        let texts = self.0.iter().map(|(name, it)| (wide(name.as_bytes()), wide(it.as_bytes())));
+        let disguised = self.1.iter().map(|(name, it)| (wide(name.as_bytes()), it.clone()));
+        let cleaned = Self(texts.collect(), disguised.collect()).clean(wide(&bytes));
+        cleaned.chars().filter_map(|it| u8::try_from(it).ok()).collect()
+    }
+
+    /// Takes the secrets out of a binary that is written in base 64.
+    pub fn clean_base64(&self, base64: String) -> String {
+        if self.0.is_empty() {
+            return base64;
+        }
+        let Ok(bytes) = STANDARD.decode(&base64) else { return self.clean(base64) };
+        STANDARD.encode(self.clean_bytes(bytes))
+    }
+
+    /// Returns whether a text has a secret in it.
+    pub fn is_in(&self, text: &str) -> bool {
+        self.clean(text.to_owned()) != text
+    }
+
+    /// Returns whether a value has a secret in it.
+    pub fn is_in_value(&self, value: &Value) -> bool {
+        self.clean_value(value.clone()) != *value
+    }
+
+    /// Returns how many bytes the longest form of a secret has.
+    pub fn longest(&self) -> usize {
+        let as_text = self.0.first().map_or(0, |(_, value)| value.len());
+        let disguised = self.1.iter().map(|(_, it)| it.longest()).max().unwrap_or(0);
+        as_text.max(disguised)
+    }
+
+    /// Returns a number, or what stands for it where it is a secret.
+    fn clean_number(&self, number: Number) -> Value {
+        let is_secret = |value: &str| match value.parse::<f64>() {
+            Ok(secret) => number.as_f64() == Some(secret),
+            Err(_) => false,
+        };
+        match self.0.iter().find(|(_, value)| is_secret(value)) {
+            Some((name, _)) => Value::String(format!("***{name}***")),
+            None => Value::Number(number),
+        }
+    }
+
+    /// Takes the secrets out of every text in a value.
+    pub fn clean_value(&self, value: Value) -> Value {
+        if self.0.is_empty() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.clean(text)),
+            Value::Number(number) => self.clean_number(number),
+            Value::Array(items) => items.into_iter().map(|it| self.clean_value(it)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.into_iter();
+                let fields = fields.map(|(key, it)| (self.clean(key), self.clean_value(it)));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            other => other,
+        }
+    }
+
+    /// Takes the secrets out of what a call returned.
+    pub fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
+        if self.0.is_empty() {
+            return result;
+        }
+        result.map(|it| self.clean_value(it)).map_err(|err| {
+            let message = self.clean(err.message.to_string()).into();
+            ToolError { message, ..err }
+        })
+    }
+}
+
+impl fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Returns what programs make of a secret: as it is, in a URL, in a form and in JSON.
+fn forms(value: &str) -> Vec<String> {
+    let url = url_encoded(value);
+    // Some leave out other characters than the standard says, or write small letters.
+    let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
+    let json = Value::from(value).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let slashes = json.replace('/', "\\/");
+    let mut forms = vec![value.to_owned(), value.trim().to_owned(), json, slashes];
+    forms.extend([small_hex(&url), small_hex(&form), url, form]);
+    forms
+}
+
+/// Returns what base 64 makes of a secret, also where that is in the middle of something longer.
+fn base64_parts(value: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    for before in 0..3_usize {
+        let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
+        let encoded = base64(&padded);
+        // Six bits are a character: those that others have a share in are left out.
+        let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        let part = encoded.get(from..to).unwrap_or_default();
+        if part.len() >= SHORTEST_PART {
+            parts.extend([part.to_owned(), part.replace('+', "-").replace('/', "_")]);
+        }
+    }
+    parts
+}
+
+/// Writes what is in percent in small letters.
+fn small_hex(encoded: &str) -> String {
+    let mut after = usize::MAX;
+    let small = |it: char| {
+        after = if it == '%' { 0 } else { after.saturating_add(1) };
+        if after <= 2 { it.to_ascii_lowercase() } else { it }
+    };
+    encoded.chars().map(small).collect()
+}
+
+/// Writes a text as a part of a URL: all but unreserved characters in percent (RFC 3986).
+pub fn url_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            let digit = |it: u8| char::from(b"0123456789ABCDEF"[usize::from(it)]);
+            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    encoded
+}
+
+/// Writes bytes in base 64 (RFC 4648), as the header of basic authentication wants them.
+pub fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_named_and_looked_up_when_asked() {
+        let text: Text =
+            serde_json::from_value(json!({ "secret": "CARGO_PKG_NAME", "prefix": "Bearer " }))
+                .unwrap();
+        let mut seen = Redaction::default();
+        assert_eq!(text.resolve(&mut seen).unwrap(), "Bearer secrets");
+        assert!(!format!("{text:?} {seen:?}").contains("secrets"));
+        let output = json!({ "secrets": ["my secrets!", 1], "b": "x" });
+        let expected = json!({ "***CARGO_PKG_NAME***": ["my ***CARGO_PKG_NAME***!", 1], "b": "x" });
+        assert_eq!(seen.clean_value(output), expected);
+        let failed = seen.clean_result(Err(ToolError::failed("no secrets here").terminal()));
+        assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").terminal()));
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_binaries() {
+        let mut seen = Redaction::default();
+        seen.note("KEY", "ein größerer Schlüssel");
+        let secret = "ein größerer Schlüssel";
+        let encoded = url_encoded(secret);
+        let cleaned =
+            |bytes: &[u8]| STANDARD.decode(seen.clean_base64(STANDARD.encode(bytes))).unwrap();
+        for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
+            let is_clean = |it: &[u8]| {
+                let it = String::from_utf8_lossy(it);
+                it.contains("***KEY***") && !it.contains(&hidden[..8])
+            };
+            assert!(is_clean(&cleaned(hidden.as_bytes())), "{hidden}");
+            let binary = [&[0xff, 0xd8, 0], hidden.as_bytes(), &[0, 0xff]].concat();
+            let came = cleaned(&binary);
+            assert!(is_clean(&came), "{hidden}");
+            assert!(came.starts_with(&[0xff, 0xd8, 0]) && came.ends_with(&[0, 0xff]));
+        }
+        let binary: Vec<u8> = (0..=255).collect();
+        assert_eq!(cleaned(&binary), binary);
+        assert_eq!(seen.clean_base64(format!("no base 64: {secret}")), "no base 64: ***KEY***");
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_named() {
+        let text: Text = serde_json::from_value(json!({ "secret": "FABER_NO_SUCH" })).unwrap();
+        let err = ToolError::from(text.resolve(&mut Redaction::default()).unwrap_err());
+        assert_eq!(
+            err.to_string(),
+            "tool.unavailable: the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"
+        );
+        assert!(!err.retryable && err.is_definite);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        for written in [json!(null), json!([]), json!({}), json!({ "secert": "X" })] {
+            let err = serde_json::from_value::<Text>(written.clone()).unwrap_err().to_string();
+            assert!(err.contains("`{secret: TOKEN}`"), "{written}: {err}");
+        }
+        assert_eq!(serde_json::from_value::<Text>(json!(1)).unwrap(), Text::Plain("1".to_owned()));
+    }
+
+    #[test]
+    fn the_longest_secret_goes_first_and_every_form_of_it() {
+        let mut seen = Redaction::default();
+        seen.note("SHORT", "abc");
+        seen.note("INNER", "pass");
+        seen.note("OUTER", "pass/word\n");
+        let cleaned = seen.clean("abc pass pass/word pass%2Fword%0A".to_owned());
+        assert_eq!(cleaned, "abc ***INNER*** ***OUTER*** ***OUTER***");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_whatever_form_a_program_prints_it() {
+        let mut seen = Redaction::default();
+        let secret = "a~b c/\"d\"*\nsecond line of it\n";
+        seen.note("KEY", secret);
+        let quoted = json!(secret).to_string();
+        let encoded = base64(format!("user:{secret}").as_bytes());
+        for printed in [
+            secret.to_owned(),
+            secret.trim().to_owned(),
+            "second line of it".to_owned(),
+            "a~b%20c%2F%22d%22%2A%0Asecond%20line%20of%20it%0A".to_owned(),
+            "a%7Eb+c%2F%22d%22*%0Asecond+line+of+it%0A".to_owned(),
+            "a%7eb+c%2f%22d%22*%0asecond+line+of+it%0a".to_owned(),
+            quoted[1..quoted.len() - 1].to_owned(),
+            quoted[1..quoted.len() - 1].replace('/', "\\/"),
+            base64(secret.trim().as_bytes()),
+            encoded.replace('+', "-").replace('/', "_"),
+            encoded,
+        ] {
+            let cleaned = seen.clean(format!("before {printed} behind"));
+            assert!(cleaned.contains("***KEY***"), "{printed}: {cleaned}");
+            assert!(!cleaned.contains("second") && cleaned.len() < 45, "{printed}: {cleaned}");
+        }
+    }
+
+    /// JavaScript, Python, `jq` and URLs leave out other characters each, and what prints base 64 prints
+    /// it in lines.
+    #[test]
+    fn a_secret_is_found_however_it_is_encoded() {
+        let mut seen = Redaction::default();
+        let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
+        seen.note("KEY", secret);
+        let rest = "%20of%20a%20length%20that%20takes%20more%20than%20one%20line%20of%20base%2064";
+        let in_lines = |by: usize, end: &str| {
+            let encoded = base64(format!("user:{secret}").as_bytes());
+            let lines = encoded.as_bytes().chunks(by).map(|it| str::from_utf8(it).unwrap());
+            lines.collect::<Vec<_>>().join(end)
+        };
+        for printed in [
+            format!("p%40ss(w)o!rd*'x~y{rest}"),
+            format!("p@ss(w)o!rd*%27x~y{rest}"),
+            format!("p%40ss(w)o%21rd%2A'x~y{rest}"),
+            secret.bytes().map(|it| format!("%{it:02x}")).collect::<Vec<_>>().concat(),
+            in_lines(76, "\n"),
+            in_lines(64, "\r\n"),
+            in_lines(60, "\n  "),
+            in_lines(76, "\\n"),
+        ] {
+            let cleaned = seen.clean(format!("before {printed} behind"));
+            assert!(cleaned.contains("***KEY***") && cleaned.len() < 45, "{printed}: {cleaned}");
+            assert!(printed.len() <= seen.longest() + 10, "{printed}");
+        }
+        let plain = "100% of\nit";
+        assert_eq!(seen.clean(plain.to_owned()), plain);
+    }
+
+    #[test]
+    fn a_secret_that_is_a_number_is_one_as_a_number_too() {
+        let mut seen = Redaction::default();
+        seen.note("PIN", "98765432109");
+        seen.note("LONG", "987654321098765432109876");
+        let output: Value =
+            serde_json::from_str("[98765432109, 98765432109.0, 987654321098765432109876, 1]")
+                .unwrap();
+        let expected = json!(["***PIN***", "***PIN***", "***LONG***", 1]);
+        assert_eq!(seen.clean_value(output), expected);
+    }
+
+    #[test]
+    fn encodings_are_those_of_the_standards() {
+        assert_eq!(url_encoded("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
+        for (text, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("user:pass", "dXNlcjpwYXNz"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+    }
+}

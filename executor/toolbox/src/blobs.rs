@@ -1,0 +1,246 @@
+//! Large binaries of calls: kept beside the log, and put back where a call is given them.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use shared::{
+    blob::{self, Blob, BlobId},
+    clock::Clock,
+    id::ExecutionId,
+    limits,
+    store::{Store, StoreError},
+    tool::{ErrorCode, ToolError},
+};
+
+/// Where large binaries are kept, and found again.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// Whether the execution whose they are is not there yet.
+    is_ahead: bool,
+}
+
+/// A large binary that was taken out of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// Where it was, as a JSON pointer.
+    pub at: String,
+    /// What it is, in base 64.
+    pub base64: String,
+    /// What kind of thing it is.
+    pub mime_type: String,
+}
+
+impl Binary {
+    /// Takes a binary out of a value, if it is there and large.
+    pub fn take(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
+        let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
+        let is_large = text.len() > limits::INLINE_BINARY;
+        let mime_type = mime_type.to_owned();
+        is_large.then(|| Self { at, base64: std::mem::take(text), mime_type })
+    }
+
+    /// Puts something in the place of the binary.
+    fn replace(at: &str, output: &mut Value, it: Value) {
+        if let Some(place) = output.pointer_mut(at) {
+            *place = it;
+        }
+    }
+}
+
+impl Blobs {
+    /// Keeps large binaries in a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, is_ahead: false }
+    }
+
+    /// Keeps what comes before its execution is there.
+    pub fn ahead(self) -> Self {
+        Self { is_ahead: true, ..self }
+    }
+
+    /// Keeps a binary, and returns what refers to it. Nothing if it is no base 64.
+    async fn keep(
+        &self,
+        owner: Option<ExecutionId>,
+        binary: &Binary,
+    ) -> Result<Option<Value>, StoreError> {
+        let Ok(bytes) = STANDARD.decode(&binary.base64) else { return Ok(None) };
+        let mut sha256 = String::new();
+        for byte in Sha256::digest(&bytes) {
+            let _ = write!(sha256, "{byte:02x}");
+        }
+        let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
+        let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
+        let is_ahead = self.is_ahead;
+        let blob = Blob { id, mime_type, bytes: bytes.len(), at, is_ahead };
+        blob::put(&*self.store, &blob, &binary.base64).await?;
+        Ok(Some(blob.reference()))
+    }
+
+    /// Returns what stands in the places of references, in base 64.
+    pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
+        let mut places = Vec::new();
+        find(parameters, &mut String::new(), &mut places);
+        if places.is_empty() {
+            return Ok(Arc::clone(parameters));
+        }
+        let mut restored = Value::clone(parameters);
+        let mut room = limits::RESTORED_BYTES;
+        for (at, id) in places {
+            let base64 = self.base64(&id).await?;
+            room = room.checked_sub(base64.len()).ok_or_else(too_much)?;
+            Binary::replace(&at, &mut restored, Value::String(base64));
+        }
+        Ok(Arc::new(restored))
+    }
+
+    async fn base64(&self, id: &BlobId) -> Result<String, ToolError> {
+        match blob::get(&*self.store, id).await {
+            Ok(Some((_, base64))) => Ok(base64),
+            Ok(None) => {
+                let why =
+                    format!("the blob `{id}` is gone: it went with the execution that made it");
+                Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why))
+            }
+            Err(err) => {
+                let why = format!("the blob `{id}` cannot be read: {err}");
+                Err(ToolError::new(ErrorCode::UNAVAILABLE, why))
+            }
+        }
+    }
+}
+
+/// Keeps the binaries that were taken out of an output, and puts references in their places. Where
+/// nothing keeps them, and where they are no binaries, they are put back.
+pub async fn keep(
+    blobs: Option<&Blobs>,
+    owner: Option<ExecutionId>,
+    mut output: Value,
+    binaries: Vec<Binary>,
+) -> Result<Value, ToolError> {
+    for binary in binaries {
+        let reference = match blobs {
+            Some(blobs) => blobs.keep(owner, &binary).await.map_err(|err| lost(&err))?,
+            None => None,
+        };
+        let Binary { at, base64, .. } = binary;
+        Binary::replace(&at, &mut output, reference.unwrap_or(Value::String(base64)));
+    }
+    Ok(output)
+}
+
+/// The call has happened, so nobody should make it again.
+fn lost(err: &StoreError) -> ToolError {
+    let why = format!("the tool returned a binary that could not be kept: {err}");
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).terminal()
+}
+
+fn too_much() -> ToolError {
+    let most = limits::RESTORED_BYTES;
+    let why = format!("the blobs that the parameters refer to have more than {most} bytes");
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+}
+
+/// Finds the references in a value, each with its place as a JSON pointer.
+fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
+    let length = at.len();
+    match value {
+        Value::Array(items) => {
+            for (n, it) in items.iter().enumerate().filter(|(_, it)| is_nested(it)) {
+                let _ = write!(at, "/{n}");
+                find(it, at, places);
+                at.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            if let Some(id) = BlobId::referred(value) {
+                return places.push((at.clone(), id));
+            }
+            for (key, it) in fields.iter().filter(|(_, it)| is_nested(it)) {
+                at.push('/');
+                at.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                find(it, at, places);
+                at.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_nested(value: &Value) -> bool {
+    value.is_array() || value.is_object()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use shared::{clock::WallClock, store::memory::Memory};
+
+    use super::*;
+
+    fn blobs() -> Blobs {
+        Blobs::new(Arc::new(Memory::default()), Arc::new(WallClock))
+    }
+
+    fn binary(at: &str, base64: &str) -> Binary {
+        Binary { at: at.to_owned(), base64: base64.to_owned(), mime_type: "image/png".to_owned() }
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_restored_wherever_it_is_referred_to() {
+        let blobs = blobs();
+        let data = STANDARD.encode(vec![7; 5 << 20]);
+        let output = json!([{ "data": "" }, { "a/b~": "" }]);
+        let binaries = vec![binary("/0/data", &data), binary("/1/a~1b~0", "AQID")];
+        let owner = "exec_1_aaaaaaaaa".parse().ok();
+        let output = keep(Some(&blobs), owner, output, binaries).await.unwrap();
+        let small =
+            "exec_1_aaaaaaaaa/039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
+        assert_eq!(
+            output[1]["a/b~"],
+            json!({ "$blob": small, "mimeType": "image/png", "bytes": 3 })
+        );
+        assert_eq!(output[0]["data"]["bytes"], 5 << 20);
+        let parameters = Arc::new(json!({ "x": output, "y~/": output[0]["data"] }));
+        let restored = blobs.restore(&parameters).await.unwrap();
+        let whole = json!([{ "data": data }, { "a/b~": "AQID" }]);
+        assert_eq!(*restored, json!({ "x": whole, "y~/": data }));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_kept_stays() {
+        let output = || json!({ "data": "" });
+        let base64 = "no base 64!";
+        for blobs in [Some(blobs()), None] {
+            let kept = keep(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
+            assert_eq!(kept, Ok(json!({ "data": base64 })));
+        }
+        let kept = keep(None, None, output(), vec![binary("/data", "AQID")]).await;
+        assert_eq!(kept, Ok(json!({ "data": "AQID" })));
+    }
+
+    #[tokio::test]
+    async fn a_blob_that_is_gone_is_missed() {
+        let id = format!("call/{}", "0".repeat(64));
+        let parameters = Arc::new(json!([[{ "$blob": id }]]));
+        let err = blobs().restore(&parameters).await.unwrap_err();
+        assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
+        let plain = Arc::new(json!({ "$blob": "x", "a": [{ "$blob": 1 }] }));
+        assert!(Arc::ptr_eq(&plain, &blobs().restore(&plain).await.unwrap()));
+    }
+
+    #[test]
+    fn only_what_is_large_is_taken_out() {
+        let large = "A".repeat(limits::INLINE_BINARY + 4);
+        let mut value = json!({ "data": large, "small": large[8..], "n": 1 });
+        assert_eq!(Binary::take(&mut value, "/small".to_owned(), ""), None);
+        assert_eq!(Binary::take(&mut value, "/n".to_owned(), ""), None);
+        let taken = Binary::take(&mut value, "/data".to_owned(), "a/b").unwrap();
+        assert_eq!((taken.base64.len(), taken.mime_type.as_str()), (large.len(), "a/b"));
+        assert_eq!(value["data"], "");
+    }
+}

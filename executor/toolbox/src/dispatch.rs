@@ -1,0 +1,448 @@
+//! Steps whose tool is named by their parameters: what a model asked for while the plan ran.
+//!
+//! There is one such step for each effect, so that what a second call does is in the plan, as
+//! everywhere: a step that may only read calls nothing that changes something, whatever its
+//! parameters say. The tool that is named is called in its place, with its own limits, its own
+//! figures, and within the [`Reach`] that the plan has. What comes of it, an error too, is the
+//! step's output: that is for the model to judge.
+//!
+//! No set has these tools, so that no draft can name them: only plans that this program writes
+//! itself do.
+
+use std::{borrow::Cow, sync::Arc};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use shared::{
+    glob::Glob,
+    id::{ToolName, ToolSetName},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+
+use super::{
+    Tool, ToolContext, Toolbox,
+    tool_names::{ACTIVATE, SET_NAMES, TOOL_SET},
+};
+
+/// What stands before the names of tools that only such plans have.
+pub const SET: &str = "faber_agent";
+/// Bytes of a result that are kept: models read no more, and each turn repeats them.
+pub const RESULT_BYTES: usize = 32 << 10;
+
+/// The names, and the most that a second call of what they call may do.
+const TABLE: [(&str, Effect, &str); 3] = [
+    ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
+    ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
+    ("faber_agent.call", Effect::Once, "Calls a tool."),
+];
+
+/// Which tools an agent may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reach {
+    /// Only those that one of these patterns matches; any, where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Glob>>,
+    /// None that one of these matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<Glob>,
+    /// Only those of these sets; of any, where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<ToolSetName>,
+    /// The name of the access token whose limits the calls are taken off, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// A call that takes the place of a step's own.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// The tool that is named.
+    pub tool: ToolName,
+    /// What it is given.
+    pub args: Arc<Value>,
+    /// The most that a second call may do.
+    effect: Effect,
+    reach: Reach,
+    /// Bytes of its result that are kept.
+    most: usize,
+    /// Names that stood in its arguments and are those of no set: the tool is not given them, as
+    /// such a set may be there a moment later, and get at the machine.
+    unknown: Vec<Value>,
+}
+
+/// What such a step is given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    tool: ToolName,
+    args: Value,
+    #[serde(default)]
+    reach: Reach,
+    /// Bytes of its result that there is room for; of whoever does not say, [`RESULT_BYTES`].
+    #[serde(default)]
+    most: Value,
+}
+
+/// Returns the name of the tool that calls tools of an effect.
+pub fn name(effect: Effect) -> ToolName {
+    let entry = TABLE.iter().find(|it| it.1 == effect).expect("every effect has an entry");
+    entry.0.parse().expect("tool names are literals")
+}
+
+/// Returns whether a step of this tool calls another one.
+pub fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
+    effect(tool).is_some() && toolbox.own(tool).is_some()
+}
+
+fn effect(tool: &ToolName) -> Option<Effect> {
+    TABLE.iter().find(|it| it.0 == tool.as_str()).map(|it| it.1)
+}
+
+/// Returns the tools, for plans to be compiled with.
+pub fn tools() -> Vec<Arc<dyn Tool>> {
+    TABLE.iter().map(|it| Arc::new(Stand::new(*it)) as Arc<dyn Tool>).collect()
+}
+
+impl Reach {
+    /// Returns whether a tool may be called.
+    pub fn includes(&self, tool: &ToolDefinition) -> bool {
+        let name = tool.qualified();
+        let name = name.as_str();
+        let matches = |globs: &[Glob]| globs.iter().any(|it| it.matches(name));
+        self.tools.as_deref().is_none_or(matches)
+            && !matches(&self.except)
+            && (self.sets.is_empty() || self.sets.contains(&tool.set))
+    }
+
+    /// Says why a call may not switch sets on, if that is what it does. What gets at the machine
+    /// stays as a person left it, unless it is named: what an agent reads may tell it to.
+    pub fn complaint(
+        &self,
+        toolbox: &Toolbox,
+        tool: &ToolDefinition,
+        args: &Value,
+    ) -> Option<String> {
+        if (tool.set.as_str(), tool.name.as_str()) != (TOOL_SET, ACTIVATE) {
+            return None;
+        }
+        let names = args.get(SET_NAMES)?.as_array()?;
+        names.iter().filter_map(Value::as_str).find_map(|it| self.keeps_off(toolbox, it))
+    }
+
+    fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
+        // A name of no set is no harm: by the time of the call it is left out.
+        let set = name.parse().ok().and_then(|it| toolbox.set(&it))?;
+        if set.acts_here && !self.sets.contains(&set.name) {
+            return Some(format!("`{name}` acts on this machine: only a person switches it on"));
+        }
+        let all = format!("{name}.*");
+        let is_kept = self.except.iter().any(|it| it.to_string() == all);
+        is_kept.then(|| format!("`{name}` is out of reach: none of its tools may be called here"))
+    }
+}
+
+impl Dispatch {
+    /// Returns the call that takes the place of a step's own, if one does.
+    pub fn of(
+        toolbox: &Toolbox,
+        tool: &ToolName,
+        parameters: &Value,
+    ) -> Option<Result<Self, ToolError>> {
+        let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
+        let given = Given::deserialize(parameters);
+        Some(match given {
+            Ok(Given { tool, args, reach, most }) => {
+                let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
+                let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
+                let mut it =
+                    Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
+                it.leave_out_unknown(toolbox);
+                Ok(it)
+            }
+            Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
+        })
+    }
+
+    /// Takes the names of no set out of what is to be switched on.
+    fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
+        let switches =
+            self.tool.as_str().strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
+        if switches != Some(ACTIVATE) {
+            return;
+        }
+        let args = Arc::make_mut(&mut self.args);
+        if let Some(Value::Array(names)) = args.get_mut(SET_NAMES) {
+            let is_unknown = |it: &mut Value| {
+                let name = it.as_str().map(str::parse);
+                name.is_some_and(|it| it.ok().and_then(|it| toolbox.set(&it)).is_none())
+            };
+            self.unknown = names.extract_if(.., is_unknown).collect();
+        }
+    }
+
+    /// Adds the names that were left out to a result that says which were not found.
+    fn name_unknown(&self, result: &mut Value) {
+        if self.unknown.is_empty() {
+            return;
+        }
+        if let Some(Value::Array(names)) = result.get_mut("notFound") {
+            names.extend(self.unknown.iter().cloned());
+            result["success"] = Value::Bool(false);
+        }
+    }
+
+    /// Refuses what the step may not call.
+    pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
+        if !self.reach.includes(tool) {
+            let why = format!("`{}` may not be called here", self.tool);
+            return Err(ToolError::failed(why).terminal());
+        }
+        if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
+            return Err(ToolError::failed(why).terminal());
+        }
+        if tool.effect > self.effect {
+            // It was another one when the model asked for it.
+            let why = format!("`{}` does more by now than this step may do: ask again", self.tool);
+            return Err(ToolError::failed(why));
+        }
+        Ok(())
+    }
+
+    /// Makes what came of the call the step's output. Only a call that was told to stop is none:
+    /// then nobody asks.
+    pub fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
+        let tool = self.tool.as_str();
+        let result = result.map(|mut it| {
+            self.name_unknown(&mut it);
+            it
+        });
+        match result {
+            Ok(result) => match clipped(&result, self.most) {
+                None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
+                Some(text) => Ok(json!({
+                    "tool": tool, "status": "success", "result": text, "cut": true,
+                })),
+            },
+            Err(err) if err.code == ErrorCode::CANCELLED => Err(err),
+            Err(err) => {
+                let unsure = if err.is_definite || self.effect == Effect::Read {
+                    ""
+                } else {
+                    "; it may have taken effect, or may yet"
+                };
+                let end = err.message.floor_char_boundary(self.most);
+                let error = format!("{}{unsure}", &err.message[..end]);
+                Ok(json!({
+                    "tool": tool, "status": "error", "error": error, "code": err.code,
+                }))
+            }
+        }
+    }
+}
+
+/// Returns the beginning of a result that is too long, as the text that a model is told.
+fn clipped(result: &Value, most: usize) -> Option<String> {
+    let text: Cow<'_, str> = match result {
+        Value::String(text) => text.into(),
+        other => other.to_string().into(),
+    };
+    if text.len() <= most {
+        return None;
+    }
+    let end = text.floor_char_boundary(most);
+    Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
+}
+
+/// What stands for such a step in a catalog. It is never called.
+#[derive(Debug)]
+struct Stand(Arc<ToolDefinition>);
+
+impl Stand {
+    fn new((name, effect, description): (&str, Effect, &str)) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "tool": { "type": "string" },
+                "args": { "type": "object" },
+                "reach": { "type": "object" },
+                "most": {},
+            },
+            "required": ["tool", "args"],
+            "additionalProperties": false,
+        });
+        Self(Arc::new(ToolDefinition {
+            name: name.parse().expect("tool names are literals"),
+            set: SET.parse().expect("the set's name is a literal"),
+            description: description.to_owned(),
+            input_schema: schema,
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        }))
+    }
+}
+
+#[async_trait]
+impl Tool for Stand {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        let why = format!("`{}` belongs into plans of agents: use `runAgent`", self.0.name);
+        Err(ToolError::failed(why).terminal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ToolSet;
+
+    fn toolbox() -> Toolbox {
+        let toolbox = Toolbox::default();
+        toolbox.keep(tools());
+        toolbox
+    }
+
+    fn dispatch(step: &str, parameters: &Value) -> Dispatch {
+        Dispatch::of(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
+    }
+
+    fn tool(name: &str, effect: Effect) -> ToolDefinition {
+        let (set, _) = name.split_once('.').unwrap();
+        ToolDefinition {
+            name: name.parse().unwrap(),
+            set: set.parse().unwrap(),
+            description: String::new(),
+            input_schema: json!({}),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        }
+    }
+
+    #[test]
+    fn only_steps_of_these_tools_call_others() {
+        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::of(toolbox, tool, &given);
+        let once = name(Effect::Once);
+        assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
+        assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
+        // Without agents the name means nothing.
+        assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
+        let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
+        assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
+    }
+
+    #[test]
+    fn a_step_calls_what_it_may_and_nothing_else() {
+        let given = json!({ "tool": "blog.get", "args": {}, "reach": {
+            "tools": ["blog.*", "ToolSet.*"], "except": ["*.delete*"], "sets": ["blog"],
+        } });
+        for (step, name, effect, expected) in [
+            ("faber_agent.read", "blog.get", Effect::Read, true),
+            ("faber_agent.read", "blog.set", Effect::Idempotent, false),
+            ("faber_agent.read", "blog.create", Effect::Once, false),
+            ("faber_agent.repeat", "blog.get", Effect::Read, true),
+            ("faber_agent.repeat", "blog.create", Effect::Once, false),
+            ("faber_agent.call", "blog.create", Effect::Once, true),
+            ("faber_agent.call", "blog.deleteAll", Effect::Once, false),
+            ("faber_agent.call", "ToolSet.activate_toolset", Effect::Idempotent, false),
+            ("faber_agent.call", "files.read", Effect::Read, false),
+        ] {
+            let checked = dispatch(step, &given).check(&toolbox(), &tool(name, effect));
+            assert_eq!(checked.is_ok(), expected, "{step} {name}: {checked:?}");
+        }
+        let anything = dispatch("faber_agent.call", &json!({ "tool": "x.y", "args": {} }));
+        assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
+    }
+
+    /// Whatever it is called, and whether or not it was switched off when the agent began.
+    #[test]
+    fn what_gets_at_the_machine_is_switched_on_by_people() {
+        let toolbox = toolbox();
+        let set = |name: &str, acts_here, is_active| {
+            let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
+            toolbox.put(ToolSet { acts_here, is_active, ..set });
+        };
+        set("ops", true, false);
+        set("files", true, true);
+        set("web", false, false);
+        set("crm", false, false);
+        let told = |names: Value, reach: Value| {
+            let args = json!({ "toolSetNames": names });
+            let given = json!({ "tool": "ToolSet.activate_toolset", "args": args, "reach": reach });
+            let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
+            let activate = ToolDefinition { name: "activate_toolset".parse().unwrap(), ..activate };
+            let step = "faber_agent.repeat".parse().unwrap();
+            let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+            let checked = call.check(&toolbox, &activate);
+            checked.err().map(|it| it.message.to_string())
+        };
+        let machine =
+            |it| Some(format!("`{it}` acts on this machine: only a person switches it on"));
+        assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
+        // A person may switch it off at any moment.
+        assert_eq!(told(json!(["files"]), json!({})), machine("files"));
+        assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
+        assert_eq!(told(json!(["web", "crm"]), json!({})), None);
+        let crm = "`crm` is out of reach: none of its tools may be called here";
+        let except = json!({ "except": ["crm.*"] });
+        assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
+        assert_eq!(told(json!(["ops"]), except), machine("ops"));
+        assert_eq!(told(json!(["web", "later"]), json!({})), None);
+        assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
+    }
+
+    /// One name of no set kept the others from being switched on.
+    #[test]
+    fn names_of_no_set_are_left_out_and_told() {
+        let toolbox = toolbox();
+        toolbox.put(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
+        let args = json!({ "toolSetNames": ["later", "web", "no name at all", 1] });
+        let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
+        let step = "faber_agent.repeat".parse().unwrap();
+        let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+        // It may be there by the time of the call, and get at the machine.
+        assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
+        let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
+        let told = call.report(Ok(result)).unwrap();
+        let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
+        assert_eq!(told["result"], expected);
+        let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
+        let call = Dispatch::of(&toolbox, &step, &other).unwrap().unwrap();
+        assert_eq!(*call.args, args);
+    }
+
+    #[test]
+    fn what_comes_of_it_is_told() {
+        let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
+        let told = call.report(Ok(json!([1]))).unwrap();
+        assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
+        let failed = call.report(Err(ToolError::failed("no"))).unwrap();
+        let expected =
+            json!({ "tool": "a.b", "status": "error", "error": "no", "code": "tool.failed" });
+        assert_eq!(failed, expected);
+        let lost = ToolError::new(ErrorCode::TIMEOUT, "late").indefinite();
+        let told = call.report(Err(lost)).unwrap();
+        assert_eq!(told["error"], "late; it may have taken effect, or may yet");
+        let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
+        assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
+        let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
+        let text = long["result"].as_str().unwrap();
+        assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
+        // A number has one byte where values are measured, and more where they are told.
+        let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
+        assert_eq!(numbers["cut"], true);
+        for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
+            let given = json!({ "tool": "a.b", "args": {}, "most": most });
+            let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
+            let text = told.unwrap()["result"].as_str().unwrap().to_owned();
+            assert_eq!(text.matches('x').count(), expected, "{most}");
+        }
+    }
+}

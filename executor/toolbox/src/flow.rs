@@ -1,0 +1,355 @@
+//! The built-in set `flow`: what plans need besides tools, and what tests of plans need.
+//!
+//! Inside a plan the machine itself carries out `flow.sleep` and `flow.wait`: neither is called.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{
+    execution::REPLAN,
+    id::Attempt,
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+
+use super::{Tool, ToolContext, ToolSet};
+
+/// The name of the set.
+pub const SET: &str = "flow";
+/// The longest sleep, in milliseconds: ten years. Beyond it somebody mistook the unit.
+pub const SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
+
+/// Returns the set `flow`.
+pub fn flow() -> ToolSet {
+    let tools = TABLE.map(|entry| Arc::new(Flow::new(&entry)) as Arc<dyn Tool>);
+    ToolSet::ready(
+        SET.parse().expect("the set's name is a literal"),
+        "builtin",
+        "Steps that wait, sleep, pass values on, ask for a new plan, or fail on purpose.",
+        tools,
+    )
+}
+
+/// Returns the milliseconds that the parameters of a `flow.sleep` ask for.
+pub fn sleep_ms(parameters: &Value) -> Option<u64> {
+    whole(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
+}
+
+/// Reads a whole number, also where it is written as `1000.0`: to JSON Schema that is an integer.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        let number = value.as_f64().filter(|it| it.fract() == 0.0)?;
+        format!("{number:.0}").parse().ok()
+    })
+}
+
+/// One built-in tool.
+struct Entry {
+    kind: Kind,
+    name: &'static str,
+    description: &'static str,
+    schema: fn() -> Value,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Echo,
+    Noop,
+    Effect,
+    Sleep,
+    Fail,
+    Wait,
+    Replan,
+}
+
+const TABLE: [Entry; 7] = [
+    Entry {
+        kind: Kind::Echo,
+        name: "flow.echo",
+        description: "Returns its parameters.",
+        schema: anything,
+    },
+    Entry {
+        kind: Kind::Noop,
+        name: "flow.noop",
+        description: "Does nothing, whatever it is given, and returns null.",
+        schema: anything,
+    },
+    Entry {
+        kind: Kind::Effect,
+        name: "flow.effect",
+        description: "Does nothing, whatever it is given, and returns null, but counts as something that must not happen twice.",
+        schema: anything,
+    },
+    Entry {
+        kind: Kind::Sleep,
+        name: "flow.sleep",
+        description: "Waits for some milliseconds and returns null.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "ms": {
+                        "type": "integer",
+                        "description": "How long, in milliseconds.",
+                        "minimum": 0,
+                        "maximum": SLEEP_MS,
+                    },
+                },
+                "required": ["ms"],
+                "additionalProperties": false,
+            })
+        },
+    },
+    Entry {
+        kind: Kind::Fail,
+        name: "flow.fail",
+        description: "Fails, or fails a few times and then returns null.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "message": { "type": "string", "description": "What the error says." },
+                    "code": { "type": "string", "description": "The error's code; `tool.failed` by default.", "minLength": 1 },
+                    "retryable": { "type": "boolean", "description": "Whether another attempt may help." },
+                    "times": {
+                        "type": "integer",
+                        "description": "How many attempts fail; all by default.",
+                        "minimum": 0,
+                    },
+                },
+                "required": ["message"],
+                "additionalProperties": false,
+            })
+        },
+    },
+    Entry {
+        kind: Kind::Wait,
+        name: "flow.wait",
+        description: "Waits for a signal and returns what came with it.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "description": "The name of the signal.", "minLength": 1 },
+                },
+                "required": ["name"],
+                "additionalProperties": false,
+            })
+        },
+    },
+    Entry {
+        kind: Kind::Replan,
+        name: REPLAN,
+        description: "Asks for another plan: when this one is done, a model says how to go on, and is told what every step returned.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "goal": { "type": "string", "description": "What is still to be done, in words." },
+                },
+            })
+        },
+    },
+];
+
+fn anything() -> Value {
+    json!({ "type": "object" })
+}
+
+#[derive(Debug)]
+struct Flow {
+    kind: Kind,
+    definition: Arc<ToolDefinition>,
+}
+
+impl Flow {
+    fn new(entry: &Entry) -> Self {
+        let effect = match entry.kind {
+            Kind::Effect => Effect::Once,
+            _ => Effect::Read,
+        };
+        let definition = ToolDefinition {
+            name: entry.name.parse().expect("tool names are literals"),
+            set: SET.parse().expect("the set's name is a literal"),
+            description: entry.description.to_owned(),
+            input_schema: (entry.schema)(),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        };
+        Self { kind: entry.kind, definition: Arc::new(definition) }
+    }
+}
+
+#[async_trait]
+impl Tool for Flow {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        match self.kind {
+            Kind::Echo | Kind::Replan => Ok(Arc::unwrap_or_clone(parameters)),
+            Kind::Noop | Kind::Effect => Ok(Value::Null),
+            Kind::Sleep => sleep(&parameters, &cx).await,
+            Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
+            Kind::Wait => Err(wait(&parameters)),
+        }
+    }
+}
+
+async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError> {
+    let ms = sleep_ms(parameters).ok_or_else(|| {
+        let message = format!("`ms` must be a whole number from 0 to {SLEEP_MS}");
+        ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
+    })?;
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(Value::Null),
+        () = cx.cancel.cancelled() => {
+            Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cut short"))
+        }
+    }
+}
+
+fn wait(parameters: &Value) -> ToolError {
+    let name = parameters.get("name").and_then(Value::as_str).unwrap_or_default();
+    ToolError::failed(format!(
+        "`flow.wait` waits for the signal `{name}` of an execution, and this call belongs to none: \
+         make it a step of a plan"
+    ))
+    .terminal()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fail {
+    message: String,
+    code: Option<String>,
+    retryable: Option<bool>,
+    times: Option<Value>,
+}
+
+fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
+    let fail: Fail = serde_json::from_value(parameters)
+        .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
+    let attempt = cx.call.as_ref().map_or(Attempt::FIRST, |it| it.attempt);
+    let times = fail.times.as_ref().and_then(whole).unwrap_or(u64::MAX);
+    if u64::from(attempt.get()) > times {
+        return Ok(Value::Null);
+    }
+    let is_own = fail.code.as_deref().is_some_and(|it| !is_faber_code(it));
+    let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
+    let mut error = ToolError::new(code, fail.message);
+    error.retryable = fail.retryable.unwrap_or(error.retryable || is_own);
+    Err(error)
+}
+
+/// Returns whether a code is one of Faber's, whose table then says if another try can help. A
+/// code of the plan's author is like `tool.failed`.
+fn is_faber_code(code: &str) -> bool {
+    let family = code.split('.').next().unwrap_or(code);
+    matches!(family, "tool" | "template" | "step" | "execution")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use shared::{
+        clock::Timestamp,
+        id::{ExecutionId, Part},
+    };
+
+    use super::*;
+    use crate::{Found, StepCall, Toolbox};
+
+    async fn call(name: &str, parameters: Value, attempt: u32) -> Result<Value, ToolError> {
+        let toolbox = Toolbox::new([flow()]);
+        let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        if let Some(complaint) = tool.complaint(&parameters) {
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
+        }
+        let call = StepCall {
+            execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
+            step: "s".parse().unwrap(),
+            part: Part::WHOLE,
+            attempt: Attempt::after(attempt - 1),
+        };
+        let cx = ToolContext { call: Some(call), ..ToolContext::detached() };
+        tool.tool().call(Arc::new(parameters), cx).await
+    }
+
+    async fn check(name: &str, parameters: Value, attempt: u32, expected: Expect) {
+        let text = match call(name, parameters, attempt).await {
+            Ok(value) => value.to_string(),
+            Err(err) => format!("{err} (retryable: {})", err.retryable),
+        };
+        expected.assert_eq(&text);
+    }
+
+    #[tokio::test]
+    async fn echo_and_noop_return_what_they_should() {
+        let value = json!({ "b": [1, null], "a": "ü" });
+        check("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
+        check("flow.noop", json!({}), 1, expect!["null"]).await;
+        check("flow.effect", json!({}), 1, expect!["null"]).await;
+        check("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
+    }
+
+    #[tokio::test]
+    async fn fail_fails_as_told() {
+        let message = "m";
+        let all = json!({ "message": message });
+        check("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
+        let twice = json!({ "message": message, "times": 2 });
+        check("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"]).await;
+        check("flow.fail", twice, 3, expect!["null"]).await;
+        let own = json!({ "message": message, "code": "my.code" });
+        check("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
+        let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
+        check("flow.fail", ours, 1, expect!["tool.invalid_parameters: m (retryable: false)"]).await;
+        let terminal = json!({ "message": message, "retryable": false });
+        check("flow.fail", terminal, 1, expect!["tool.failed: m (retryable: false)"]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleep_sleeps_and_can_be_cancelled() {
+        let start = tokio::time::Instant::now();
+        check("flow.sleep", json!({ "ms": 90_000 }), 1, expect!["null"]).await;
+        assert_eq!(start.elapsed().as_secs(), 90);
+        let negative = json!({ "ms": -1 });
+        check("flow.sleep", negative, 1, expect!["tool.invalid_parameters: at `/ms`: -1 is less than the minimum of 0 (retryable: false)"]).await;
+
+        let cx = ToolContext::detached();
+        cx.cancel.cancel();
+        let err = sleep(&json!({ "ms": SLEEP_MS }), &cx).await.unwrap_err();
+        assert_eq!(err.code, ErrorCode::CANCELLED);
+    }
+
+    #[tokio::test]
+    async fn wait_needs_a_plan() {
+        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` waits for the signal `go` of an execution, and this call belongs to none: make it a step of a plan (retryable: false)"]).await;
+    }
+
+    #[test]
+    fn only_effect_has_an_effect() {
+        for tool in flow().tools {
+            let definition = tool.definition();
+            let expected =
+                if definition.name.as_str() == "flow.effect" { Effect::Once } else { Effect::Read };
+            assert_eq!(definition.effect, expected, "{}", definition.name);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_have_a_point() {
+        assert_eq!(sleep_ms(&json!({ "ms": 1000.0 })), Some(1_000));
+        assert_eq!(sleep_ms(&json!({ "ms": 1.5 })), None);
+        assert_eq!(sleep_ms(&json!({ "ms": -1 })), None);
+        assert_eq!(sleep_ms(&json!({ "ms": SLEEP_MS + 1 })), None);
+        assert_eq!(sleep_ms(&json!({})), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! Reports of progress, on their way from a tool to whoever records them.
+//!
+//! A report passes two places, and each keeps one report a call and no more:
+//!
+//! ```text
+//! tool ── cx.progress(…) ──► Reporter ═ Listener ──► the call ──► ProgressSink ═ Reports ──► driver
+//!                            newest of this call     paces,       newest of each call
+//!                                                    watches idle time
+//! ```
+//!
+//! The call listens at most every [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a
+//! tool that floods wakes nobody more often than that. Neither a tool nor a call ever waits for a
+//! reader: a newer report replaces one that is still there, and a call that ends takes its unread
+//! report with it.
+//!
+//! A driver has one [`Reports`] for all calls of its execution, gives each [`Reports::sink`] under
+//! a key of its own (which attempt of which task), and has one arm in its `select!`:
+//!
+//! ```
+//! # use toolbox::progress::Reports;
+//! # use shared::{id::Attempt, tool::Progress};
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! # let (task, attempt) = (7, Attempt::FIRST);
+//! let mut reports = Reports::default();
+//! let sink = reports.sink((task, attempt));
+//! sink.send(Progress { progress: 1.0, total: None, message: None });
+//! tokio::select! {
+//!     ((task, attempt), progress) = reports.recv() => {
+//!         assert_eq!((task, attempt, progress.progress), (7, Attempt::FIRST, 1.0));
+//!     }
+//! }
+//! # });
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use shared::tool::Progress;
+use tokio::{sync::Notify, time::Instant};
+
+/// Where a tool reports. The default is heard by nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Reporter(Option<Weak<Newest>>);
+
+/// Where the newest report of one call is heard.
+#[derive(Debug)]
+pub struct Listener(Arc<Newest>);
+
+/// The newest report of one call. Every call makes one and most calls report nothing, so it is
+/// small.
+#[derive(Debug, Default)]
+struct Newest {
+    report: Mutex<Option<Report>>,
+    news: Notify,
+}
+
+/// A report, and when the tool made it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What the tool reports.
+    pub progress: Progress,
+    /// When it did.
+    pub at: Instant,
+}
+
+/// Makes the two ends for one call.
+pub fn pipe() -> (Reporter, Listener) {
+    let newest = Arc::new(Newest::default());
+    (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
+}
+
+impl Reporter {
+    /// Reports, in the place of whatever was not heard yet.
+    pub fn report(&self, progress: Progress) {
+        // Whoever listened may be gone by now.
+        let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
+        if let Some(progress) = progress.kept() {
+            newest.report().replace(Report { progress, at: Instant::now() });
+            newest.news.notify_one();
+        }
+    }
+}
+
+impl Listener {
+    /// Waits for a report that was not heard yet.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Report {
+        loop {
+            if let Some(report) = self.0.report().take() {
+                return report;
+            }
+            self.0.news.notified().await;
+        }
+    }
+}
+
+impl Newest {
+    fn report(&self) -> MutexGuard<'_, Option<Report>> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reports of many calls, each with the key that the caller gave it.
+#[derive(Debug)]
+pub struct Reports<K: Copy + Ord> {
+    board: Arc<Board<K>>,
+    /// Whose report was read last: the next in line is read next, so that nobody is passed over.
+    last: Option<K>,
+}
+
+/// Where one call passes on its reports. Dropping it takes back the one that was not read.
+#[derive(Debug)]
+pub struct ProgressSink<K: Copy + Ord> {
+    key: K,
+    board: Arc<Board<K>>,
+}
+
+/// The newest report of each call that is under way.
+#[derive(Debug)]
+struct Board<K> {
+    unread: Mutex<BTreeMap<K, Progress>>,
+    news: Notify,
+}
+
+impl<K: Copy + Ord> Default for Reports<K> {
+    fn default() -> Self {
+        let board = Board { unread: Mutex::default(), news: Notify::new() };
+        Self { board: Arc::new(board), last: None }
+    }
+}
+
+impl<K: Copy + Ord> Reports<K> {
+    /// Makes the sink of a call. No other call that is under way may have its key.
+    pub fn sink(&self, key: K) -> ProgressSink<K> {
+        ProgressSink { key, board: Arc::clone(&self.board) }
+    }
+
+    /// Waits for a report of a call that is under way.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn recv(&mut self) -> (K, Progress) {
+        loop {
+            if let Some(report) = self.take() {
+                return report;
+            }
+            self.board.news.notified().await;
+        }
+    }
+
+    fn take(&mut self) -> Option<(K, Progress)> {
+        let mut unread = self.board.unread();
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = unread.range((after, Bound::Unbounded)).next().or(unread.iter().next());
+        let key = *next?.0;
+        self.last = Some(key);
+        unread.remove_entry(&key)
+    }
+}
+
+impl<K: Copy + Ord> ProgressSink<K> {
+    /// Passes a report on, in the place of whatever was not read yet.
+    pub fn send(&self, progress: Progress) {
+        self.board.unread().insert(self.key, progress);
+        self.board.news.notify_one();
+    }
+}
+
+impl<K: Copy + Ord> Drop for ProgressSink<K> {
+    fn drop(&mut self) {
+        self.board.unread().remove(&self.key);
+    }
+}
+
+impl<K> Board<K> {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn report(progress: f64) -> Progress {
+        Progress { progress, total: None, message: None }
+    }
+
+    #[test]
+    fn a_newer_report_replaces_one_that_nobody_heard() {
+        let (reporter, mut listener) = pipe();
+        assert!(listener.next().now_or_never().is_none());
+        for progress in [1.0, 2.0, f64::NAN, 3.0, f64::INFINITY] {
+            reporter.report(report(progress));
+        }
+        assert_eq!(listener.next().now_or_never().unwrap().progress, report(3.0));
+        assert!(listener.next().now_or_never().is_none());
+        reporter.report(report(4.0));
+        drop(reporter);
+        assert_eq!(listener.next().now_or_never().unwrap().progress, report(4.0));
+        assert!(listener.next().now_or_never().is_none());
+    }
+
+    #[test]
+    fn reports_that_nobody_can_hear_are_dropped() {
+        Reporter::default().report(report(1.0));
+        let (reporter, listener) = pipe();
+        drop(listener);
+        reporter.report(report(1.0));
+        assert!(reporter.0.unwrap().upgrade().is_none());
+    }
+
+    #[test]
+    fn every_call_is_heard_in_its_turn_and_only_the_newest_is_kept() {
+        let mut reports = Reports::default();
+        let sinks = [1, 2, 3].map(|key| reports.sink(key));
+        let all = |progress| sinks.iter().for_each(|it| it.send(report(progress)));
+        let mut next = || reports.recv().now_or_never().map(|(key, it)| (key, it.progress));
+        all(1.0);
+        all(2.0);
+        assert_eq!(next(), Some((1, 2.0)));
+        all(3.0);
+        assert_eq!([next(), next(), next()], [2, 3, 1].map(|key| Some((key, 3.0))));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn a_call_that_has_ended_reports_nothing() {
+        let mut reports = Reports::default();
+        let (gone, stays) = (reports.sink(1), reports.sink(2));
+        gone.send(report(1.0));
+        stays.send(report(2.0));
+        drop(gone);
+        assert_eq!(reports.recv().now_or_never(), Some((2, report(2.0))));
+        assert_eq!(reports.recv().now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_waits_is_woken() {
+        let mut reports = Reports::default();
+        let sink = reports.sink(1);
+        let (heard, ()) = tokio::join!(reports.recv(), async { sink.send(report(1.0)) });
+        assert_eq!(heard, (1, report(1.0)));
+    }
+}

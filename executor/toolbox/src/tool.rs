@@ -1,0 +1,295 @@
+//! Tools that run.
+//!
+//! Adding one takes an argument type and an async function:
+//!
+//! ```
+//! use toolbox::{ToolContext, function};
+//! use shared::tool::{Effect, ToolError};
+//!
+//! /// What `add` takes.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: f64, b: f64 }
+//!
+//! async fn add(args: Add, _cx: ToolContext) -> Result<f64, ToolError> {
+//!     Ok(args.a + args.b)
+//! }
+//!
+//! let tool = function("math", "add", "Adds two numbers.", Effect::Read, add);
+//! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
+//! ```
+//!
+//! What a tool needs and no model should choose, such as a database, is no parameter: the function
+//! closes over it. Only the argument type is in the tool's schema, and the context comes by itself.
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+//!
+//! use toolbox::{ToolContext, function};
+//! use shared::tool::{Effect, ToolError};
+//!
+//! /// What `count` takes.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Count { step: u64 }
+//!
+//! let service = Arc::new(AtomicU64::new(0));
+//! let count = move |Count { step }, _cx: ToolContext| {
+//!     let service = Arc::clone(&service);
+//!     async move { Ok::<_, ToolError>(service.fetch_add(step, Ordering::Relaxed)) }
+//! };
+//! let tool = function("demo", "count", "Counts.", Effect::Once, count);
+//! # let schema = &tool.definition().input_schema["properties"];
+//! # assert_eq!(schema.as_object().unwrap().keys().collect::<Vec<_>>(), ["step"]);
+//! ```
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, schema_for};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use shared::{
+    id::{Attempt, ExecutionId, Part, StepId},
+    tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{blobs::Blobs, progress::Reporter};
+
+/// Something a plan can call: a function here, a command, an MCP server.
+#[async_trait]
+pub trait Tool: fmt::Debug + Send + Sync {
+    /// Returns what the tool is.
+    fn definition(&self) -> &Arc<ToolDefinition>;
+
+    /// Calls the tool.
+    ///
+    /// A call that the context [cancels](ToolContext::cancel) tells the other side and returns
+    /// [`ErrorCode::CANCELLED`]; it has [`shared::limits::CANCEL_GRACE`] to do so. Dropping the
+    /// future cuts the call off.
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError>;
+}
+
+/// What a tool may know about the call it serves.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The call, if it belongs to a step of an execution.
+    pub call: Option<StepCall>,
+    /// Fires when the call should stop early. It is this call's own: a time-out fires it, too.
+    pub cancel: CancellationToken,
+    /// Where reports of progress go.
+    pub reporter: Reporter,
+    /// Where it leaves what it says beside its output.
+    pub aside: Aside,
+    /// Where large binaries are kept. Without it they stay in the output, which has a limit.
+    pub blobs: Option<Blobs>,
+}
+
+/// Which step of which execution a call belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepCall {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The step.
+    pub step: StepId,
+    /// Which part of it.
+    pub part: Part,
+    /// Which try this is.
+    pub attempt: Attempt,
+}
+
+/// Where a call leaves what it said beside its output. Clones are the same place.
+#[derive(Clone, Debug, Default)]
+pub struct Aside(Arc<Mutex<Option<String>>>);
+
+impl Aside {
+    /// Leaves a text, in the place of one that is there. Nothing is left of an empty one.
+    pub fn leave(&self, text: String) {
+        let text = Some(text).filter(|it| !it.is_empty());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    /// Takes what was left.
+    pub fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ToolContext {
+    /// Makes the context of a call outside any plan. Nobody hears its reports.
+    pub fn detached() -> Self {
+        Self {
+            call: None,
+            cancel: CancellationToken::new(),
+            reporter: Reporter::default(),
+            aside: Aside::default(),
+            blobs: None,
+        }
+    }
+
+    /// Reports how far the call has come, which also proves that it is alive.
+    ///
+    /// A tool may report as often as it likes: this never waits, and a newer report replaces one
+    /// that nobody has read.
+    pub fn progress(&self, progress: Progress) {
+        self.reporter.report(progress);
+    }
+
+    /// Returns a key that is the same for every attempt of the step, or of the part of it.
+    pub fn idempotency_key(&self) -> Option<String> {
+        self.call.as_ref().map(|StepCall { execution, step, part, .. }| {
+            let item = part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+            let undo = if part.undo { "/undo" } else { "" };
+            format!("{execution}/{step}{item}{undo}")
+        })
+    }
+}
+
+/// Makes a tool of an async function.
+///
+/// # Panics
+///
+/// If `set` or `name` is not a name. They are literals; this is a bug at startup.
+pub fn function<Args, Out, Fut, F>(
+    set: &'static str,
+    name: &'static str,
+    description: &'static str,
+    effect: Effect,
+    run: F,
+) -> Arc<dyn Tool>
+where
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Out: Serialize + Send + 'static,
+    Fut: Future<Output = Result<Out, ToolError>> + Send + 'static,
+    F: Fn(Args, ToolContext) -> Fut + Send + Sync + 'static,
+{
+    let definition = ToolDefinition {
+        name: name.parse().expect("tool names are literals"),
+        set: set.parse().expect("set names are literals"),
+        description: description.to_owned(),
+        input_schema: schema_of::<Args>(),
+        output_schema: None,
+        effect,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    Arc::new(Function { definition: Arc::new(definition), run, types: PhantomData })
+}
+
+/// Returns the schema of what a function takes. What its type says of itself is for readers of the
+/// code, and is left out.
+fn schema_of<Args: JsonSchema>() -> Value {
+    let mut schema = schema_for!(Args).to_value();
+    if let Value::Object(fields) = &mut schema {
+        fields.retain(|name, _| !["$schema", "title", "description"].contains(&name.as_str()));
+    }
+    unwrap_lines(&mut schema);
+    schema
+}
+
+/// Makes one line of each paragraph of a description: doc comments are broken for editors.
+fn unwrap_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                match inner {
+                    Value::String(text) if name == "description" => {
+                        let paragraphs = text.split("\n\n").map(|it| it.replace('\n', " "));
+                        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+                    }
+                    inner => unwrap_lines(inner),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(unwrap_lines),
+        _ => (),
+    }
+}
+
+struct Function<F, Args, Out> {
+    definition: Arc<ToolDefinition>,
+    run: F,
+    types: PhantomData<fn(Args) -> Out>,
+}
+
+impl<F, Args, Out> fmt::Debug for Function<F, Args, Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.definition.name).finish()
+    }
+}
+
+#[async_trait]
+impl<Args, Out, Fut, F> Tool for Function<F, Args, Out>
+where
+    Args: DeserializeOwned + Send + 'static,
+    Out: Serialize + Send + 'static,
+    Fut: Future<Output = Result<Out, ToolError>> + Send + 'static,
+    F: Fn(Args, ToolContext) -> Fut + Send + Sync + 'static,
+{
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let parameters = Arc::unwrap_or_clone(parameters);
+        let args = serde_json::from_value(parameters)
+            .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
+        let out = (self.run)(args, cx).await?;
+        serde_json::to_value(out).map_err(|err| ToolError::failed(err.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What only readers of the code are told.
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Args {
+        /// A thing that is told in
+        /// two lines.
+        ///
+        /// And more of it.
+        description: String,
+        inner: Inner,
+    }
+
+    /// A part
+    /// of it.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        /// How
+        /// much.
+        much: i32,
+    }
+
+    #[test]
+    fn a_schema_tells_of_the_arguments_and_not_of_the_type() {
+        let inner = json!({
+            "description": "A part of it.",
+            "type": "object",
+            "properties": {
+                "much": { "description": "How much.", "type": "integer", "format": "int32" },
+            },
+            "required": ["much"],
+        });
+        let told = "A thing that is told in two lines.\n\nAnd more of it.";
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "description": { "description": told, "type": "string" },
+                "inner": inner,
+            },
+            "required": ["description", "inner"],
+        });
+        assert_eq!(schema_of::<Args>(), expected);
+    }
+}

@@ -1,0 +1,136 @@
+//! Which names a tool may have.
+//!
+//! Names come from servers and files that strangers write, and are shown to models, put into plans
+//! and looked up in commands. A name is therefore one word: no spaces, no path that leads elsewhere,
+//! and none of the names by which models control Faber itself.
+
+use shared::{
+    id::{ToolName, ToolSetName},
+    tool::prefix,
+};
+
+use super::{ReadyTool, SetStatus, ToolSet};
+
+/// The set whose tools switch toolsets on and off.
+pub const TOOL_SET: &str = "ToolSet";
+/// The tool of it that switches sets on.
+pub const ACTIVATE: &str = "activate_toolset";
+/// What that takes: the names of the sets.
+pub const SET_NAMES: &str = "toolSetNames";
+
+/// The plain names of the tools with which a model switches toolsets.
+const CONTROLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
+
+/// The sets of built-in tools. They may go by another name, and their tools keep these: the set
+/// `files` has `file_tools.glob`.
+const BUILTIN_SETS: [&str; 5] =
+    ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
+
+/// What a set's `source` says where Faber brings its tools along.
+const OWN_SOURCE: &str = "builtin";
+
+/// Returns whether a text can name a tool: letters and digits of any script, and `_`, `-`, `.`, `/`
+/// and `:` between them.
+pub fn is_word(name: &str) -> bool {
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    name.chars().all(|c| is_letter(c) || matches!(c, '-' | '.' | '/' | ':'))
+        && name.starts_with(is_letter)
+        && !name.ends_with(['.', '/', ':'])
+        && !["..", "//", "./", "/."].iter().any(|path| name.contains(path))
+}
+
+/// Says why a tool of a set from elsewhere cannot have a name.
+pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
+    let written = name.as_str();
+    if !is_word(written) {
+        return Some(format!(
+            "`{written}` cannot name a tool: use letters, digits, `_` and `-`, and `.`, `/` and \
+             `:` between them"
+        ));
+    }
+    if written.rsplit('.').next().is_some_and(|plain| CONTROLS.contains(&plain)) {
+        return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
+    }
+    let begins_like = prefix(written).filter(|of| *of != set.as_str());
+    let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
+    Some(format!("`{written}` is called like a tool of Faber's own set `{own}`: rename it"))
+}
+
+/// Takes the tools out of a set that cannot have their names, and says so.
+pub(super) fn sift(set: &mut ToolSet) {
+    if set.source == OWN_SOURCE {
+        return;
+    }
+    let mut refused = Vec::new();
+    set.tools.retain(|tool: &ReadyTool| {
+        let complaint = complaint(&set.name, &tool.definition().name);
+        let is_kept = complaint.is_none();
+        refused.extend(complaint);
+        is_kept
+    });
+    for why in refused {
+        tracing::warn!(set = %set.name, %why, "a tool is left out");
+        if set.tools.is_empty() && set.status == SetStatus::Ready {
+            set.status = SetStatus::Failed { error: why.clone() };
+        }
+        set.left_out.push(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word() {
+        for name in [
+            "get_time",
+            "repos/list-for-user",
+            "pets.list",
+            "a:b",
+            "Über-uns",
+            "получить",
+            "_x",
+            "7",
+        ] {
+            assert!(is_word(name), "{name}");
+        }
+        for name in [
+            "",
+            "../x",
+            "a b",
+            "a/../b",
+            "/etc/passwd",
+            ".x",
+            "x.",
+            "-x",
+            "a//b",
+            "a\u{202e}b",
+            "a`b",
+            "{{a}}",
+            "a\u{a0}b",
+            "a,b",
+            "x/.ssh",
+        ] {
+            assert!(!is_word(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn fabers_own_names_are_taken() {
+        let complaint =
+            |set: &str, name: &str| complaint(&set.parse().unwrap(), &name.parse().unwrap());
+        for (set, name) in [
+            ("m", "activate_toolset"),
+            ("m", "m.activate_toolset"),
+            ("m", "ToolSet.activate_toolset"),
+            ("m", "file_tools.glob"),
+            ("m", "a b"),
+        ] {
+            assert!(complaint(set, name).is_some(), "{set}: {name}");
+        }
+        for (set, name) in [("m", "echo"), ("m", "read_file"), ("m", "m.x"), ("m", "n.x")] {
+            assert_eq!(complaint(set, name), None, "{set}: {name}");
+        }
+    }
+}

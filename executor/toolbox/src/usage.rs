@@ -1,0 +1,97 @@
+//! How often tools are called, how often they fail, and how long they take.
+//!
+//! Calls are counted in memory and added to the store every now and then: a crash loses a second of
+//! figures, never an event. Times are kept as a histogram whose buckets grow by a tenth, so that
+//! those of many nodes can be added.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use chrono::TimeDelta;
+use shared::{
+    clock::Timestamp,
+    id::ToolName,
+    store::{Store, StoreError, Usage},
+};
+
+/// What was counted and is not in the store yet.
+#[derive(Debug, Default)]
+pub struct Meter {
+    tallies: Mutex<BTreeMap<ToolName, Tally>>,
+    /// Whoever adds to the store has it: who comes later finds what the one before has added.
+    adding: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Tally {
+    calls: u64,
+    failures: u64,
+    last: Instant,
+    times: BTreeMap<u16, u64>,
+}
+
+impl Meter {
+    /// Counts a call that has ended.
+    pub fn count(&self, name: &ToolName, took: Duration, is_failure: bool) {
+        let last = Instant::now();
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tallies.contains_key(name) {
+            let none = Tally { calls: 0, failures: 0, last, times: BTreeMap::new() };
+            tallies.insert(name.clone(), none);
+        }
+        if let Some(tally) = tallies.get_mut(name) {
+            tally.calls += 1;
+            tally.failures += u64::from(is_failure);
+            tally.last = last;
+            *tally.times.entry(Usage::bucket(took)).or_default() += 1;
+        }
+    }
+
+    /// Adds what was counted to the store, and returns once all is there that was counted before.
+    /// What cannot be added is kept for the next time.
+    pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        let _adding = self.adding.lock().await;
+        let taken =
+            std::mem::take(&mut *self.tallies.lock().unwrap_or_else(PoisonError::into_inner));
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let usages = taken.iter().map(|(tool, tally)| tally.as_usage(tool, now)).collect();
+        let added = store.add_usage(usages).await;
+        if added.is_err() {
+            self.put_back(taken);
+        }
+        added
+    }
+
+    fn put_back(&self, taken: BTreeMap<ToolName, Tally>) {
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        for (tool, mut tally) in taken {
+            if let Some(newer) = tallies.remove(&tool) {
+                tally.calls += newer.calls;
+                tally.failures += newer.failures;
+                tally.last = newer.last;
+                for (bucket, n) in newer.times {
+                    *tally.times.entry(bucket).or_default() += n;
+                }
+            }
+            tallies.insert(tool, tally);
+        }
+    }
+}
+
+impl Tally {
+    fn as_usage(&self, tool: &ToolName, now: Timestamp) -> Usage {
+        let ago = TimeDelta::from_std(self.last.elapsed()).unwrap_or_default();
+        Usage {
+            tool: tool.clone(),
+            calls: self.calls,
+            failures: self.failures,
+            last: now - ago,
+            times: self.times.clone(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Tools that are HTTP calls, as the configuration describes them.
+//!
+//! JSON that a server answers is the output, text is a string, nothing is null. A status of 400
+//! and above is a failure with the tail of what the server said; 429 and 500 and above may be
+//! tried again. A call that may have happened, though nobody heard the answer, is never made again
+//! unless that harms nobody.
+
+pub(crate) mod answer;
+mod request;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use http_client::{Http, Outgoing, Reply, host};
+use reqwest::{Method, header::HeaderValue};
+use secrets::Redaction;
+use serde::Deserialize;
+use serde_json::Value;
+use shared::tool::{Effect, ErrorCode, ToolDefinition, ToolError};
+use tokio::time::timeout;
+use toolbox::{Tool, ToolContext};
+
+use self::answer::{failure, output};
+pub use self::request::HttpRun;
+pub(crate) use self::request::{fixed, form};
+
+/// The header by which a server may know a call that it has had before.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Verb {
+    /// Looks.
+    #[default]
+    Get,
+    /// Looks whether there is something.
+    Head,
+    /// Looks what may be done.
+    Options,
+    /// Puts something where the caller says.
+    Put,
+    /// Removes something.
+    Delete,
+    /// Does something.
+    Post,
+    /// Changes something.
+    Patch,
+}
+
+impl Verb {
+    /// Returns what a second call does, as far as HTTP knows.
+    pub fn effect(self) -> Effect {
+        match self {
+            Self::Get | Self::Head | Self::Options => Effect::Read,
+            Self::Put | Self::Delete => Effect::Idempotent,
+            Self::Post | Self::Patch => Effect::Once,
+        }
+    }
+
+    /// Returns the method as requests write it.
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Self::Get => Method::GET,
+            Self::Head => Method::HEAD,
+            Self::Options => Method::OPTIONS,
+            Self::Put => Method::PUT,
+            Self::Delete => Method::DELETE,
+            Self::Post => Method::POST,
+            Self::Patch => Method::PATCH,
+        }
+    }
+}
+
+/// How the tools of one source call.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) http: Arc<Http>,
+    /// The most bytes of an answer.
+    pub(crate) most: usize,
+    /// How long an answer may take, where that is less than the step may.
+    pub(crate) patience: Option<Duration>,
+}
+
+impl Caller {
+    /// Makes the caller of one source, which has no connections yet.
+    pub(crate) fn new(most: usize, seconds: Option<u64>) -> Self {
+        Self { http: Arc::default(), most, patience: seconds.map(Duration::from_secs) }
+    }
+
+    /// Calls a server for a tool, until it answers, is told to stop, or the time is up.
+    pub(crate) async fn call(
+        &self,
+        tool: &ToolDefinition,
+        mut asked: Outgoing,
+        cx: &ToolContext,
+        seen: &Redaction,
+    ) -> Result<Reply, ToolError> {
+        if tool.effect != Effect::Read
+            && let Some(key) = cx.idempotency_key()
+            && let Ok(key) = HeaderValue::from_str(&key)
+        {
+            asked.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+        }
+        let host = host(&asked.url);
+        let sent = async {
+            match self.patience {
+                Some(patience) => timeout(patience, self.http.send(asked, self.most)).await,
+                None => Ok(self.http.send(asked, self.most).await),
+            }
+        };
+        tokio::select! {
+            biased;
+            sent = sent => match sent {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(broken)) => Err(failure(&broken, tool.effect, seen)),
+                Err(_) => {
+                    let seconds = self.patience.unwrap_or_default().as_secs();
+                    let message = format!("`{host}` did not answer within {seconds} s");
+                    Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
+                }
+            },
+            () = cx.cancel.cancelled() => {
+                let message = format!("the call of `{}` was cancelled", tool.qualified());
+                Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite())
+            }
+        }
+    }
+}
+
+/// A tool that is one HTTP call.
+#[derive(Debug)]
+pub(crate) struct HttpTool {
+    definition: Arc<ToolDefinition>,
+    run: HttpRun,
+    caller: Caller,
+}
+
+impl HttpTool {
+    /// Makes the tool of a definition; its answers have at most `most` bytes.
+    pub(crate) fn new(definition: ToolDefinition, run: HttpRun, most: usize) -> Self {
+        let caller = Caller::new(most, run.timeout_seconds);
+        Self { definition: Arc::new(definition), run, caller }
+    }
+}
+
+#[async_trait]
+impl Tool for HttpTool {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let mut seen = Redaction::default();
+        let asked = self.run.request(&parameters, &mut seen)?;
+        let reply = self.caller.call(&self.definition, asked, &cx, &seen).await?;
+        output(reply, self.definition.effect, self.caller.most, &seen)
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod trial;

@@ -1,0 +1,246 @@
+//! What an HTTP answer means.
+
+use http_client::{Broken, Reply};
+use reqwest::header;
+use secrets::Redaction;
+use serde_json::{Value, json};
+use shared::{
+    json::from_foreign,
+    tool::{Effect, ErrorCode, ToolError},
+};
+
+/// Bytes of a refusal's body that are shown: its tail.
+const SAID: usize = 2 << 10;
+
+/// Returns the output that an answer carries, or the failure that it is.
+pub(crate) fn output(
+    reply: Reply,
+    effect: Effect,
+    most: usize,
+    seen: &Redaction,
+) -> Result<Value, ToolError> {
+    if !reply.status.is_success() {
+        return Err(refusal(&reply, effect, seen));
+    }
+    if reply.is_cut {
+        let host = &reply.host;
+        let message = format!("`{host}` answered more than {most} bytes: ask it for less");
+        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
+    }
+    value(reply, effect).map(|it| seen.clean_value(it))
+}
+
+/// JSON is a value, text a string; of anything else only its kind and size are told.
+fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
+    if reply.body.is_empty() {
+        return Ok(Value::Null);
+    }
+    let written = reply.header(header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    let (kind, charset) = written.split_once(';').unwrap_or((&written, ""));
+    let kind = kind.trim();
+    if is_json(kind) {
+        return from_foreign(&reply.body).map_err(|err| {
+            let host = &reply.host;
+            let error = ToolError::failed(format!(
+                "`{host}` says that it answers JSON, and does not: {err}"
+            ));
+            // It did what it was asked to: another call would do it again.
+            if effect == Effect::Once { error.terminal() } else { error }
+        });
+    }
+    if kind.is_empty()
+        && let Ok(value) = from_foreign(&reply.body)
+    {
+        return Ok(value);
+    }
+    if charset.contains("8859-1") {
+        return Ok(reply.body.into_iter().map(char::from).collect::<String>().into());
+    }
+    let is_text = is_text(kind);
+    match String::from_utf8(reply.body) {
+        Ok(text) if is_text || (kind.is_empty() && !text.contains('\0')) => Ok(text.into()),
+        Err(err) if is_text => Ok(String::from_utf8_lossy(err.as_bytes()).into()),
+        Ok(text) => Ok(described(kind, text.len())),
+        Err(err) => Ok(described(kind, err.as_bytes().len())),
+    }
+}
+
+fn described(kind: &str, bytes: usize) -> Value {
+    let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
+    json!({ "contentType": kind, "bytes": bytes })
+}
+
+/// Returns whether a media type is JSON, whatever it is called.
+pub(crate) fn is_json(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+        || kind.eq_ignore_ascii_case("text/json")
+        || kind.to_ascii_lowercase().ends_with("+json")
+}
+
+fn is_text(kind: &str) -> bool {
+    let tail = kind.rsplit(['/', '+']).next().unwrap_or_default();
+    kind.starts_with("text/")
+        || matches!(
+            tail,
+            "xml"
+                | "yaml"
+                | "x-yaml"
+                | "javascript"
+                | "x-ndjson"
+                | "jsonl"
+                | "toml"
+                | "graphql"
+                | "sql"
+                | "csv"
+                | "x-www-form-urlencoded"
+        )
+}
+
+/// Says that a server did not want to answer, and whether it may later.
+fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
+    let Reply { host, status, .. } = reply;
+    let mut message = format!("`{host}` answered {status}");
+    if let Some(wait) = reply.header(header::RETRY_AFTER) {
+        let unit = if wait.bytes().all(|it| it.is_ascii_digit()) { " s" } else { "" };
+        message = format!("{message}, and asks to wait: {wait}{unit}");
+    }
+    if status.is_redirection() {
+        let to = reply.header(header::LOCATION).unwrap_or("nowhere");
+        message = format!("{message}, which leads to {to} and is not followed: write that address");
+    }
+    let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
+    if !said.is_empty() {
+        message = format!("{message}: {said}");
+    }
+    let message = seen.clean(message);
+    match status.as_u16() {
+        // A gateway does not know what became of the call behind it.
+        502 | 504 if effect == Effect::Once => ToolError::outcome_unknown(&message).indefinite(),
+        429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        _ => ToolError::failed(message).terminal(),
+    }
+}
+
+fn tail(text: &str) -> String {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(SAID));
+    let cut = if start > 0 { "… " } else { "" };
+    format!("{cut}{}", &text[start..])
+}
+
+/// Says that there was no answer, and whether the call may have happened all the same.
+pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> ToolError {
+    let message = seen.clean(broken.to_string());
+    match broken {
+        Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        Broken::Refused(_) => ToolError::failed(message).terminal(),
+        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
+        Broken::Lost(_) if effect == Effect::Once => {
+            ToolError::outcome_unknown(&message).indefinite()
+        }
+        Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).indefinite(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use reqwest::{StatusCode, header::HeaderMap};
+
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Reply {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
+        Reply {
+            host: "h".to_owned(),
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: headers.collect::<HeaderMap>(),
+            body: body.to_owned(),
+            is_cut: false,
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(kind: &str, body: &[u8], expected: Expect) {
+        let headers = if kind.is_empty() { vec![] } else { vec![("content-type", kind)] };
+        let reply = reply(200, &headers, body);
+        let output = output(reply, Effect::Read, 99, &Redaction::default());
+        expected.assert_eq(&output.map_or_else(|err| err.to_string(), |it| it.to_string()));
+    }
+
+    #[test]
+    fn answers_are_values() {
+        check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
+        check("application/problem+json", b"[1]", expect!["[1]"]);
+        check("", b"[1]", expect!["[1]"]);
+        check("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
+        check("", b"hi", expect![[r#""hi""#]]);
+        check("", &[0, 159], expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]]);
+        check("text/plain", b"[1]", expect![[r#""[1]""#]]);
+        check("text/html; charset=ISO-8859-1", &[0xe4], expect![[r#""ä""#]]);
+        check("image/svg+xml", b"<svg/>", expect![[r#""<svg/>""#]]);
+        check("image/png", b"PNG", expect![[r#"{"contentType":"image/png","bytes":3}"#]]);
+        check("application/json", b"", expect!["null"]);
+        check(
+            "application/json",
+            b"<html>",
+            expect![
+                "tool.failed: `h` says that it answers JSON, and does not: expected value at line 1 column 1"
+            ],
+        );
+    }
+
+    #[test]
+    fn refusals_say_whether_to_try_again() {
+        let mut seen = Redaction::default();
+        seen.note("KEY", "hidden");
+        for (status, effect, code, retryable, is_definite) in [
+            (400, Effect::Read, ErrorCode::FAILED, false, true),
+            (404, Effect::Once, ErrorCode::FAILED, false, true),
+            (429, Effect::Once, ErrorCode::UNAVAILABLE, true, true),
+            (500, Effect::Once, ErrorCode::UNAVAILABLE, true, true),
+            (503, Effect::Once, ErrorCode::UNAVAILABLE, true, true),
+            (502, Effect::Idempotent, ErrorCode::UNAVAILABLE, true, true),
+            (504, Effect::Once, ErrorCode::OUTCOME_UNKNOWN, false, false),
+            (302, Effect::Once, ErrorCode::FAILED, false, true),
+        ] {
+            let err = output(reply(status, &[], b"hidden"), effect, 99, &seen).unwrap_err();
+            let is_unknown = err.code == ErrorCode::OUTCOME_UNKNOWN;
+            assert_eq!(
+                (err.code, err.retryable, err.is_definite),
+                (code, retryable, is_definite),
+                "{status}"
+            );
+            let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
+            assert!(said.ends_with(": ***KEY***"), "{}", err.message);
+            assert_eq!(hint.ends_with("look before you retry"), is_unknown, "{}", err.message);
+        }
+        let busy = reply(429, &[("retry-after", "30")], b"slow down");
+        expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
+            .assert_eq(&output(busy, Effect::Read, 99, &seen).unwrap_err().to_string());
+        let moved = reply(302, &[("location", "/b")], b"");
+        expect!["tool.failed: `h` answered 302 Found, which leads to /b and is not followed: write that address"]
+            .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn what_was_done_is_not_done_again_because_the_answer_cannot_be_read() {
+        for (effect, retryable) in
+            [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
+        {
+            let reply = reply(201, &[("content-type", "application/json")], b"{\"id\":");
+            let err = output(reply, effect, 99, &Redaction::default()).unwrap_err();
+            assert_eq!((err.code, err.retryable), (ErrorCode::FAILED, retryable), "{effect:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_refusal_shows_its_tail() {
+        let body = format!("{}end", "ä".repeat(SAID));
+        let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
+        let message = err.unwrap_err().message;
+        assert!(message.ends_with("äend") && message.len() < SAID + 100, "{message}");
+    }
+}

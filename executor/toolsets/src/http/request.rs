@@ -1,0 +1,365 @@
+//! How a configured HTTP call is made of its parameters.
+
+use std::collections::BTreeSet;
+
+use http_client::{Outgoing, Reach, header_of};
+use reqwest::{
+    Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+};
+use secrets::{Redaction, Text, url_encoded};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use shared::tool::{Effect, ErrorCode, ToolError};
+
+use super::Verb;
+use crate::template::{Template, text};
+
+/// The word that stands for every parameter that nothing else names.
+const REST: &str = "rest";
+
+/// An HTTP call with holes for parameters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRun {
+    /// The method.
+    #[serde(default)]
+    method: Verb,
+    /// The address. Its host is no template.
+    url: Address,
+    /// Headers.
+    #[serde(default)]
+    headers: Fields,
+    /// The query: fields, or `rest`.
+    #[serde(default)]
+    query: Query,
+    /// The body: a value, or `rest`.
+    body: Option<Value>,
+    /// How long an answer may take.
+    pub(super) timeout_seconds: Option<u64>,
+}
+
+/// A URL with holes behind its host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Address {
+    path: Template,
+    query: Option<Template>,
+}
+
+/// Named texts, each with holes or a secret, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+struct Fields(Vec<(String, Field)>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Filled(Template),
+    Secret(Text),
+}
+
+/// What goes into the query.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+enum Query {
+    Fields(Fields),
+    Rest,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self::Fields(Fields::default())
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        let (path, query) = match written.split_once('?') {
+            Some((path, query)) => (path, Some(Template::parse(query))),
+            None => (written.as_str(), None),
+        };
+        let path = Template::parse(path);
+        let head = path.head();
+        let rest = head.strip_prefix("http://").or_else(|| head.strip_prefix("https://"));
+        let has_holes = path.parameters().next().is_some();
+        let is_whole_host = rest.is_some_and(|it| it.contains('/') || !has_holes);
+        let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
+            return Err(format!(
+                "`{written}` is no address: write `http://` or `https://` and a host, which cannot be a template"
+            ));
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+                    .to_owned(),
+            );
+        }
+        Ok(Self { path, query })
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Fields {
+    type Error = String;
+
+    fn try_from(written: Map<String, Value>) -> Result<Self, String> {
+        let fields = written.into_iter().map(|(name, value)| {
+            let field = match Text::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
+                Text::Plain(text) => Field::Filled(Template::parse(&text)),
+                secret @ Text::Secret(_) => Field::Secret(secret),
+            };
+            Ok((name, field))
+        });
+        fields.collect::<Result<_, String>>().map(Self)
+    }
+}
+
+impl TryFrom<Value> for Query {
+    type Error = String;
+
+    fn try_from(written: Value) -> Result<Self, String> {
+        match written {
+            Value::String(word) if word == REST => Ok(Self::Rest),
+            Value::Object(fields) => Fields::try_from(fields).map(Self::Fields),
+            _ => Err("`query` is a map of fields, or `rest`".to_owned()),
+        }
+    }
+}
+
+impl Fields {
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.0.iter().filter_map(|(_, it)| match it {
+            Field::Filled(template) => Some(template),
+            Field::Secret(_) => None,
+        })
+    }
+}
+
+impl HttpRun {
+    /// Returns the secrets that it sends.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let query = match &self.query {
+            Query::Fields(fields) => Some(fields),
+            Query::Rest => None,
+        };
+        let fields = self.headers.0.iter().chain(query.into_iter().flat_map(|it| &it.0));
+        let secrets = fields.filter_map(|(_, field)| match field {
+            Field::Filled(_) => None,
+            Field::Secret(text) => text.secret(),
+        });
+        secrets.collect()
+    }
+
+    /// Returns what a second call does, as far as its method says.
+    pub(crate) fn effect(&self) -> Effect {
+        self.method.effect()
+    }
+
+    /// Returns the parameters that it names.
+    pub(crate) fn parameters(&self) -> BTreeSet<String> {
+        let query = match &self.query {
+            Query::Fields(fields) => Some(fields),
+            Query::Rest => None,
+        };
+        let fields = self.headers.templates().chain(query.into_iter().flat_map(Fields::templates));
+        let address = [Some(&self.url.path), self.url.query.as_ref()];
+        let templates = address.into_iter().flatten().chain(fields);
+        let mut names: BTreeSet<String> =
+            templates.flat_map(Template::parameters).map(str::to_owned).collect();
+        if let Some(body) = self.body.as_ref().filter(|it| *it != REST) {
+            note(body, &mut names);
+        }
+        names
+    }
+
+    /// Makes the request of a call.
+    pub(crate) fn request(
+        &self,
+        parameters: &Value,
+        seen: &mut Redaction,
+    ) -> Result<Outgoing, ToolError> {
+        let mut url = self.url.fill(parameters)?;
+        let mut headers = HeaderMap::new();
+        for (name, field) in &self.headers.0 {
+            let Some(value) = field.fill(parameters, seen)? else { continue };
+            let (name, value) = header_of(name, &value).map_err(|err| invalid(&err))?;
+            headers.append(name, value);
+        }
+        let pairs = self.pairs(parameters, seen)?;
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+        let body = match &self.body {
+            None => None,
+            Some(word) if word == REST => Some(Value::Object(self.rest(parameters))),
+            Some(body) => fill(body, parameters),
+        };
+        let body = body.map(|it| encode(it, &mut headers)).transpose()?;
+        Ok(Outgoing { method: self.method.method(), url, headers, body, reach: Reach::Anywhere })
+    }
+
+    fn pairs(
+        &self,
+        parameters: &Value,
+        seen: &mut Redaction,
+    ) -> Result<Vec<(String, String)>, ToolError> {
+        let mut pairs = Vec::new();
+        match &self.query {
+            Query::Rest => {
+                for (name, value) in self.rest(parameters) {
+                    spread(&name, &value, &mut pairs);
+                }
+            }
+            Query::Fields(fields) => {
+                for (name, field) in &fields.0 {
+                    match field {
+                        Field::Filled(template) if template.whole().is_some() => {
+                            let value = template.whole().and_then(|it| parameters.get(it));
+                            spread(name, value.unwrap_or(&Value::Null), &mut pairs);
+                        }
+                        field => {
+                            let value = field.fill(parameters, seen)?;
+                            pairs.extend(value.map(|it| (name.clone(), it)));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Returns the parameters that nothing names.
+    fn rest(&self, parameters: &Value) -> Map<String, Value> {
+        let named = self.parameters();
+        let all = parameters.as_object().into_iter().flatten();
+        all.filter(|(name, _)| !named.contains(*name))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+}
+
+impl Address {
+    /// Fills in what stands in the path and the query, each as one part of a URL.
+    fn fill(&self, parameters: &Value) -> Result<Url, ToolError> {
+        let mut missing = None;
+        let mut path = self.path.fill_with(|name| {
+            let value = parameters.get(name).filter(|it| !it.is_null()).map(text);
+            let value = value.filter(|it| !it.is_empty());
+            if value.is_none() {
+                missing = Some(name.to_owned());
+            }
+            url_encoded(&value.unwrap_or_default())
+        });
+        if let Some(name) = missing {
+            return Err(invalid(&format!("`{name}` stands in the address and cannot be empty")));
+        }
+        if path.split('/').any(|it| matches!(it, "." | "..")) {
+            return Err(invalid("`.` and `..` cannot be a part of the address"));
+        }
+        if let Some(query) = &self.query {
+            let value = |name: &str| parameters.get(name).map(text).unwrap_or_default();
+            path = format!("{path}?{}", query.fill_with(|name| url_encoded(&value(name))));
+        }
+        path.parse().map_err(|err| invalid(&format!("the address cannot be used: {err}")))
+    }
+}
+
+impl Field {
+    /// A field that is one parameter, and that one is absent, is left out.
+    fn fill(&self, parameters: &Value, seen: &mut Redaction) -> Result<Option<String>, ToolError> {
+        match self {
+            Self::Filled(template) => Ok(template.fill(parameters)),
+            Self::Secret(secret) => Ok(Some(secret.resolve(seen)?)),
+        }
+    }
+}
+
+fn invalid(message: &str) -> ToolError {
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
+}
+
+/// A list is written once for each of its items; null is left out, also in a list.
+fn spread(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
+    match value {
+        Value::Null => {}
+        Value::Array(items) => {
+            let items = items.iter().filter(|it| !it.is_null());
+            pairs.extend(items.map(|it| (name.to_owned(), text(it))));
+        }
+        one => pairs.push((name.to_owned(), text(one))),
+    }
+}
+
+/// Notes the parameters that a body names.
+fn note(body: &Value, names: &mut BTreeSet<String>) {
+    match body {
+        Value::String(text) => {
+            names.extend(Template::parse(text).parameters().map(str::to_owned));
+        }
+        Value::Array(items) => items.iter().for_each(|it| note(it, names)),
+        Value::Object(fields) => fields.values().for_each(|it| note(it, names)),
+        _ => {}
+    }
+}
+
+/// Fills in a body. What is one parameter and nothing else keeps its type, and is left out where
+/// that one is absent.
+fn fill(body: &Value, parameters: &Value) -> Option<Value> {
+    Some(match body {
+        Value::String(text) => {
+            let template = Template::parse(text);
+            return match template.whole() {
+                Some(name) => parameters.get(name).cloned(),
+                None => template.fill(parameters).map(Value::String),
+            };
+        }
+        Value::Array(items) => items.iter().filter_map(|it| fill(it, parameters)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.filter_map(|(k, it)| Some((k.clone(), fill(it, parameters)?)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    })
+}
+
+/// Writes a body as its header says, which is JSON where there is none.
+fn encode(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
+    let json = HeaderValue::from_static("application/json");
+    let kind = headers.entry(header::CONTENT_TYPE).or_insert(json);
+    let kind = kind.to_str().unwrap_or_default().to_ascii_lowercase();
+    match body {
+        Value::Object(fields) if kind.starts_with("application/x-www-form-urlencoded") => {
+            Ok(form(&fields))
+        }
+        Value::String(text) if !super::answer::is_json(&kind) => Ok(text.into_bytes()),
+        body => serde_json::to_vec(&body).map_err(|err| invalid(&err.to_string())),
+    }
+}
+
+/// Writes fields as HTML forms do.
+pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
+    let mut pairs = Vec::new();
+    for (name, value) in fields {
+        spread(name, value, &mut pairs);
+    }
+    let pairs =
+        pairs.iter().map(|(name, value)| format!("{}={}", url_encoded(name), url_encoded(value)));
+    pairs.collect::<Vec<_>>().join("&").into_bytes()
+}
+
+/// Fills the headers of a source, which have no holes.
+pub(crate) fn fixed(
+    headers: &std::collections::BTreeMap<String, Text>,
+    seen: &mut Redaction,
+) -> Result<HeaderMap, ToolError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let value = value.resolve(seen)?;
+        let (name, value): (HeaderName, HeaderValue) =
+            header_of(name, &value).map_err(|err| ToolError::failed(err).terminal())?;
+        map.append(name, value);
+    }
+    Ok(map)
+}

@@ -1,0 +1,93 @@
+//! A server of a test, and a set whose tools call it.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::Router;
+use serde_json::{Value, json};
+use shared::{limits, tool::ToolError};
+use tokio::{net::TcpListener, task::JoinSet};
+use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
+
+use crate::sources::{SetConfig, Sources};
+
+/// Longer than a set itself may take, so that it is the set that says what is wrong.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A server that lives as long as this.
+pub(crate) struct Served {
+    pub(crate) url: String,
+    _tasks: JoinSet<()>,
+}
+
+impl Served {
+    pub(crate) async fn begin(router: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, _tasks: tasks }
+    }
+}
+
+/// The set `s`.
+pub(crate) struct Set {
+    pub(crate) toolbox: Toolbox,
+    _sources: Sources,
+}
+
+impl Set {
+    pub(crate) fn begin(source: &Value) -> Self {
+        let set: SetConfig =
+            serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        sources.put(set);
+        Self { toolbox, _sources: sources }
+    }
+
+    pub(crate) async fn ready(source: &Value) -> Self {
+        let set = Self::begin(source);
+        assert_eq!(set.status().await, SetStatus::Ready);
+        set
+    }
+
+    pub(crate) async fn status(&self) -> SetStatus {
+        let name = "s".parse().unwrap();
+        self.toolbox.wake(&name);
+        self.toolbox.settled_set(&name, PATIENCE).await.unwrap()
+    }
+
+    pub(crate) async fn error(&self) -> String {
+        match self.status().await {
+            SetStatus::Failed { error } => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let tools = self.toolbox.sets().remove(0).tools;
+        tools.iter().map(|it| it.definition().name.to_string()).collect()
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> ReadyTool {
+        match self.toolbox.find(&name.parse().unwrap()) {
+            Found::Tool(tool) => tool,
+            other => panic!("`{name}`: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
+        self.call_in(name, parameters, ToolContext::detached()).await
+    }
+
+    pub(crate) async fn call_in(
+        &self,
+        name: &str,
+        parameters: Value,
+        cx: ToolContext,
+    ) -> Result<Value, ToolError> {
+        let tool = self.tool(name);
+        assert_eq!(tool.complaint(&parameters), None, "{name}");
+        tool.tool().call(Arc::new(parameters), cx).await
+    }
+}

@@ -1,0 +1,746 @@
+//! The registry over a real store: what one node changes, another finds.
+
+use serde_json::{Value, json};
+use shared::{
+    clock::WallClock,
+    limits,
+    store::{Records as _, memory::Memory},
+    tool::Effect,
+};
+use sqlite::Sqlite;
+use toolbox::{Found, SetStatus, ToolContext, ToolSet};
+
+use super::*;
+
+fn node(store: &Arc<Memory>, configured: Value) -> Registry {
+    node_over(Arc::clone(store) as Arc<dyn Store>, configured)
+}
+
+fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
+    node_with(store, configured, &json!({ "shop": { "adminMode": false, "n": 1 } }))
+}
+
+/// A node whose file has these contexts.
+fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Registry {
+    let toolbox = Toolbox::default();
+    Registry::new(Parts {
+        sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
+        toolbox,
+        store,
+        clock: Arc::new(WallClock),
+        configured: serde_json::from_value(configured).unwrap(),
+        contexts: serde_json::from_value(contexts.clone()).unwrap(),
+        base: PathBuf::from("/"),
+        secrets: Some(BTreeSet::from(["FABER_TEST_TOLD".to_owned()])),
+    })
+}
+
+fn tools(names: &[&str]) -> Value {
+    json!({ "tools": names.iter().map(|it| json!({ "name": it })).collect::<Vec<_>>() })
+}
+
+fn set(name: &str, names: &[&str]) -> Value {
+    json!({ "name": name, "description": format!("the set {name}"), "source": tools(names) })
+}
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "description": "d", "run": { "command": ["date"] } })
+}
+
+/// Returns the sets but for those that are always there, as `name+` where it is switched on.
+async fn sets(registry: &Registry) -> Vec<String> {
+    registry.sync().await.unwrap();
+    let sets = registry.toolbox().sets().into_iter();
+    let sets = sets.filter(|it| ![TOOL_SET, flow::SET].contains(&it.name.as_str()));
+    sets.map(|it| format!("{}{}", it.name, if it.is_active { "+" } else { "-" })).collect()
+}
+
+async fn named(registry: &Registry, name: &str) -> ToolSet {
+    registry.sync().await.unwrap();
+    registry.toolbox().sets().into_iter().find(|it| it.name.as_str() == name).unwrap()
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn what_one_node_adds_every_node_has_in_the_same_order() {
+    let store = Arc::new(Memory::new());
+    let configured = json!([set("a", &["x"])]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
+    one.add_set(set("b", &["y"])).await.unwrap();
+    other.add_set(set("c", &["z"])).await.unwrap();
+    other.register(None, tool("t")).await.unwrap();
+    let third = node(&store, configured);
+    for node in [&one, &other, &third] {
+        assert_eq!(sets(node).await, ["a+", "b+", "c+", "local+"]);
+    }
+    assert_eq!(named(&third, "b").await.source, "local");
+    assert!(third.remove_set(&"b".parse().unwrap()).await.unwrap());
+    assert!(!third.remove_set(&"b".parse().unwrap()).await.unwrap());
+    assert!(one.remove_set(&"local".parse().unwrap()).await.unwrap());
+    for node in [&one, &other, &third] {
+        assert_eq!(sets(node).await, ["a+", "c+"]);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_overwritten() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([set("a", &["x"])]));
+    for name in ["a", "flow", "ToolSet", "faber_agent"] {
+        let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
+        assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
+    }
+    assert_eq!(named(&registry, "a").await.tools[0].definition().name.as_str(), "x");
+    for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
+        let err = registry.register(set, tool(name)).await.unwrap_err();
+        assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
+    }
+    // Nobody could plan it by that name.
+    let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
+    assert!(err.contains("like a tool of the set `flow`"), "{err}");
+    let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
+    assert_eq!(of_mine.as_str(), "mine.flow.x");
+    assert!(registry.unregister(&of_mine).await.unwrap());
+    assert_eq!(registry.register(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
+    let err = registry.register(Some("mine"), tool("x")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    for own in ["flow", "faber_agent"] {
+        let err = registry.register(Some(own), tool("x")).await.unwrap_err();
+        assert!(err.to_string().contains("come from elsewhere"), "{err}");
+    }
+    let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("remove it from the configuration"), "{err}");
+    let err = registry.unregister(&"flow.echo".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("comes with the toolset `flow`"), "{err}");
+    assert!(!registry.unregister(&"nothing".parse().unwrap()).await.unwrap());
+    assert!(registry.unregister(&"mine.x".parse().unwrap()).await.unwrap());
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn mistakes_are_explained() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    for (written, why) in [
+        (json!({ "name": "b" }), "missing field `source`"),
+        (json!({ "name": "b!", "source": tools(&[]) }), "a toolset name"),
+        (json!({ "name": "b", "source": { "x": 1 } }), "unknown field `x`"),
+        (json!({ "name": "b", "source": tools(&[]), "condition": "a &&" }), "`condition`: line 1"),
+    ] {
+        let err = registry.add_set(written.clone()).await.unwrap_err().to_string();
+        assert!(err.contains(why), "{written}: {err}");
+    }
+    let odd =
+        json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
+    let err = registry.register(None, odd).await.unwrap_err().to_string();
+    assert!(err.contains("no JSON Schema"), "{err}");
+    for kind in [json!("array"), json!(["string", "null"])] {
+        let odd =
+            json!({ "name": "t", "parameters": { "type": kind }, "run": { "command": ["x"] } });
+        let err = registry.register(None, odd).await.unwrap_err().to_string();
+        assert!(err.contains("the `parameters` of `t` describe no object"), "{err}");
+    }
+    let err = registry.set_context("shop", &json!(1)).await.unwrap_err().to_string();
+    assert!(err.contains("is an object"), "{err}");
+    assert_eq!(sets(&registry).await, [""; 0]);
+}
+
+/// Whoever adds something cannot send whatever is in the environment to wherever he likes.
+#[tokio::test]
+async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
+    let store = Arc::new(Memory::new());
+    let secret = |name: &str| json!({ "secret": name });
+    let sources = |name: &str| {
+        let http = json!({ "url": "http://a/", "headers": { "x": secret(name) } });
+        let query = json!({ "url": "http://a/", "query": { "x": secret(name) } });
+        let command = json!({ "command": ["date"], "env": { "A": secret(name) } });
+        let confined = json!({ "command": ["date"], "confine": { "pass": [name] } });
+        let user = json!({ "username": "me", "password": secret(name) });
+        let mut sources: Vec<Value> = [http, query]
+            .map(|it| json!({ "http": it }))
+            .into_iter()
+            .chain([command, confined])
+            .map(|run| json!({ "tools": [{ "name": "t", "run": run }] }))
+            .collect();
+        sources.extend([
+            json!({ "mcp": { "command": "there-is-none", "env": { "A": secret(name) } } }),
+            json!({ "mcp": { "url": "http://a/", "headers": { "x": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "headers": { "x": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "auth": { "key": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "auth": { "login": user } } }),
+            json!({ "graphql": { "url": "http://a/", "auth": secret(name) } }),
+            json!({ "graphql": { "url": "http://a/", "headers": { "x": secret(name) } } }),
+            json!({ "builtin": "system_tools", "system": { "confine": { "pass": [name] } } }),
+        ]);
+        sources
+    };
+    // What the configuration has may use any.
+    let configured: Vec<Value> = sources("HOME")
+        .into_iter()
+        .enumerate()
+        .map(|(n, source)| json!({ "name": format!("c{n}"), "source": source }))
+        .collect();
+    let registry = node(&store, json!(configured));
+    for (n, source) in sources("HOME").into_iter().enumerate() {
+        let set = json!({ "name": format!("s{n}"), "source": source });
+        let err = registry.add_set(set.clone()).await.unwrap_err();
+        assert_eq!(err, RegistryError::Secret("HOME".to_owned()), "{set}");
+    }
+    let told = sources("FABER_TEST_TOLD");
+    for (n, source) in told.iter().enumerate() {
+        let set = json!({ "name": format!("s{n}"), "source": source });
+        let is_confined = source["tools"][0]["run"].get("confine").is_some();
+        let added = registry.add_set(set).await;
+        assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
+    }
+    assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
+    let tool = |name: &str| {
+        let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
+        json!({ "name": "t", "run": run })
+    };
+    let err = registry.register(Some("mine"), tool("HOME")).await.unwrap_err().to_string();
+    assert!(err.contains("`HOME`") && err.contains("`access.secrets`"), "{err}");
+    registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
+}
+
+/// What it was given with the configuration is Faber's, not that of whoever adds a command.
+#[tokio::test]
+async fn commands_get_a_clean_environment() {
+    let store = Arc::new(Memory::new());
+    let env = |name: &str| {
+        let run = json!({ "command": ["env"], "env": { "OWN": "1" } });
+        json!({ "name": name, "effect": "read", "run": run })
+    };
+    let configured = json!([{ "name": "c", "source": { "tools": [env("configured")] } }]);
+    let registry = node(&store, configured);
+    let added = json!({ "name": "s", "source": { "tools": [env("clean")] } });
+    registry.add_set(added).await.unwrap();
+    registry.register(Some("c"), env("registered")).await.unwrap();
+    for name in ["configured", "clean", "registered"] {
+        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("{name} is there")
+        };
+        let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let said = said.as_str().unwrap();
+        assert!(said.contains("PATH=") && said.contains("OWN=1"), "{name}: {said}");
+        assert!(!said.contains("CARGO_MANIFEST_DIR="), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
+    let store = Arc::new(Memory::new());
+    let off = json!({ "name": "b", "active": false, "source": tools(&["y"]) });
+    let configured = json!([set("a", &["x"]), off]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
+    assert_eq!(sets(&one).await, ["a+", "b-"]);
+    let names = strings(&["b", "nope", "a", "nope", "b"]);
+    let switched = one.switch(&names, true).await.unwrap();
+    let expected =
+        Switched { changed: strings(&["b"]), not_found: strings(&["nope"]), refused: Vec::new() };
+    assert_eq!(switched, expected);
+    assert_eq!(sets(&other).await, ["a+", "b+"]);
+    let names = strings(&["ToolSet", "a", "flow"]);
+    let switched = other.switch(&names, false).await.unwrap();
+    assert_eq!(switched.changed, ["a"]);
+    assert_eq!(switched.refused, ["ToolSet", "flow"], "nobody could switch anything on again");
+    assert_eq!(sets(&one).await, ["a-", "b+"]);
+    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "it is kept");
+}
+
+#[tokio::test]
+async fn sets_appear_and_go_as_data_of_contexts_says() {
+    let store = Arc::new(Memory::new());
+    let admin = json!({
+        "name": "admin", "context": "shop", "condition": "adminMode == true", "source": tools(&["x"]),
+    });
+    let configured = json!([admin, set("b", &["y"])]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured));
+    assert_eq!(sets(&one).await, ["b+"]);
+    one.set_context("shop", &json!({ "adminMode": true })).await.unwrap();
+    assert_eq!(sets(&other).await, ["admin+", "b+"], "in the place that the configuration has");
+    assert_eq!(named(&other, "admin").await.source, "shop");
+    assert_eq!(other.context("shop").await, Some(json!({ "adminMode": true, "n": 1 })));
+    other.set_context("shop", &json!({ "n": null, "m": 2 })).await.unwrap();
+    assert_eq!(sets(&one).await, ["admin+", "b+"]);
+    assert_eq!(one.context("shop").await, Some(json!({ "adminMode": true, "m": 2 })));
+    one.set_context("shop", &json!({ "adminMode": false })).await.unwrap();
+    assert_eq!(sets(&other).await, ["b+"]);
+}
+
+#[tokio::test]
+async fn documents_of_a_context_are_a_set_of_its_own() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([set("a", &["x"])])));
+    assert_eq!(sets(&one).await, [""; 0]);
+    let rag = json!({ "manual": [{ "content": "tea" }] });
+    one.set_context("shop", &json!({ "rag": rag, "adminMode": true })).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "shop_rag+"]);
+    assert_eq!(named(&other, "shop_rag").await.source, "shop");
+    let data = Some(json!({ "adminMode": true, "n": 1 }));
+    assert_eq!(other.context("shop").await, data, "conditions do not ask for documents");
+    let ask = async |node: &Registry, context: &str, id: &str| {
+        let name = format!("{context}_rag.query_rag").parse().unwrap();
+        let Found::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
+        let query = json!({ "ragId": id, "query": "tea" });
+        let called = tool.tool().call(Arc::new(query), ToolContext::detached()).await;
+        called.map_err(|err| err.message.to_string())
+    };
+    assert_eq!(ask(&other, "shop", "manual").await.unwrap()[0]["content"], "tea");
+    // Another context is another set, and sees nothing of it.
+    other.set_context("club", &json!({ "rag": { "rules": [] } })).await.unwrap();
+    assert_eq!(sets(&one).await, ["club_rag+", "shop_rag+"]);
+    let missing = Err("RAG with ID manual not found in context club".to_owned());
+    assert_eq!(ask(&one, "club", "manual").await, missing);
+    // It is changed as data is, one collection at a time.
+    let change = json!({ "rag": { "prices": [{ "content": "tea 4.50" }] } });
+    one.set_context("shop", &change).await.unwrap();
+    one.switch(&strings(&["shop_rag"]), false).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "club_rag+", "shop_rag-"]);
+    other.switch(&strings(&["shop_rag"]), true).await.unwrap();
+    one.sync().await.unwrap();
+    assert_eq!(ask(&one, "shop", "prices").await.unwrap()[0]["content"], "tea 4.50");
+    assert_eq!(ask(&one, "shop", "manual").await.unwrap()[0]["content"], "tea");
+    let wrong = one.set_context("shop", &json!({ "rag": { "x": 1 } })).await.unwrap_err();
+    assert!(matches!(wrong, RegistryError::Invalid(_)), "{wrong}");
+    let wrong = one.set_context("my shop", &json!({ "rag": { "x": [] } })).await.unwrap_err();
+    assert!(wrong.to_string().contains("cannot be a toolset"), "{wrong}");
+    one.set_context("shop", &json!({ "rag": null })).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "club_rag+"]);
+}
+
+#[tokio::test]
+async fn a_set_that_did_not_change_is_not_connected_again() {
+    let store = Arc::new(Memory::new());
+    let server = json!({ "name": "m", "source": { "mcp": { "command": "there-is-none" } } });
+    let registry = node(&store, json!([server]));
+    registry.sync().await.unwrap();
+    let name = "m".parse().unwrap();
+    registry.toolbox().settled_set(&name, CONNECT).await;
+    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+    registry.register(None, tool("t")).await.unwrap();
+    registry.switch(&strings(&["m"]), false).await.unwrap();
+    assert_eq!(sets(&registry).await, ["m-", "local+"]);
+    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+}
+
+const CONNECT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_model_switches_sets_but_not_the_one_that_does_so() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    let call = async |name: &str, parameters: Value| {
+        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("{name} is always there")
+        };
+        tool.tool().call(Arc::new(parameters), ToolContext::detached()).await.unwrap()
+    };
+    registry.sync().await.unwrap();
+    let names = json!({ "toolSetNames": ["a", "nope", "ToolSet"] });
+    assert_eq!(
+        call("deactivate_toolset", names).await,
+        json!({ "success": false, "changed": ["a"], "notFound": ["nope"], "refused": ["ToolSet"] })
+    );
+    let listed = call("ToolSet.list_toolset", json!({})).await;
+    assert_eq!(listed["success"], true);
+    let a = listed["toolSets"].as_array().unwrap().iter().find(|it| it["name"] == "a").unwrap();
+    let expected = json!({
+        "name": "a", "description": "the set a", "active": false, "source": "local", "tools": ["x"],
+    });
+    assert_eq!(*a, expected);
+    let on = call("activate_toolset", json!({ "toolSetNames": ["a"] })).await;
+    assert_eq!(on, json!({ "success": true, "changed": ["a"], "notFound": [] }));
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn thousands_of_tools_are_registered_one_after_another() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    for n in 0..1_000 {
+        one.register(Some("many"), tool(&format!("t{n}"))).await.unwrap();
+    }
+    for node in [&one, &other] {
+        assert_eq!(named(node, "many").await.tools.len(), 1_000);
+        let name = "many.t999".parse().unwrap();
+        assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
+    }
+}
+
+/// Returns the names of a set's tools, in their order.
+async fn names(registry: &Registry, set: &str) -> Vec<String> {
+    let tools = named(registry, set).await.tools;
+    tools.iter().map(|it| it.definition().name.to_string()).collect()
+}
+
+/// Real writes take their time, so that everything happens between everything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
+    let (one, other) = (open(), open());
+    let stop = CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for node in [&one, &other] {
+        tasks.spawn(node.clone().watch(stop.clone()));
+        // Somebody looks all the time, as queries do.
+        let (node, stop) = (node.clone(), stop.clone());
+        tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                node.sync().await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let registered = futures::future::join_all((0..60).map(async |n| {
+        let node = if n % 3 == 0 { &other } else { &one };
+        node.register(Some("many"), tool(&format!("t{n:02}"))).await.unwrap()
+    }));
+    registered.await;
+    let expected: Vec<_> = (0..60).map(|n| format!("t{n:02}")).collect();
+    for node in [&one, &other] {
+        let mut found = names(node, "many").await;
+        found.sort();
+        assert_eq!(found, expected);
+    }
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn changes_of_a_context_at_the_same_time_are_all_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
+    let (one, other) = (open(), open());
+    let changed = futures::future::join_all((0..20).map(async |n| {
+        let node = if n % 2 == 0 { &one } else { &other };
+        node.set_context("shop", &json!({ format!("f{n:02}"): n })).await.unwrap();
+    }));
+    changed.await;
+    for node in [&one, &other] {
+        node.sync().await.unwrap();
+        let data = node.context("shop").await.unwrap();
+        assert_eq!(data.as_object().unwrap().len(), 22, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_is_switched_off_is_never_there_switched_on() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    one.register(Some("b"), tool("x")).await.unwrap();
+    one.switch(&strings(&["b"]), false).await.unwrap();
+    other.sync().await.unwrap();
+    one.register(Some("b"), tool("y")).await.unwrap();
+    let config = other.0.applied.lock().await.wanted[0].config.clone();
+    assert!(config.active, "as it is written");
+    let (toolbox, name) = (other.toolbox().clone(), config.name);
+    let watching = std::thread::spawn(move || {
+        while toolbox.tools(&name).len() < 2 {
+            assert!(!toolbox.set(&name).unwrap().is_active);
+        }
+        toolbox.set(&name).unwrap().is_active
+    });
+    other.sync().await.unwrap();
+    assert!(!watching.join().unwrap());
+    assert_eq!(sets(&other).await, ["b-"]);
+}
+
+#[tokio::test]
+async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    registry.register(Some("a"), tool("y")).await.unwrap();
+    registry.switch(&strings(&["a"]), false).await.unwrap();
+    let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("remove it from the configuration"), "{err}");
+    assert_eq!(sets(&registry).await, ["a-"]);
+    assert_eq!(names(&registry, "a").await, ["x", "y"]);
+}
+
+#[tokio::test]
+async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    let written = |condition: &str| {
+        let mut set = set("vip", &["x"]);
+        set["context"] = json!("shop");
+        set["condition"] = json!(condition);
+        set
+    };
+    // There is no such field yet, so it is neither true nor false.
+    let added = one.add_set(written("isVip")).await.unwrap();
+    assert_eq!((added.name.as_str(), added.is_active, added.tools.len()), ("vip", false, 0));
+    let err = other.add_set(written("isVip")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    let err = other.register(Some("vip"), tool("y")).await.unwrap_err();
+    assert_eq!(err, RegistryError::Hidden("vip".to_owned()));
+    assert_eq!(sets(&other).await, [""; 0]);
+    other.set_context("shop", &json!({ "isVip": true })).await.unwrap();
+    assert_eq!(sets(&one).await, ["vip+"]);
+    other.register(Some("vip"), tool("y")).await.unwrap();
+    assert_eq!(names(&one, "vip").await, ["x", "y"]);
+    one.set_context("shop", &json!({ "isVip": false })).await.unwrap();
+    assert!(one.unregister(&"vip.y".parse().unwrap()).await.unwrap(), "though it is not there");
+    assert!(one.remove_set(&"vip".parse().unwrap()).await.unwrap());
+    assert!(!one.remove_set(&"vip".parse().unwrap()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_name_that_means_a_tool_is_not_given_to_another() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("blog", &["createAuthor"])]));
+    let err = registry.register(None, tool("blog.createAuthor")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    registry.register(Some("a"), tool("b")).await.unwrap();
+    let err = registry.register(Some("a"), tool("a.b")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    // What is only short for a tool is free.
+    assert_eq!(registry.register(None, tool("echo")).await.unwrap().as_str(), "local.echo");
+    let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
+    assert_eq!(found.definition().qualified().as_str(), "local.echo");
+}
+
+#[tokio::test]
+async fn how_a_set_is_switched_goes_with_it() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    for (removed, name) in [("set", "local"), ("tool", "local"), ("set", "b")] {
+        let add = async || match name {
+            "b" => drop(registry.add_set(set("b", &["t"])).await.unwrap()),
+            _ => drop(registry.register(None, tool("t")).await.unwrap()),
+        };
+        add().await;
+        registry.switch(&strings(&[name]), false).await.unwrap();
+        let is_removed = match removed {
+            "set" => registry.remove_set(&name.parse().unwrap()).await.unwrap(),
+            _ => registry.unregister(&"local.t".parse().unwrap()).await.unwrap(),
+        };
+        assert!(is_removed);
+        assert_eq!(store.record(RecordKind::Switch, name).await.unwrap(), None);
+        // A node that knows nothing of that may have left one.
+        let left = Record {
+            kind: RecordKind::Switch,
+            name: name.to_owned(),
+            value: Arc::new(json!(false)),
+            at: WallClock.now(),
+        };
+        store.put_record(&left, Unless::Never).await.unwrap();
+        add().await;
+        assert_eq!(sets(&registry).await, [format!("{name}+")], "{removed}");
+        registry.remove_set(&name.parse().unwrap()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_removed_by_a_name_of_its_own() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    registry.register(Some("a"), tool("x.y")).await.unwrap();
+    registry.register(Some("b"), tool("z")).await.unwrap();
+    for short in ["y", "a.y", "nothing"] {
+        assert!(!registry.unregister(&short.parse().unwrap()).await.unwrap(), "{short}");
+    }
+    assert!(registry.unregister(&"x.y".parse().unwrap()).await.unwrap());
+    assert!(registry.unregister(&"b.z".parse().unwrap()).await.unwrap());
+    assert_eq!(sets(&registry).await, [""; 0]);
+}
+
+/// What plain names mean follows from the order of the sets.
+#[tokio::test]
+async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    for (set, name) in [("a", "x"), ("b", "y"), ("a", "y"), ("a", "z")] {
+        registry.register(Some(set), tool(name)).await.unwrap();
+    }
+    for gone in ["a.x", "a.y"] {
+        assert!(registry.unregister(&gone.parse().unwrap()).await.unwrap());
+        registry.register(Some("a"), tool("w")).await.ok();
+        for node in [&registry, &node(&store, json!([]))] {
+            assert_eq!(sets(node).await, ["a+", "b+"], "without {gone}");
+        }
+    }
+    assert!(registry.remove_set(&"a".parse().unwrap()).await.unwrap());
+    registry.register(Some("a"), tool("x")).await.unwrap();
+    assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
+}
+
+/// What older versions wrote is called `set.` and the tool's own name.
+#[tokio::test]
+async fn two_tools_of_a_name_do_not_take_their_set_down() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    registry.register(Some("a"), tool("b")).await.unwrap();
+    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None);
+    let value = Arc::new(json!({ "set": "a", "tool": tool("a.b") }));
+    let record =
+        Record { kind: RecordKind::Tool, name: "a.a.b".to_owned(), value, at: WallClock.now() };
+    store.put_record(&record, Unless::Never).await.unwrap();
+    for n in 0..2 {
+        let set = named(&registry, "a").await;
+        assert_eq!((set.status, set.tools.len()), (SetStatus::Ready, 1), "{n}");
+        assert!(registry.unregister(&"a.b".parse().unwrap()).await.unwrap(), "{n}");
+    }
+    assert_eq!(sets(&registry).await, [""; 0]);
+    let record = store.record(RecordKind::Tool, "a.a.b").await.unwrap();
+    assert_eq!(record, None);
+    registry.register(Some("a"), tool("a.b")).await.unwrap();
+    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None, "one name, one record");
+}
+
+#[tokio::test]
+async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
+    let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
+    let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
+    let registry = node(&Arc::new(Memory::new()), configured);
+    let bad = named(&registry, "a").await.status;
+    assert!(matches!(&bad, SetStatus::Failed { error } if error.contains("`odd`")), "{bad:?}");
+    registry.register(Some("a"), tool("t")).await.unwrap();
+    registry.register(Some("a"), tool("u")).await.unwrap();
+    let set = named(&registry, "a").await;
+    assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
+    // What is added is looked at first.
+    let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
+    let err = registry.add_set(added).await.unwrap_err();
+    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
+    for name in ["../x", "a b", "activate_toolset"] {
+        let err = registry.register(Some("a"), tool(name)).await.unwrap_err();
+        let says = |why: &str| why.contains(&format!("`{name}`"));
+        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        let added = json!({ "name": "b", "source": tools(&[name]) });
+        let err = registry.add_set(added).await.unwrap_err();
+        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+    }
+    let twins = json!({ "name": "b", "source": tools(&["t", "b.t"]) });
+    let err = registry.add_set(twins).await.unwrap_err();
+    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("rename one")), "{err}");
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn documents_do_not_take_the_name_of_a_set() {
+    let store = Arc::new(Memory::new());
+    let hidden = json!({ "name": "g_rag", "condition": "false", "source": tools(&["x"]) });
+    let registry = node(&store, json!([set("f_rag", &["x"]), hidden]));
+    let rag = json!({ "rag": { "manual": [{ "content": "tea" }] } });
+    for name in ["f", "g"] {
+        let err = registry.set_context(name, &rag).await.unwrap_err();
+        let name = format!("{name}_rag");
+        assert_eq!(err, RegistryError::Exists { what: "a toolset", name });
+    }
+    registry.set_context("f", &json!({ "rag": {}, "n": 1 })).await.unwrap();
+    registry.set_context("h", &rag).await.unwrap();
+    registry.set_context("h", &json!({ "rag": { "more": [] } })).await.unwrap();
+    assert_eq!(sets(&registry).await, ["f_rag+", "h_rag+"]);
+    let err = registry.remove_set(&"h_rag".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(err.contains("the context `h`: set its `rag` to null"), "{err}");
+    let err = registry.remove_set(&"flow".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(err.contains("a part of Faber"), "{err}");
+    // How it was switched goes with the documents.
+    registry.switch(&strings(&["h_rag"]), false).await.unwrap();
+    registry.set_context("h", &json!({ "rag": null })).await.unwrap();
+    assert_eq!(store.record(RecordKind::Switch, "h_rag").await.unwrap(), None);
+    registry.set_context("h", &rag).await.unwrap();
+    assert_eq!(sets(&registry).await, ["f_rag+", "h_rag+"]);
+}
+
+#[tokio::test]
+async fn a_context_s_record_has_no_more_than_it_changes() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    registry.set_context("shop", &json!({ "n": null })).await.unwrap();
+    let many = |value: Value| -> Value {
+        (0..REMOVED + 200).map(|n| (format!("f{n}"), value.clone())).collect()
+    };
+    registry.set_context("shop", &many(json!(1))).await.unwrap();
+    registry.set_context("shop", &many(json!(null))).await.unwrap();
+    let record = store.record(RecordKind::Context, "shop").await.unwrap().unwrap();
+    let removed = record.value.as_object().unwrap();
+    assert_eq!(removed.len(), REMOVED + 1, "what nobody has is not remembered for ever");
+    assert!(removed.contains_key("n") && removed.contains_key("f200"), "{removed:?}");
+    assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
+}
+
+/// A node whose file lacked a field dropped what removed it, and the others had it again.
+#[tokio::test]
+async fn what_is_removed_of_a_context_is_gone_on_every_node() {
+    let store = Arc::new(Memory::new());
+    let file =
+        |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
+    let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
+    let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
+    // Where it was never there.
+    lacks.set_context("shop", &json!({ "n": null })).await.unwrap();
+    // And where another change comes behind.
+    has.set_context("shop", &json!({ "users": { "ann": null } })).await.unwrap();
+    knows_none.set_context("shop", &json!({ "open": true })).await.unwrap();
+    has.sync().await.unwrap();
+    let data = has.context("shop").await;
+    assert_eq!(data, Some(json!({ "mode": "a", "users": {}, "open": true })));
+    // What takes the place of the removed has nothing of it.
+    has.set_context("shop", &json!({ "users": null })).await.unwrap();
+    has.set_context("shop", &json!({ "users": { "bob": 2 } })).await.unwrap();
+    let data = has.context("shop").await;
+    assert_eq!(data, Some(json!({ "mode": "a", "users": { "bob": 2 }, "open": true })));
+}
+
+#[tokio::test]
+async fn what_was_complained_of_is_remembered() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    let written = json!({ "name": "a", "source": tools(&["y"]) });
+    let put = registry.put(RecordKind::ToolSet, "a", written, Unless::Never).await;
+    put.unwrap();
+    registry.sync().await.unwrap();
+    let said = registry.0.applied.lock().await.complaints.clone();
+    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    registry.register(None, tool("t")).await.unwrap();
+    assert_eq!(registry.0.applied.lock().await.complaints, said);
+}
+
+#[tokio::test]
+async fn a_tool_that_is_as_it_was_is_not_made_again() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    one.register(None, tool("a")).await.unwrap();
+    let before = named(&other, "local").await.tools;
+    one.register(None, tool("b")).await.unwrap();
+    let after = named(&other, "local").await.tools;
+    assert_eq!(after.len(), 2);
+    assert!(Arc::ptr_eq(before[0].tool(), after[0].tool()));
+}
+
+#[tokio::test]
+async fn what_a_registered_tool_runs_is_where_its_folder_says() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    let written = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
+    let name = one.register(None, written).await.unwrap();
+    other.sync().await.unwrap();
+    for node in [&one, &other] {
+        let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
+        let called = found.tool().call(Arc::new(json!({})), ToolContext::detached()).await;
+        assert_eq!(called.unwrap(), json!("/usr"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_second_call_does_is_what_the_method_says() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    for (method, effect) in [
+        ("GET", Effect::Read),
+        ("HEAD", Effect::Read),
+        ("PUT", Effect::Idempotent),
+        ("DELETE", Effect::Idempotent),
+        ("POST", Effect::Once),
+    ] {
+        let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
+        let written = json!({ "name": method, "effect": null, "run": run });
+        let name = registry.register(None, written).await.unwrap();
+        let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
+        assert_eq!(found.definition().effect, effect, "{method}");
+    }
+}

@@ -1,0 +1,450 @@
+//! Where configured toolsets come from, and what keeps them connected.
+
+mod builtin;
+mod config;
+pub(crate) mod documents;
+pub mod graphql_api;
+pub mod habilis;
+mod offer;
+pub mod openapi;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcp::{Keeper, Line, oauth::Logins};
+use sandbox::Launcher;
+use shared::{
+    clock::Clock,
+    id::{ToolName, ToolSetName},
+    store::Store,
+    tool::qualified,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox, tool_names::complaint};
+
+use self::builtin::Needs;
+pub(crate) use self::config::root;
+pub use self::{
+    builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
+    config::{SetConfig, Source},
+    documents::Documents,
+};
+use self::{
+    graphql_api::GraphQlSource,
+    offer::{Asker, Offers, Turn},
+    openapi::OpenApiSource,
+};
+use crate::command::CommandTool;
+
+/// How long a set may take to connect: what needs it waits so long.
+pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
+
+/// The sources of a toolbox. Dropping them kills their servers; [`close`](Self::close) ends them
+/// properly.
+#[derive(Debug)]
+pub struct Sources {
+    toolbox: Toolbox,
+    output_bytes: usize,
+    needs: Needs,
+    logins: Option<Logins>,
+    live: Arc<Mutex<Live>>,
+    stop: CancellationToken,
+}
+
+/// The servers that are kept, and the documents that are asked for.
+#[derive(Debug, Default)]
+struct Live {
+    lines: BTreeMap<ToolSetName, (Kept, CancellationToken)>,
+    keepers: JoinSet<()>,
+}
+
+/// How something that has failed is asked to begin again.
+#[derive(Debug)]
+enum Kept {
+    Server(Arc<Line>),
+    Offers(Arc<Turn>),
+}
+
+impl Kept {
+    fn wake(&self) -> bool {
+        match self {
+            Self::Server(line) => line.wake(),
+            Self::Offers(turn) => turn.wake(),
+        }
+    }
+}
+
+/// What became of tools that are written down.
+#[derive(Debug, Default)]
+struct Made {
+    tools: Vec<ReadyTool>,
+    left_out: Vec<String>,
+}
+
+impl Made {
+    /// Returns a set with these tools. It has failed where none is left of those that it should have.
+    fn within(self, set: ToolSet) -> ToolSet {
+        let Self { tools, left_out } = self;
+        for why in &left_out {
+            tracing::warn!(set = %set.name, %why, "a tool is left out");
+        }
+        let status = match left_out.first() {
+            Some(why) if tools.is_empty() => SetStatus::Failed { error: why.clone() },
+            _ => SetStatus::Ready,
+        };
+        ToolSet { status, tools, left_out, ..set }
+    }
+}
+
+impl Sources {
+    /// Makes the sources of a toolbox, none yet, whose outputs have at most `output_bytes` bytes.
+    pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
+        let live: Arc<Mutex<Live>> = Arc::default();
+        let kept = Arc::downgrade(&live);
+        toolbox.on_wanted(move |name| {
+            let Some(live) = kept.upgrade() else { return false };
+            let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.lines.get(name).is_some_and(|(it, _)| it.wake())
+        });
+        Self {
+            toolbox: toolbox.clone(),
+            output_bytes,
+            needs: Needs { launcher: Launcher::none(), store: None },
+            logins: None,
+            live,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Starts confined commands through this; without it none can be.
+    #[must_use]
+    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.needs.launcher = launcher;
+        self
+    }
+
+    /// Gives tools that remember things a place to keep them.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        self.needs.store = Some((store, clock));
+        self
+    }
+
+    /// Gives servers that somebody has to log in to a place where that is kept; without it nobody
+    /// can.
+    #[must_use]
+    pub fn with_logins(mut self, logins: Logins) -> Self {
+        self.logins = Some(logins);
+        self
+    }
+
+    /// Returns what starts confined commands.
+    pub(crate) fn launcher(&self) -> &Launcher {
+        &self.needs.launcher
+    }
+
+    /// Returns how many bytes an output may have.
+    pub fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
+    /// Registers a set in the place of the one that has its name, or behind those that are there,
+    /// and begins to connect it: commands are ready at once, servers connect side by side. Needs a
+    /// runtime.
+    pub fn put(&self, config: SetConfig) {
+        self.let_go(&config.name);
+        let mut set = ToolSet {
+            name: config.name.clone(),
+            source: config.kind(),
+            acts_here: config.acts_here(),
+            description: config.purpose(),
+            is_active: config.active,
+            status: SetStatus::Connecting,
+            tools: Vec::new(),
+            left_out: Vec::new(),
+        };
+        match config.source {
+            Source::Mcp(mcp) => {
+                self.toolbox.put(set);
+                let keeper =
+                    Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes)
+                        .with_logins(self.logins.clone())
+                        .with_launcher(self.needs.launcher.clone());
+                let kept = Kept::Server(keeper.line());
+                self.keep(config.name, kept, |stop| keeper.run(stop));
+            }
+            Source::OpenApi(api) => {
+                self.toolbox.put(set);
+                let offers = OpenApiSource::new(config.name.clone(), *api, self.output_bytes);
+                self.ask(config.name, Box::new(offers));
+            }
+            Source::GraphQl(api) => {
+                self.toolbox.put(set);
+                let offers = GraphQlSource::new(config.name.clone(), *api, self.output_bytes);
+                self.ask(config.name, Box::new(offers));
+            }
+            Source::Tools(tools) => {
+                let made = self.commands(&set.name, tools, &BTreeMap::new());
+                self.toolbox.put(made.within(set));
+            }
+            Source::Documents(documents) => {
+                let tools = documents::tools(&set.name, &documents, self.output_bytes);
+                set.status = SetStatus::Ready;
+                set.tools = tools.into_iter().map(ReadyTool::new).collect();
+                self.toolbox.put(set);
+            }
+            Source::Builtin(builtin) => {
+                match builtin.tools(&set.name, &self.needs) {
+                    Ok(tools) => {
+                        set.status = SetStatus::Ready;
+                        set.tools = tools.into_iter().map(ReadyTool::new).collect();
+                    }
+                    Err(error) => set.status = SetStatus::Failed { error },
+                }
+                self.toolbox.put(set);
+            }
+        }
+    }
+
+    /// Registers a set in the place of what it was `before`. Tools that are as they were are not
+    /// made again: there may be thousands, and each has a schema.
+    pub(crate) fn change(&self, config: SetConfig, before: &SetConfig) {
+        let (Source::Tools(tools), Source::Tools(old)) = (&config.source, &before.source) else {
+            return self.put(config);
+        };
+        let ready = self.toolbox.tools(&config.name);
+        let by_name: BTreeMap<_, _> = ready.iter().map(|it| (&it.definition().name, it)).collect();
+        // Of two that have a name the first is there, so it comes last.
+        let old = old.iter().rev();
+        let kept = old.filter_map(|it| Some((&it.name, (it, *by_name.get(&it.name)?))));
+        let made = self.commands(&config.name, tools.clone(), &kept.collect());
+        self.toolbox.put(made.within(ToolSet {
+            source: config.kind(),
+            acts_here: config.acts_here(),
+            description: config.purpose(),
+            is_active: config.active,
+            status: SetStatus::Ready,
+            tools: Vec::new(),
+            left_out: Vec::new(),
+            name: config.name,
+        }));
+    }
+
+    /// Asks for the tools of a set until they are known.
+    fn ask(&self, name: ToolSetName, offers: Box<dyn Offers>) {
+        let asker = Asker::new(name.clone(), offers, self.toolbox.clone());
+        let kept = Kept::Offers(asker.turn());
+        self.keep(name, kept, |stop| asker.run(stop));
+    }
+
+    fn keep<F>(&self, name: ToolSetName, kept: Kept, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.child_token();
+        let mut live = self.live();
+        live.lines.insert(name, (kept, stop.clone()));
+        live.keepers.spawn(run(stop));
+        // Those that have ended since are forgotten.
+        while live.keepers.try_join_next().is_some() {}
+    }
+
+    /// Removes a set, and ends its server in its own time; returns whether there was one.
+    pub fn remove(&self, name: &ToolSetName) -> bool {
+        self.let_go(name);
+        self.toolbox.remove(name)
+    }
+
+    fn let_go(&self, name: &ToolSetName) {
+        if let Some((_, stop)) = self.live().lines.remove(name) {
+            stop.cancel();
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the servers: closes their input, waits, and kills what does not end.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        let mut keepers = std::mem::take(&mut self.live().keepers);
+        while keepers.join_next().await.is_some() {}
+    }
+
+    /// Returns what is wrong with the first tool of a set that cannot be made, if one cannot.
+    pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
+        self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
+    }
+
+    /// Makes tools ready; those of `kept` are it already. One that cannot be made, or whose name
+    /// another has, is left out, and takes none of the others with it.
+    fn commands(
+        &self,
+        set: &ToolSetName,
+        tools: Vec<CommandTool>,
+        kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
+    ) -> Made {
+        let mut names = BTreeSet::new();
+        let mut made = Made::default();
+        for tool in tools {
+            if let Some(why) = complaint(set, &tool.name) {
+                made.left_out.push(why);
+                continue;
+            }
+            if !names.insert(qualified(set, &tool.name)) {
+                made.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
+                continue;
+            }
+            let ready = match kept.get(&tool.name) {
+                Some((old, ready)) if **old == tool => Ok(ReadyTool::clone(ready)),
+                _ => {
+                    let launcher = &self.needs.launcher;
+                    tool.into_tool(set, self.output_bytes, launcher).map(ReadyTool::new)
+                }
+            };
+            match ready {
+                Ok(ready) => made.tools.push(ready),
+                Err(err) => made.left_out.push(err.to_string()),
+            }
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use expect_test::{Expect, expect};
+    use sandbox::Launcher;
+    use serde_json::{Value, json};
+    use shared::limits;
+
+    use super::*;
+    use mcp::McpServer;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn parse(source: Value) -> Result<SetConfig, serde_json::Error> {
+        serde_json::from_value(json!({ "name": "s", "source": source }))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(source: Value, expected: Expect) {
+        expected.assert_eq(&parse(source).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn sets_are_read_as_they_are_configured() {
+        let set = parse(json!({ "mcp": { "command": "faber", "args": ["blog-mcp"] } })).unwrap();
+        assert!(set.active);
+        let Source::Mcp(McpServer::Command(mcp)) = set.source else { panic!("an MCP server") };
+        assert_eq!(
+            (mcp.command.as_str(), mcp.args.as_slice()),
+            ("faber", &["blog-mcp".to_owned()][..])
+        );
+
+        let tool = json!({ "name": "t", "effect": "read", "run": { "command": ["date", "-u"] } });
+        let set = parse(json!({ "tools": [tool] })).unwrap();
+        let toolbox = Toolbox::default();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).put(set);
+        let tools = &toolbox.sets()[0].tools;
+        assert_eq!(tools[0].definition().effect, shared::tool::Effect::Read);
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        check(
+            json!({}),
+            expect![
+                "a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"
+            ],
+        );
+        check(
+            json!({ "mpc": {} }),
+            expect![
+                "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
+            ],
+        );
+        check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        let tool = json!({ "name": "t", "run": { "foo": 1 } });
+        let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
+        assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
+        let tool = json!({ "name": "t", "run": { "command": [] } });
+        check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check_failed(tools: Value, expected: Expect) {
+        let toolbox = Toolbox::default();
+        let set = parse(json!({ "tools": tools })).unwrap();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).put(set);
+        let SetStatus::Failed { error } = toolbox.sets().remove(0).status else { panic!("failed") };
+        expected.assert_eq(&error);
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_made_takes_no_other_with_it() {
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        let first = json!({ "name": "t", "description": "the first" });
+        let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
+        let written = |tools: Value| parse(json!({ "tools": tools })).unwrap();
+        let set = written(json!([first, odd, { "name": "s.t" }, { "name": "t" }, { "name": "u" }]));
+        sources.put(set.clone());
+        let there = || {
+            let set = toolbox.sets().remove(0);
+            assert_eq!(set.status, SetStatus::Ready);
+            let tools = set.tools.iter().map(ReadyTool::definition);
+            let tools: Vec<_> =
+                tools.map(|it| format!("{}: {}", it.qualified(), it.description)).collect();
+            (tools, set.left_out)
+        };
+        let (tools, left_out) = there();
+        assert_eq!(tools, ["s.t: the first", "s.u: "]);
+        assert!(left_out[0].contains("the `parameters` of `odd`"), "{left_out:?}");
+        assert_eq!(
+            left_out[1..],
+            ["two tools are called `s.t`: rename one", "two tools are called `t`: rename one"]
+        );
+        // What was left out is there once it is alone.
+        sources.change(written(json!([{ "name": "t" }])), &set);
+        assert_eq!(there(), (vec!["s.t: ".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn a_set_without_a_tool_that_can_be_made_has_failed() {
+        check_failed(
+            json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
+            expect![
+                "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
+            ],
+        );
+        check_failed(
+            json!([{ "name": "t", "parameters": { "type": "strnig" } }]),
+            expect![[
+                r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let base = Path::new("/etc/faber");
+        let set = parse(json!({ "mcp": { "command": "./server", "cwd": "data" } })).unwrap();
+        let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {
+            panic!("an MCP server")
+        };
+        assert_eq!(mcp.command, "/etc/faber/./server");
+        assert_eq!(mcp.cwd.as_deref(), Some(Path::new("/etc/faber/data")));
+        let set = parse(json!({ "mcp": { "command": "npx" } })).unwrap();
+        let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {
+            panic!("an MCP server")
+        };
+        assert_eq!((mcp.command.as_str(), mcp.cwd.as_deref()), ("npx", Some(base)));
+    }
+}

@@ -1,0 +1,378 @@
+//! Faber's own sets: which there are, and how one is configured.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use sandbox::Launcher;
+use serde::Deserialize;
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    id::{ToolName, ToolSetName},
+    store::Store,
+    tool::{ToolDefinition, ToolError},
+};
+use toolbox::{Tool, ToolContext};
+
+use super::{SetConfig, Source};
+use builtin::{GitWrites, Root, code, file, memory, system, web};
+
+/// One of Faber's own sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BuiltinKind {
+    /// Reads and changes files.
+    CodeTools,
+    /// Finds files, and what is in them.
+    FileTools,
+    /// Runs commands, looks at processes.
+    SystemTools,
+    /// Fetches pages, searches.
+    WebTools,
+    /// Remembers things.
+    MemoryTools,
+}
+
+/// Folders of the system; nobody works in one of these by chance.
+const SYSTEM: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
+/// Folders in which everything is the system's.
+const IN_SYSTEM: [&str; 13] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local/etc",
+    "/usr/sbin",
+];
+
+/// How one of Faber's own sets is configured.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuiltinSet {
+    /// Which.
+    pub builtin: BuiltinKind,
+    /// The folder that its tools see; that of the configuration where nothing is said.
+    #[serde(default)]
+    pub root: Option<PathBuf>,
+    /// The folder of the configuration.
+    #[serde(skip)]
+    base: Option<PathBuf>,
+    /// Whether its tools may change what lies in `.git`.
+    #[serde(default)]
+    pub git: GitWrites,
+    /// What commands may do.
+    #[serde(default)]
+    pub system: system::SystemConfig,
+    /// What of the web may be reached.
+    #[serde(default)]
+    pub web: web::WebConfig,
+}
+
+/// What the tools of a set need.
+#[derive(Clone, Debug)]
+pub(super) struct Needs {
+    pub(super) launcher: Launcher,
+    pub(super) store: Option<(Arc<dyn Store>, Arc<dyn Clock>)>,
+}
+
+impl BuiltinKind {
+    const ALL: [Self; 5] =
+        [Self::CodeTools, Self::FileTools, Self::SystemTools, Self::WebTools, Self::MemoryTools];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CodeTools => code::SET,
+            Self::FileTools => file::SET,
+            Self::SystemTools => system::SET,
+            Self::WebTools => web::SET,
+            Self::MemoryTools => memory::SET,
+        }
+    }
+
+    /// Returns whether its tools get at the machine that Faber runs on.
+    pub(super) fn acts_here(self) -> bool {
+        matches!(self, Self::CodeTools | Self::FileTools | Self::SystemTools)
+    }
+
+    /// Says what it is for.
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Self::CodeTools => "Reads, writes and edits files below one folder.",
+            Self::FileTools => "Finds files below one folder, and what is in them.",
+            Self::SystemTools => "Runs commands, confined; looks at processes, logs, the machine.",
+            Self::WebTools => "Fetches pages and searches the web.",
+            Self::MemoryTools => "Remembers texts and snippets of code.",
+        }
+    }
+}
+
+impl BuiltinSet {
+    /// Resolves its folders against the one of the file that describes it.
+    pub(super) fn rooted(mut self, base: &Path) -> Self {
+        self.root = self.root.map(|it| base.join(it));
+        self.base = Some(base.to_owned());
+        let confine = &mut self.system.confine;
+        for folder in confine.write.iter_mut().chain(&mut confine.read) {
+            *folder = base.join(&*folder);
+        }
+        self
+    }
+
+    /// Makes the tools, for a set of this name. Err: why there are none, for people.
+    pub(super) fn tools(
+        self,
+        set: &ToolSetName,
+        needs: &Needs,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let base = self.base.unwrap_or_else(|| PathBuf::from("."));
+        if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
+            let folder = base.display();
+            return Err(format!(
+                "its tools would see `{folder}`, a folder of the system, because the configuration \
+                 lies there: say which folder they are for, such as `root: /srv/work`"
+            ));
+        }
+        let root = self.root.unwrap_or(base);
+        let hidden = needs.launcher.own();
+        let open = || {
+            let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
+            root.map(|it| it.hiding(&hidden))
+        };
+        let tools = match self.builtin {
+            BuiltinKind::CodeTools => code::tools(&open()?),
+            BuiltinKind::FileTools => file::tools(&open()?),
+            BuiltinKind::SystemTools => system::tools(&root, self.system, needs.launcher.clone())
+                .map_err(|err| err.to_string())?,
+            BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
+            BuiltinKind::MemoryTools => match &needs.store {
+                Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
+                None => return Err("it needs a store, and there is none".to_owned()),
+            },
+        };
+        Ok(tools.iter().map(|it| named(self.builtin, set, it)).collect())
+    }
+}
+
+/// Returns whether a folder is the system's, or has those in it.
+fn is_of_the_system(folder: &Path) -> bool {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let is_in = |it: &&str| folder.starts_with(it);
+    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|it| folder == Path::new(it))
+}
+
+/// Adds those of Faber's own sets that nobody configured, switched off.
+pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
+    for kind in BuiltinKind::ALL {
+        let is_there = sets.iter().any(|it| {
+            let is_its = matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
+            is_its || it.name.as_str() == kind.name()
+        });
+        if is_there {
+            continue;
+        }
+        let set = BuiltinSet {
+            builtin: kind,
+            root: None,
+            base: None,
+            git: GitWrites::default(),
+            system: system::SystemConfig::default(),
+            web: web::WebConfig::default(),
+        };
+        sets.push(SetConfig {
+            name: kind.name().parse().expect("names of sets are literals"),
+            description: kind.description().to_owned(),
+            active: false,
+            source: Source::Builtin(Box::new(set)),
+            context: None,
+            condition: None,
+        });
+    }
+    sets
+}
+
+/// Returns the sets of Faber's own that are called something else than what their tools' names begin
+/// with, each with that beginning: `files` and `file_tools`. As with the names of tools the earliest
+/// of a kind has it, and none where a set is called so.
+pub fn renamed(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
+    let of = |kind: BuiltinKind| {
+        if sets.iter().any(|it| it.name.as_str() == kind.name()) {
+            return None;
+        }
+        let is_of =
+            |it: &&SetConfig| matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
+        Some((&sets.iter().find(is_of)?.name, kind.name()))
+    };
+    BuiltinKind::ALL.into_iter().filter_map(of).collect()
+}
+
+/// A tool of Faber's own in a set that may have another name. Those of the five sets keep their own,
+/// `file_tools.glob`.
+#[derive(Debug)]
+struct Named {
+    definition: Arc<ToolDefinition>,
+    tool: Arc<dyn Tool>,
+}
+
+fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let mut definition = ToolDefinition::clone(tool.definition());
+    let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
+    definition.name = name.expect("names of tools are literals");
+    definition.set = set.clone();
+    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
+}
+
+/// Puts a tool into a set whose name is known only while Faber runs.
+pub(super) fn within(set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let definition =
+        ToolDefinition { set: set.clone(), ..ToolDefinition::clone(tool.definition()) };
+    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
+}
+
+#[async_trait]
+impl Tool for Named {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        self.tool.call(parameters, cx).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+    use shared::{clock::WallClock, store::memory::Memory};
+    use toolbox::{Found, SetStatus, Toolbox};
+
+    use super::*;
+    use crate::sources::Sources;
+
+    #[test]
+    fn a_folder_of_the_system_is_nobody_s_by_chance() {
+        for (folder, expected) in [
+            ("/", true),
+            ("/etc", true),
+            ("/usr/bin", true),
+            ("/usr", true),
+            ("/opt/app", false),
+            ("/usr/src/app", false),
+            ("/srv", false),
+        ] {
+            assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
+        }
+        let needs = Needs { launcher: Launcher::none(), store: None };
+        let tools = |written: Value| {
+            let set: BuiltinSet = serde_json::from_value(written).unwrap();
+            set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)
+        };
+        for kind in ["code_tools", "file_tools", "system_tools"] {
+            let err = tools(json!({ "builtin": kind })).unwrap_err();
+            assert!(err.contains("a folder of the system"), "{err}");
+            assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
+        }
+        assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
+    }
+
+    fn toolbox(sets: Value) -> Toolbox {
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, usize::MAX)
+            .with_store(Arc::new(Memory::new()), Arc::new(WallClock));
+        for set in with_builtin(serde_json::from_value(sets).unwrap()) {
+            sources.put(set);
+        }
+        toolbox
+    }
+
+    #[tokio::test]
+    async fn the_five_sets_are_there_with_their_29_tools_and_switched_off() {
+        let toolbox = toolbox(json!([]));
+        let sets = toolbox.sets();
+        let counts: Vec<_> = sets.iter().map(|it| (it.name.as_str(), it.tools.len())).collect();
+        let expected = [
+            ("code_tools", 4),
+            ("file_tools", 5),
+            ("system_tools", 7),
+            ("web_tools", 6),
+            ("memory_tools", 7),
+        ];
+        assert_eq!(counts, expected);
+        for set in &sets {
+            assert!(!set.is_active && set.status == SetStatus::Ready, "{}", set.name);
+            assert_eq!(set.source, "builtin");
+            assert!(!set.description.is_empty());
+        }
+        let names: BTreeSet<_> = sets
+            .iter()
+            .flat_map(|it| &it.tools)
+            .map(|it| it.definition().qualified().to_string())
+            .collect();
+        assert_eq!(names.len(), 29);
+        assert!(names.contains("file_tools.glob"), "{names:?}");
+    }
+
+    #[tokio::test]
+    async fn a_set_of_another_name_keeps_the_names_of_its_tools() {
+        let files =
+            json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
+        let toolbox = toolbox(files);
+        assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
+        let acting: Vec<_> = toolbox.sets().iter().map(|it| it.acts_here).collect();
+        assert_eq!(acting, [true, true, true, false, false], "whatever they are called");
+        let description = &toolbox.sets()[0].description;
+        assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
+        for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
+            let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+            assert_eq!(tool.definition().name.as_str(), "file_tools.glob");
+        }
+        let bash = toolbox.find(&"bash".parse().unwrap());
+        assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+    }
+
+    #[test]
+    fn the_earliest_set_of_a_kind_has_its_name() {
+        let sets = |written: &[(&str, Value)]| -> Vec<SetConfig> {
+            let set = |(name, source)| json!({ "name": name, "source": source });
+            let all = written.iter().map(|(name, source)| set((name, source)));
+            serde_json::from_value(all.collect()).unwrap()
+        };
+        let builtin = |kind: &str| json!({ "builtin": kind });
+        let found = |written: &[(&str, Value)]| {
+            let sets = sets(written);
+            let found = renamed(&sets).into_iter();
+            found.map(|(set, kind)| format!("{set}: {kind}")).collect::<Vec<_>>()
+        };
+        let (files, web) = (builtin("file_tools"), builtin("web_tools"));
+        let named = [("files", files.clone()), ("web_tools", web.clone()), ("b", files.clone())];
+        assert_eq!(found(&named), ["files: file_tools"]);
+        let other = json!({ "tools": [] });
+        assert_eq!(found(&[("files", files), ("file_tools", other)]), [""; 0]);
+        assert_eq!(
+            found(&[("w", web), ("m", builtin("memory_tools"))]),
+            ["w: web_tools", "m: memory_tools"]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_fails_its_set() {
+        let files = json!([{
+            "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
+        }]);
+        let SetStatus::Failed { error } = toolbox(files).sets().remove(0).status else {
+            panic!("it is not ready")
+        };
+        assert!(error.contains("/there/is/none"), "{error}");
+    }
+}

@@ -1,0 +1,151 @@
+//! An OpenAPI document, and what its references mean.
+
+use http_client::Reach;
+use reqwest::Url;
+use serde_json::Value;
+
+/// References that lead to references: more turn in a circle.
+const HOPS: usize = 32;
+/// Nodes of a YAML document.
+const NODES: usize = 4_000_000;
+
+/// A document. References in it are followed, none out of it.
+#[derive(Debug)]
+pub(super) struct Document {
+    root: Value,
+}
+
+/// Where the operations of a document are called.
+#[derive(Debug)]
+pub(super) struct Servers {
+    /// What the configuration says.
+    pub(super) base: Option<Url>,
+    /// Where the document came from.
+    pub(super) from: Option<Url>,
+}
+
+impl Document {
+    /// Reads JSON or YAML.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
+        let text = text.trim_start_matches('\u{feff}');
+        let root: Value = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|err| format!("the document is not JSON: {err}"))?
+        } else {
+            let options = serde_saphyr::options! {
+                // `NO` is a country, and `y` a parameter.
+                strict_booleans: true,
+                budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|err| {
+                format!("the document is neither JSON nor YAML: {}", first_line(&err.to_string()))
+            })?
+        };
+        let version = match &root["openapi"] {
+            Value::Number(number) => number.to_string(),
+            other => other.as_str().unwrap_or_default().to_owned(),
+        };
+        if root.get("swagger").is_some() {
+            return Err("the document is Swagger 2.0: convert it to OpenAPI 3".to_owned());
+        }
+        if !version.starts_with("3.") {
+            return Err("this is no OpenAPI 3 document: it does not say `openapi: 3.…`".to_owned());
+        }
+        Ok(Self { root })
+    }
+
+    pub(super) fn root(&self) -> &Value {
+        &self.root
+    }
+
+    /// Returns what a value is, behind the references that it may be.
+    pub(super) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
+        for _ in 0..HOPS {
+            let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
+                return Ok(value);
+            };
+            value = self.lookup(reference)?;
+        }
+        Err("its references turn in a circle".to_owned())
+    }
+
+    /// Returns the last reference of those that lead to each other, and what is there.
+    pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
+        let mut reference = reference.to_owned();
+        for _ in 0..HOPS {
+            let value = self.lookup(&reference)?;
+            match value.get("$ref").and_then(Value::as_str) {
+                Some(next) => next.clone_into(&mut reference),
+                None => return Ok((reference, value)),
+            }
+        }
+        Err("its references turn in a circle".to_owned())
+    }
+
+    fn lookup(&self, reference: &str) -> Result<&Value, String> {
+        let Some(pointer) = reference.strip_prefix('#') else {
+            return Err(format!(
+                "`{reference}` is in another document, and only one is read: bundle them"
+            ));
+        };
+        let found = self.root.pointer(&percent_decoded(pointer));
+        found.ok_or_else(|| format!("the document has no `{reference}`"))
+    }
+}
+
+impl Servers {
+    /// Returns where an operation is called, and which addresses that may be: what somebody else
+    /// wrote must not lead into a private network.
+    pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, Reach), String> {
+        if let Some(base) = &self.base {
+            return Ok((base.clone(), Reach::Anywhere));
+        }
+        let server = lists.into_iter().flatten().find_map(|it| it.get(0)).and_then(written);
+        let written = server.unwrap_or_else(|| "/".to_owned());
+        let url = match &self.from {
+            Some(from) => from.join(&written),
+            None => written.parse(),
+        };
+        let url = url.ok().filter(|it| matches!(it.scheme(), "http" | "https"));
+        let Some(url) = url else {
+            return Err("the document does not say where the API is: set `base_url`".to_owned());
+        };
+        let is_neighbour = self.from.as_ref().is_none_or(|it| it.host_str() == url.host_str());
+        Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
+    }
+}
+
+/// Returns a server's address, its variables as they are by default.
+fn written(server: &Value) -> Option<String> {
+    let mut url = server.get("url")?.as_str()?.to_owned();
+    for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten()
+    {
+        let value = variable.get("default").and_then(Value::as_str).unwrap_or_default();
+        url = url.replace(&format!("{{{name}}}"), value);
+    }
+    Some(url)
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|it| std::str::from_utf8(it).ok());
+        let byte = digits.and_then(|it| u8::from_str_radix(it, 16).ok());
+        if let (b'%', Some(byte)) = (first, byte) {
+            bytes.push(byte);
+            rest = &behind[2..];
+        } else {
+            bytes.push(*first);
+            rest = behind;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

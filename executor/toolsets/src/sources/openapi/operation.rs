@@ -1,0 +1,342 @@
+//! The operations of a document, each with what a tool of it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http_client::Reach;
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+use shared::id::ToolSetName;
+
+use super::{
+    body::{self, BODY, Body},
+    document::{Document, Servers},
+    parameter::{self, Described, Parameter, Place},
+    schema::{Schemas, Way},
+    security::{self, Credential, Security},
+};
+use crate::{
+    http::Verb,
+    sources::offer::{Names, TOOLS, described, tool_id, tool_name},
+};
+
+/// Nodes of all schemas of a document: some hundred bytes each.
+const NODES: usize = 240_000;
+/// The fewest and the most nodes that a tool's schemas have, three quarters of them for what it
+/// takes.
+const SHARE: (usize, usize) = (40, 400);
+/// The methods that a path can have, as documents write them.
+const METHODS: [(&str, Verb); 7] = [
+    ("get", Verb::Get),
+    ("put", Verb::Put),
+    ("post", Verb::Post),
+    ("delete", Verb::Delete),
+    ("options", Verb::Options),
+    ("head", Verb::Head),
+    ("patch", Verb::Patch),
+];
+
+/// An operation that is to be a tool.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) input: Value,
+    pub(super) output: Option<Value>,
+    pub(super) call: Call,
+    /// Why it cannot be called, if so.
+    pub(super) obstacle: Option<String>,
+}
+
+/// How an operation is called.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) verb: Verb,
+    pub(super) url: Url,
+    pub(super) reach: Reach,
+    pub(super) path: String,
+    /// The parameters, each under the name that the tool has for it.
+    pub(super) parameters: Vec<(String, Parameter)>,
+    pub(super) body: Body,
+    pub(super) security: Security,
+}
+
+/// Returns the operations of a document that have one of the tags, for a set. One that cannot be read is left
+/// out.
+pub(super) fn operations(
+    set: &ToolSetName,
+    document: &Document,
+    servers: &Servers,
+    auth: &BTreeMap<String, Credential>,
+    tags: &[String],
+) -> Result<Vec<Operation>, String> {
+    servers.url([document.root().get("servers"), first_server(document), None])?;
+    let mut operations = Vec::new();
+    let mut names = Names::of(set);
+    let paths = document.root().get("paths").and_then(Value::as_object);
+    let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
+    for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
+        let Ok(item) = document.resolve(item) else {
+            tracing::warn!(%path, "a path of the document leads nowhere and is left out");
+            continue;
+        };
+        for (method, verb) in METHODS {
+            let Some(written) = item.get(method).filter(|it| it.is_object()) else { continue };
+            if !has_tag(written, tags) {
+                continue;
+            }
+            let called = name(method, path, written);
+            let reader = Reader { document, servers, auth, item, written, nodes };
+            match reader.read(verb, path) {
+                Ok(operation) => {
+                    let name = names.take(&called);
+                    operations.push(Operation { name, ..operation });
+                }
+                Err(error) => {
+                    tracing::warn!(name = %called, %error, "an operation is left out");
+                }
+            }
+            if operations.len() > TOOLS {
+                return Err(format!(
+                    "the document has more than {TOOLS} operations: choose some by `tags`"
+                ));
+            }
+        }
+    }
+    Ok(operations)
+}
+
+/// Returns about how many operations there are.
+fn count(document: &Document) -> usize {
+    let paths = document.root().get("paths").and_then(Value::as_object);
+    let items = paths.into_iter().flatten().filter_map(|(_, it)| it.as_object());
+    items.map(|it| METHODS.iter().filter(|(method, _)| it.contains_key(*method)).count()).sum()
+}
+
+/// Where no server is said for all, that of the first path may do.
+fn first_server(document: &Document) -> Option<&Value> {
+    let paths = document.root().get("paths")?.as_object()?;
+    let items = paths.values().filter_map(Value::as_object);
+    items
+        .flat_map(|it| it.values().filter_map(|it| it.get("servers")).chain(it.get("servers")))
+        .next()
+}
+
+fn has_tag(written: &Value, tags: &[String]) -> bool {
+    let own = written.get("tags").and_then(Value::as_array);
+    let mut own = own.into_iter().flatten().filter_map(Value::as_str);
+    tags.is_empty() || own.any(|it| tags.iter().any(|tag| tag == it))
+}
+
+/// An operation is called as it says, or by its method and path.
+fn name(method: &str, path: &str, written: &Value) -> String {
+    let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
+    if let Some(id) = id {
+        return id.to_string();
+    }
+    let words: Vec<&str> =
+        path.split(|c: char| !c.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
+    let called = format!("{method}_{}", words.join("_"));
+    tool_name(&called).map_or_else(|| method.to_owned(), |it| it.to_string())
+}
+
+/// Reads one operation.
+struct Reader<'a> {
+    document: &'a Document,
+    servers: &'a Servers,
+    auth: &'a BTreeMap<String, Credential>,
+    item: &'a Value,
+    written: &'a Value,
+    /// Nodes that its schemas may have.
+    nodes: usize,
+}
+
+/// What a tool takes, as it grows.
+struct Input<'a> {
+    schemas: Schemas<'a>,
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    /// Names that are those of parameters in the path.
+    in_path: BTreeSet<&'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&self, verb: Verb, path: &'a str) -> Result<Operation, String> {
+        let lists = [self.written, self.item, self.document.root()].map(|it| it.get("servers"));
+        let (url, reach) = self.servers.url(lists)?;
+        let mut input = Input {
+            schemas: Schemas::new(self.document, Way::Asked, self.nodes * 3 / 4),
+            properties: Map::new(),
+            required: Vec::new(),
+            in_path: holes(path).into_iter().collect(),
+        };
+        let mut obstacle = None;
+        let mut parameters = Vec::new();
+        for described in self.parameters(&mut obstacle)? {
+            parameters.push(input.parameter(described));
+        }
+        let body = match body::read(self.document, self.written) {
+            Ok(Some(body)) => input.body(self.document, body),
+            Ok(None) => Body::None,
+            Err(why) => {
+                obstacle = Some(why);
+                Body::None
+            }
+        };
+        let holes = holes(path);
+        let is_there = |hole: &&str| {
+            parameters.iter().any(|(_, it)| it.place == Place::Path && it.name == **hole)
+        };
+        if let Some(hole) = holes.iter().find(|it| !is_there(it)) {
+            obstacle
+                .get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
+        }
+        let security = security::choose(self.document, self.written, self.auth);
+        let call = Call { verb, url, reach, path: path.to_owned(), parameters, body, security };
+        let text = |key: &str| self.written.get(key).and_then(Value::as_str).unwrap_or_default();
+        let mut description =
+            described(format!("{}\n{}", text("summary"), text("description")).trim());
+        if let Some(why) = &obstacle {
+            description = format!("{description}\n(It cannot be called: {why}.)");
+        }
+        let description = description.trim().to_owned();
+        let (input, output) = (input.schema(), self.output());
+        Ok(Operation { name: String::new(), description, input, output, call, obstacle })
+    }
+
+    /// Returns the parameters: those of the operation before those of its path.
+    fn parameters(&self, obstacle: &mut Option<String>) -> Result<Vec<Described<'a>>, String> {
+        let mut known = BTreeSet::new();
+        let mut all = Vec::new();
+        for of in [self.written, self.item] {
+            let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
+            for written in list {
+                let resolved = self.document.resolve(written)?;
+                let text =
+                    |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
+                if !known.insert((text("name"), text("in"))) {
+                    continue;
+                }
+                match parameter::read(self.document, resolved) {
+                    Ok(found) => all.extend(found),
+                    Err(why) => *obstacle = Some(why),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the schema of the first answer that is a success and JSON.
+    fn output(&self) -> Option<Value> {
+        let answers = self.written.get("responses")?.as_object()?;
+        let status = ["200", "201", "202", "203", "2XX", "2xx"];
+        let answer = status.into_iter().find_map(|it| answers.get(it))?;
+        let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
+        let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
+        let mut schemas = Schemas::new(self.document, Way::Answered, self.nodes / 4);
+        let mut made = schemas.schema(media.get("schema")?);
+        let defs = schemas.defs();
+        if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {
+            fields.insert("$defs".to_owned(), Value::Object(defs));
+        }
+        Some(made)
+    }
+}
+
+impl<'a> Input<'a> {
+    /// Adds a parameter and returns it under its name, which is its own unless that is taken, or that
+    /// of a parameter in the path.
+    fn parameter(&mut self, (parameter, schema, about): Described<'a>) -> (String, Parameter) {
+        let place = match parameter.place {
+            Place::Path => "path",
+            Place::Query => "query",
+            Place::Header => "header",
+            Place::Cookie => "cookie",
+        };
+        let mut key = parameter.name.clone();
+        let is_elsewhere = parameter.place != Place::Path;
+        while self.properties.contains_key(&key)
+            || is_elsewhere && self.in_path.contains(key.as_str())
+        {
+            key = format!("{key}_{place}");
+        }
+        let mut made = schema.map_or_else(|| json!({}), |it| self.schemas.schema(it));
+        if let (false, Value::Object(fields)) = (about.is_empty(), &mut made) {
+            fields.insert("description".to_owned(), json!(described(about)));
+        }
+        self.add(key.clone(), made, parameter.is_required);
+        (key, parameter)
+    }
+
+    fn add(&mut self, key: String, schema: Value, is_required: bool) {
+        if is_required {
+            self.required.push(key.clone());
+        }
+        self.properties.insert(key, schema);
+    }
+
+    /// Adds a body: its properties among the parameters where that is clear, else under `body`.
+    fn body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
+        let body::Written { kind, schema, is_required, description } = written;
+        let known = schema.and_then(|it| document.resolve(it).ok());
+        if let Some(schema) = known.filter(|it| self.is_mergeable(it)) {
+            let made = self.schemas.schema(schema);
+            let needed = made.get("required").and_then(Value::as_array);
+            let needed: Vec<&str> =
+                needed.into_iter().flatten().filter_map(Value::as_str).collect();
+            let Some(Value::Object(properties)) = made.get("properties") else { return Body::None };
+            for (name, schema) in properties {
+                let is_needed = is_required && needed.contains(&name.as_str());
+                self.add(name.clone(), schema.clone(), is_needed);
+            }
+            return Body::Fields { names: properties.keys().cloned().collect(), kind, is_required };
+        }
+        let mut key = BODY.to_owned();
+        while self.properties.contains_key(&key) {
+            key.push('_');
+        }
+        let mut made = schema.map_or_else(|| json!({}), |it| self.schemas.schema(it));
+        if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
+            fields.entry("description").or_insert_with(|| json!(described(description)));
+        }
+        self.add(key.clone(), made, is_required);
+        Body::Whole { key, kind }
+    }
+
+    /// Returns whether a body is an object of known properties, none of which is a parameter, too.
+    fn is_mergeable(&self, schema: &Value) -> bool {
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+            return false;
+        };
+        let has = |word: &&str| schema.get(*word).is_some();
+        let is_open = schema.get("additionalProperties").is_some_and(|it| *it != json!(false));
+        let is_object = schema.get("type").is_none_or(|it| it == "object");
+        is_object
+            && !is_open
+            && !properties.is_empty()
+            && schema.get("nullable") != Some(&json!(true))
+            && !["allOf", "anyOf", "oneOf", "not", "patternProperties"].iter().any(has)
+            && !properties.iter().any(|(name, it)| {
+                self.properties.contains_key(name) && !self.schemas.is_left_out(it)
+            })
+    }
+
+    fn schema(self) -> Value {
+        let Self { schemas, properties, required, .. } = self;
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema["additionalProperties"] = json!(false);
+        let defs = schemas.defs();
+        if !defs.is_empty() {
+            schema["$defs"] = Value::Object(defs);
+        }
+        schema
+    }
+}
+
+/// Returns what stands between the braces of a path.
+fn holes(path: &str) -> Vec<&str> {
+    let parts = path.split('{').skip(1);
+    parts.filter_map(|it| it.split_once('}').map(|(hole, _)| hole)).collect()
+}

@@ -1,0 +1,418 @@
+//! How the parameters of an operation are written into a request.
+
+use secrets::url_encoded;
+use serde_json::Value;
+
+use super::document::Document;
+use crate::http::answer::is_json;
+
+/// Where a parameter stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Path,
+    Query,
+    Header,
+    Cookie,
+}
+
+/// How lists and objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `a,b` and, of objects, `k,v`.
+    Simple,
+    /// As forms do.
+    Form,
+    /// Between blanks.
+    Spaces,
+    /// Between bars.
+    Bars,
+    /// `name[key]=value`.
+    Deep,
+    /// As JSON.
+    Json,
+}
+
+/// A parameter.
+#[derive(Clone, Debug)]
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) is_required: bool,
+    style: Style,
+    /// Whether each item stands for itself.
+    explode: bool,
+    /// Whether signs that have a meaning in addresses stay as they are.
+    allow_reserved: bool,
+}
+
+/// What a parameter adds to a request.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    /// Written into the path, in percent.
+    pub(super) path: Vec<(String, String)>,
+    /// Pairs of the query, in percent.
+    pub(super) query: Vec<String>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) cookies: Vec<String>,
+}
+
+/// A parameter of a document: what it is, its schema, and what it is for.
+pub(super) type Described<'a> = (Parameter, Option<&'a Value>, &'a str);
+
+/// Reads a parameter; nothing where OpenAPI says that it is to be ignored.
+pub(super) fn read<'a>(
+    document: &'a Document,
+    written: &'a Value,
+) -> Result<Option<Described<'a>>, String> {
+    let written = document.resolve(written)?;
+    let text = |key: &str| written.get(key).and_then(Value::as_str);
+    let Some(name) = text("name") else { return Err("a parameter has no name".to_owned()) };
+    let place = match text("in") {
+        Some("path") => Place::Path,
+        Some("query") => Place::Query,
+        Some("header") => Place::Header,
+        Some("cookie") => Place::Cookie,
+        _ => return Err(format!("the parameter `{name}` has no place")),
+    };
+    let reserved = ["accept", "content-type", "authorization"];
+    if place == Place::Header && reserved.iter().any(|it| name.eq_ignore_ascii_case(it)) {
+        return Ok(None);
+    }
+    let content = written.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
+    let style = match (content, text("style"), place) {
+        (Some((kind, _)), ..) if is_json(kind) => Style::Json,
+        (Some((kind, _)), ..) => {
+            return Err(format!("`{name}` is `{kind}`, which is not supported"));
+        }
+        (None, None | Some("simple"), Place::Path | Place::Header) => Style::Simple,
+        (None, None | Some("form"), Place::Query | Place::Cookie) => Style::Form,
+        (None, Some("spaceDelimited"), Place::Query) => Style::Spaces,
+        (None, Some("pipeDelimited"), Place::Query) => Style::Bars,
+        (None, Some("deepObject"), Place::Query) => Style::Deep,
+        (None, style, _) => {
+            let style = style.unwrap_or_default();
+            return Err(format!("`{name}` has the style `{style}`, which is not supported"));
+        }
+    };
+    let is_marked = |key: &str| written.get(key) == Some(&Value::Bool(true));
+    let explode = written.get("explode").and_then(Value::as_bool).unwrap_or(style == Style::Form);
+    let parameter = Parameter {
+        name: name.to_owned(),
+        place,
+        is_required: place == Place::Path || is_marked("required"),
+        style,
+        explode,
+        allow_reserved: place == Place::Query && is_marked("allowReserved"),
+    };
+    let schema = match content {
+        Some((_, media)) => media.get("schema"),
+        None => written.get("schema"),
+    };
+    Ok(Some((parameter, schema, text("description").unwrap_or_default())))
+}
+
+impl Parameter {
+    /// Writes a value into a request; says why if that cannot be.
+    pub(super) fn write(&self, value: &Value, filled: &mut Filled) -> Result<(), String> {
+        let name = &self.name;
+        if value.is_null() {
+            return if self.place == Place::Path {
+                Err(format!("`{name}` stands in the address and cannot be empty"))
+            } else {
+                Ok(())
+            };
+        }
+        match self.place {
+            Place::Path => {
+                let part = self.joined(value, ",", url_encoded);
+                if part.is_empty() || matches!(part.as_str(), "." | "..") {
+                    return Err(format!("`{name}` stands in the address and cannot be `{part}`"));
+                }
+                filled.path.push((name.clone(), part));
+            }
+            Place::Header => {
+                filled.headers.push((name.clone(), self.joined(value, ",", str::to_owned)));
+            }
+            Place::Query => {
+                self.check_items(value)?;
+                self.query(value, &mut filled.query);
+            }
+            Place::Cookie => {
+                let value = self.joined(value, ",", url_encoded);
+                filled.cookies.push(format!("{name}={value}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody could tell a sign within an item from one between two: what is in percent is the same.
+    fn check_items(&self, value: &Value) -> Result<(), String> {
+        let (between, called) = match self.style {
+            Style::Spaces => (' ', "blanks"),
+            Style::Bars => ('|', "`|`"),
+            _ => return Ok(()),
+        };
+        let has = |it: &Value| text(it).contains(between);
+        let is_clear = match value {
+            Value::Array(items) => self.explode || !items.iter().any(has),
+            Value::Object(fields) => {
+                let fields = fields.iter().filter(|(_, it)| !it.is_null());
+                !fields.into_iter().any(|(key, it)| key.contains(between) || has(it))
+            }
+            _ => true,
+        };
+        let name = &self.name;
+        let why = || {
+            format!(
+                "`{name}` is written with {called} between its items, so none may have any in it"
+            )
+        };
+        if is_clear { Ok(()) } else { Err(why()) }
+    }
+
+    fn query(&self, value: &Value, query: &mut Vec<String>) {
+        let name = url_encoded(&self.name);
+        let encode = if self.allow_reserved { reserved_kept } else { url_encoded };
+        let between = match self.style {
+            Style::Spaces => "%20",
+            Style::Bars => "%7C",
+            _ => ",",
+        };
+        match value {
+            Value::Array(_) | Value::Object(_) if self.style == Style::Deep => {
+                deep(&name, value, query, encode);
+            }
+            Value::Array(items) if self.explode && self.style != Style::Json => {
+                query.extend(items.iter().map(|it| format!("{name}={}", encode(&text(it)))));
+            }
+            Value::Object(fields) if self.explode && self.style == Style::Form => {
+                let fields = fields.iter().filter(|(_, it)| !it.is_null());
+                query.extend(
+                    fields.map(|(key, it)| format!("{}={}", url_encoded(key), encode(&text(it)))),
+                );
+            }
+            Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
+                let item = if self.allow_reserved { reserved_kept_in_item } else { url_encoded };
+                query.push(format!("{name}={}", self.joined(value, between, item)));
+            }
+            value => query.push(format!("{name}={}", self.joined(value, between, encode))),
+        }
+    }
+
+    /// Writes lists as `a,b`, and objects as `k,v` or, exploded, as `k=v`.
+    fn joined(&self, value: &Value, between: &str, encode: fn(&str) -> String) -> String {
+        match value {
+            _ if self.style == Style::Json => encode(&value.to_string()),
+            Value::Array(items) => {
+                items.iter().map(|it| encode(&text(it))).collect::<Vec<_>>().join(between)
+            }
+            Value::Object(fields) => {
+                let equals = if self.explode { "=" } else { between };
+                let fields = fields.iter().filter(|(_, it)| !it.is_null());
+                let fields =
+                    fields.map(|(key, it)| format!("{}{equals}{}", encode(key), encode(&text(it))));
+                fields.collect::<Vec<_>>().join(between)
+            }
+            value => encode(&text(value)),
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Writes a value in percent but for signs that may stand in a query, and what is in percent
+/// already. What would end the value (`&`, `#`) or stands for something else (`+`) is never kept.
+fn reserved_kept(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let is_hex = |it: &str| it.bytes().all(|it| it.is_ascii_hexdigit());
+        let taken = match next {
+            '%' if rest.get(1..3).is_some_and(is_hex) => 3,
+            _ => next.len_utf8(),
+        };
+        let (part, after) = rest.split_at(taken);
+        if taken == 3 && next == '%' || ":/?@!$'()*,;=".contains(next) {
+            kept.push_str(part);
+        } else {
+            kept.push_str(&url_encoded(part));
+        }
+        rest = after;
+    }
+    kept
+}
+
+/// Does so in a list, where a comma would end the item.
+fn reserved_kept_in_item(text: &str) -> String {
+    reserved_kept(text).replace(',', "%2C")
+}
+
+/// Writes what is in a value, each with the way to it.
+fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            for (key, it) in fields {
+                deep(&format!("{name}%5B{}%5D", url_encoded(key)), it, query, encode);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|it| deep(name, it, query, encode)),
+        value => query.push(format!("{name}={}", encode(&text(value)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(place: &str, style: Value, value: Value, expected: Expect) {
+        expected.assert_eq(&written(place, style, &value));
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn written(place: &str, style: Value, value: &Value) -> String {
+        let document = Document::parse(br#"{"openapi":"3.1.0"}"#).unwrap();
+        let mut written = json!({ "name": "p q", "in": place });
+        written.as_object_mut().unwrap().extend(style.as_object().cloned().unwrap_or_default());
+        let mut filled = Filled::default();
+        let written = read(&document, &written).map(|it| it.unwrap().0);
+        let result = written.and_then(|it| it.write(value, &mut filled));
+        let Filled { path, query, headers, cookies } = filled;
+        let path = path.into_iter().map(|(_, it)| it);
+        let headers = headers.into_iter().map(|(_, it)| it);
+        let all: Vec<String> =
+            path.chain(headers).chain(query).chain(cookies).chain(result.err()).collect();
+        all.join("&")
+    }
+
+    fn values() -> (Value, Value) {
+        (json!(["a b", 1]), json!({ "k": "v/w", "n": 2, "z": null }))
+    }
+
+    #[test]
+    fn styles_are_those_of_the_specification() {
+        let (list, object) = values();
+        let exploded = |it: bool| json!({ "explode": it });
+        check("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
+        check("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
+        check("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
+        check("query", exploded(false), object.clone(), expect!["p%20q=k,v%2Fw,n,2"]);
+        check(
+            "query",
+            json!({ "style": "spaceDelimited" }),
+            json!(["a|b", 1]),
+            expect!["p%20q=a%7Cb%201"],
+        );
+        check(
+            "query",
+            json!({ "style": "pipeDelimited" }),
+            list.clone(),
+            expect!["p%20q=a%20b%7C1"],
+        );
+        check(
+            "query",
+            json!({ "style": "deepObject" }),
+            json!({ "a": { "b": 1 }, "c": [1, 2] }),
+            expect!["p%20q%5Ba%5D%5Bb%5D=1&p%20q%5Bc%5D=1&p%20q%5Bc%5D=2"],
+        );
+        check(
+            "query",
+            json!({ "content": { "application/json": {} } }),
+            object.clone(),
+            expect!["p%20q=%7B%22k%22%3A%22v%2Fw%22%2C%22n%22%3A2%2C%22z%22%3Anull%7D"],
+        );
+        check("path", json!({}), list.clone(), expect!["a%20b,1"]);
+        check("path", exploded(true), object.clone(), expect!["k=v%2Fw,n=2"]);
+        check("header", json!({}), list, expect!["a b,1"]);
+        check("cookie", json!({}), json!("a;b"), expect!["p q=a%3Bb"]);
+        check("query", json!({}), json!(null), expect![""]);
+    }
+
+    /// `["a", "b|c"]` and `["a|b", "c"]` were the same.
+    #[test]
+    fn what_stands_between_items_stands_in_none() {
+        for (style, sign, called) in
+            [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
+        {
+            let style = |explode: bool| json!({ "style": style, "explode": explode });
+            let expected = format!(
+                "`p q` is written with {called} between its items, so none may have any in it"
+            );
+            for value in [
+                json!(["a", format!("b{sign}c")]),
+                json!({ "k": format!("b{sign}c") }),
+                json!({ format!("b{sign}c"): 1 }),
+            ] {
+                assert_eq!(written("query", style(false), &value), expected, "{value}");
+            }
+            let apart = written("query", style(true), &json!([format!("b{sign}c")]));
+            assert_eq!(apart, format!("p%20q={}", url_encoded(&format!("b{sign}c"))));
+        }
+    }
+
+    #[test]
+    fn signs_of_addresses_are_kept_where_they_may_be() {
+        let kept = |more: Value| {
+            let mut all = json!({ "allowReserved": true });
+            all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            all
+        };
+        let odd = json!("a/b?c=d&e#f+g ü%2F%zz");
+        check(
+            "query",
+            kept(json!({})),
+            odd.clone(),
+            expect!["p%20q=a/b?c=d%26e%23f%2Bg%20%C3%BC%2F%25zz"],
+        );
+        check("query", kept(json!({})), json!(["a,b", "@"]), expect!["p%20q=a,b&p%20q=@"]);
+        check(
+            "query",
+            kept(json!({ "explode": false })),
+            json!(["a,b", "@"]),
+            expect!["p%20q=a%2Cb,@"],
+        );
+        check(
+            "query",
+            kept(json!({ "style": "deepObject" })),
+            json!({ "k": "a/b" }),
+            expect!["p%20q%5Bk%5D=a/b"],
+        );
+        check("path", kept(json!({})), json!("a/b"), expect!["a%2Fb"]);
+        check("cookie", kept(json!({})), json!("a;b"), expect!["p q=a%3Bb"]);
+    }
+
+    #[test]
+    fn no_value_leads_out_of_its_place() {
+        check("path", json!({}), json!("../admin?x#y"), expect!["..%2Fadmin%3Fx%23y"]);
+        check(
+            "path",
+            json!({}),
+            json!(".."),
+            expect!["`p q` stands in the address and cannot be `..`"],
+        );
+        check(
+            "path",
+            json!({}),
+            json!(""),
+            expect!["`p q` stands in the address and cannot be ``"],
+        );
+    }
+
+    #[test]
+    fn what_is_not_supported_says_so() {
+        let matrix = json!({ "style": "matrix" });
+        check(
+            "path",
+            matrix,
+            json!(1),
+            expect!["`p q` has the style `matrix`, which is not supported"],
+        );
+        check("body", json!({}), json!(1), expect!["the parameter `p q` has no place"]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Who calls: the security schemes of a document, and what the configuration tells them.
+
+use std::collections::BTreeMap;
+
+use secrets::{Redaction, Text, base64, url_encoded};
+use serde::Deserialize;
+use serde_json::Value;
+use shared::tool::ToolError;
+
+use super::{document::Document, parameter::Filled};
+
+/// What a scheme is told.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) enum Credential {
+    /// A key, a token, or `user:password`.
+    Token(Text),
+    /// A user.
+    User(User),
+}
+
+/// A user and a password.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct User {
+    username: Text,
+    password: Text,
+}
+
+impl Credential {
+    /// Returns the secrets that it is.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let (one, other) = match self {
+            Self::Token(token) => (token, None),
+            Self::User(user) => (&user.username, Some(&user.password)),
+        };
+        std::iter::once(one).chain(other).filter_map(Text::secret)
+    }
+}
+
+impl TryFrom<Value> for Credential {
+    type Error = String;
+
+    fn try_from(written: Value) -> Result<Self, String> {
+        if written.get("username").is_some() {
+            let user = serde_json::from_value(written).map(Self::User);
+            return user.map_err(|err| err.to_string());
+        }
+        Text::try_from(written).map(Self::Token)
+    }
+}
+
+/// How a scheme wants to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Header(String),
+    Query(String),
+    Cookie(String),
+    Bearer,
+    Basic,
+}
+
+/// Reads the schemes of a document that can be told something; one that the configuration names
+/// must be there.
+pub(super) fn schemes(
+    document: &Document,
+    auth: &BTreeMap<String, Credential>,
+) -> Result<BTreeMap<String, Scheme>, String> {
+    let written = document.root().pointer("/components/securitySchemes");
+    let written = written.and_then(Value::as_object).into_iter().flatten();
+    let schemes: BTreeMap<String, Scheme> = written
+        .filter_map(|(name, it)| Some((name.clone(), scheme(document.resolve(it).ok()?)?)))
+        .collect();
+    match auth.keys().find(|it| !schemes.contains_key(*it)) {
+        None => Ok(schemes),
+        Some(unknown) => {
+            let known: Vec<_> = schemes.keys().map(|it| format!("`{it}`")).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(format!("`auth` names `{unknown}`; the document's security schemes are {known}"))
+        }
+    }
+}
+
+fn scheme(written: &Value) -> Option<Scheme> {
+    let text = |key: &str| written.get(key).and_then(Value::as_str);
+    match (text("type")?, text("in"), text("name")) {
+        ("apiKey", Some("header"), Some(name)) => Some(Scheme::Header(name.to_owned())),
+        ("apiKey", Some("query"), Some(name)) => Some(Scheme::Query(name.to_owned())),
+        ("apiKey", Some("cookie"), Some(name)) => Some(Scheme::Cookie(name.to_owned())),
+        ("http", ..) if text("scheme")?.eq_ignore_ascii_case("basic") => Some(Scheme::Basic),
+        ("http" | "oauth2" | "openIdConnect", ..) => Some(Scheme::Bearer),
+        _ => None,
+    }
+}
+
+/// Which schemes a call is told for, and which it could be told for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Security {
+    pub(super) used: Vec<String>,
+    pub(super) wanted: Vec<String>,
+}
+
+/// Chooses the first alternative that the configuration has credentials for.
+pub(super) fn choose(
+    document: &Document,
+    operation: &Value,
+    auth: &BTreeMap<String, Credential>,
+) -> Security {
+    let written = operation.get("security").or_else(|| document.root().get("security"));
+    let alternatives: Vec<Vec<String>> = written
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|it| Some(it.as_object()?.keys().cloned().collect()))
+        .collect();
+    let can = |it: &&Vec<String>| !it.is_empty() && it.iter().all(|it| auth.contains_key(it));
+    if let Some(used) = alternatives.iter().find(can) {
+        return Security { used: used.clone(), wanted: Vec::new() };
+    }
+    Security { used: Vec::new(), wanted: alternatives.into_iter().next().unwrap_or_default() }
+}
+
+impl Scheme {
+    /// Tells a request who calls.
+    pub(super) fn write(
+        &self,
+        name: &str,
+        credential: &Credential,
+        filled: &mut Filled,
+        seen: &mut Redaction,
+    ) -> Result<(), ToolError> {
+        let token = match credential {
+            Credential::Token(token) => token.resolve(seen)?,
+            Credential::User(User { username, password }) => {
+                format!("{}:{}", username.resolve(seen)?, password.resolve(seen)?)
+            }
+        };
+        let authorization = "authorization".to_owned();
+        match self {
+            Self::Header(header) => filled.headers.push((header.clone(), token)),
+            Self::Query(key) => {
+                filled.query.push(format!("{}={}", url_encoded(key), url_encoded(&token)));
+            }
+            Self::Cookie(key) => filled.cookies.push(format!("{key}={}", url_encoded(&token))),
+            Self::Bearer => filled.headers.push((authorization, format!("Bearer {token}"))),
+            Self::Basic => {
+                let encoded = base64(token.as_bytes());
+                seen.note(name, &encoded);
+                filled.headers.push((authorization, format!("Basic {encoded}")));
+            }
+        }
+        Ok(())
+    }
+}

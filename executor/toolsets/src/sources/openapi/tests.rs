@@ -1,0 +1,606 @@
+use std::{fs, path::PathBuf};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use expect_test::{Expect, expect};
+use serde_json::{Map, Value, json};
+use shared::tool::Effect;
+use tempfile::TempDir;
+use toolbox::SetStatus;
+
+use crate::http::trial::{Served, Set};
+
+/// A shop of pets, in 3.0 and YAML as people write it.
+const PETS: &str = r##"
+openapi: 3.0.3
+info: { title: Pets, version: "1" }
+servers: [{ url: "{scheme}://nowhere.invalid/v1", variables: { scheme: { default: http } } }]
+security: [{ key: [] }]
+paths:
+  /pets:
+    parameters:
+      - { name: trace, in: header, schema: { type: string } }
+    get:
+      operationId: listPets
+      summary: Lists pets.
+      description: Newest first.
+      tags: [pets, read]
+      parameters:
+        - { name: limit, in: query, description: How many., schema: { type: integer, minimum: 1, exclusiveMinimum: false } }
+        - { name: tags, in: query, schema: { type: array, items: { type: string } }, explode: false }
+        - { name: where, in: query, style: deepObject, explode: true, schema: { type: object } }
+      responses:
+        200: { description: ok, content: { application/json: { schema: { type: array, items: { $ref: "#/components/schemas/Pet" } } } } }
+    post:
+      operationId: pets/create
+      tags: [pets]
+      requestBody: { $ref: "#/components/requestBodies/Pet" }
+      responses: { "201": { description: made, content: { application/json: { schema: { $ref: "#/components/schemas/Pet" } } } } }
+  /pets/{id}:
+    parameters: [{ $ref: "#/components/parameters/Id" }]
+    get: { responses: {} }
+    put:
+      operationId: replacePet
+      requestBody:
+        required: true
+        content: { application/json: { schema: { type: object, properties: { id: { type: integer } } } } }
+    delete: { operationId: deletePet, security: [{ user: [] }] }
+    patch:
+      operationId: uploadPet
+      requestBody: { content: { multipart/form-data: { schema: { type: object } } } }
+  /login:
+    post:
+      operationId: login
+      security: []
+      requestBody: { content: { application/x-www-form-urlencoded: { schema: { type: object, properties: { user: { type: string }, n: { type: integer } } } } } }
+  /other:
+    get: { operationId: listPets, security: [{ token: [] }], parameters: [{ name: session, in: cookie, schema: {} }] }
+components:
+  securitySchemes:
+    key: { type: apiKey, in: header, name: X-Key }
+    user: { type: http, scheme: basic }
+    token: { type: http, scheme: bearer }
+  parameters:
+    Id: { name: id, in: path, required: true, schema: { type: integer } }
+  requestBodies:
+    Pet: { required: true, content: { application/json: { schema: { $ref: "#/components/schemas/Pet" } } } }
+  schemas:
+    Pet:
+      type: object
+      required: [id, name]
+      properties:
+        id: { type: integer, readOnly: true }
+        name: { type: string }
+        owner: { type: string, nullable: true }
+        parent: { $ref: "#/components/schemas/Pet" }
+"##;
+
+/// Says what was asked.
+async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let mut said = vec![format!("{method} {uri}")];
+    for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
+        if let Some(value) = headers.get(name) {
+            said.push(format!("{name}: {}", value.to_str().unwrap()));
+        }
+    }
+    said.push(String::from_utf8(body.to_vec()).unwrap());
+    said.join("\n").trim_end().to_owned().into_response()
+}
+
+struct Trial {
+    served: Served,
+    folder: TempDir,
+}
+
+impl Trial {
+    async fn begin(document: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("d.yaml"), document).unwrap();
+        Self { served: Served::begin(Router::new().fallback(echo)).await, folder }
+    }
+
+    /// A set whose calls go to the server of the test.
+    fn source(&self, more: &Value) -> Value {
+        let mut api = json!({
+            "document": self.folder.path().join("d.yaml"),
+            "base_url": format!("{}/v2/", self.served.url),
+        });
+        for (key, value) in more.as_object().unwrap() {
+            api[key] = value.clone();
+        }
+        json!({ "openapi": api })
+    }
+
+    async fn ready(&self, more: Value) -> Set {
+        Set::ready(&self.source(&more)).await
+    }
+
+    async fn error(&self, more: Value) -> String {
+        Set::begin(&self.source(&more)).error().await
+    }
+}
+
+fn keys() -> Value {
+    json!({ "auth": {
+        "key": { "secret": "CARGO_PKG_NAME" },
+        "user": { "username": "me", "password": { "secret": "CARGO_PKG_NAME" } },
+        "token": "t",
+    }, "headers": { "x-all": 1 } })
+}
+
+#[tokio::test]
+async fn operations_are_tools() {
+    let trial = Trial::begin(PETS).await;
+    let set = trial.ready(json!({})).await;
+    let effects = set.names().into_iter().map(|it| {
+        let tool = set.tool(&it);
+        let definition = tool.definition();
+        let mark = if definition.is_callable { "" } else { " (not callable)" };
+        format!("{it}: {:?}{mark}", definition.effect)
+    });
+    expect![[r"
+        listPets: Read
+        pets/create: Once
+        get_pets_id: Read
+        replacePet: Idempotent
+        deletePet: Idempotent
+        uploadPet: Once (not callable)
+        login: Once
+        listPets_2: Read"]]
+    .assert_eq(&effects.collect::<Vec<_>>().join("\n"));
+    let list = set.tool("listPets");
+    expect!["Lists pets.\nNewest first."].assert_eq(&list.definition().description);
+    expect![[r#"{"type":"object","properties":{"limit":{"type":"integer","minimum":1,"description":"How many."},"tags":{"type":"array","items":{"type":"string"}},"where":{"type":"object"},"trace":{"type":"string"}},"additionalProperties":false}"#]]
+        .assert_eq(&list.definition().input_schema.to_string());
+    expect![[r##"{"type":"array","items":{"$ref":"#/$defs/Pet"},"$defs":{"Pet":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["id","name"]}}}"##]]
+        .assert_eq(&list.definition().output_schema.as_ref().unwrap().to_string());
+    let create = set.tool("pets/create");
+    expect![[r##"{"type":"object","properties":{"trace":{"type":"string"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"],"additionalProperties":false,"$defs":{"Pet":{"type":"object","properties":{"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"]}}}"##]]
+        .assert_eq(&create.definition().input_schema.to_string());
+    assert!(create.complaint(&json!({ "name": "Rex", "parent": { "nam": 1 } })).is_some());
+    let upload = set.tool("uploadPet");
+    expect!["(It cannot be called: its body is `multipart/form-data`, which is not supported.)"]
+        .assert_eq(&upload.definition().description);
+    let err = set.call("uploadPet", json!({ "id": 1 })).await.unwrap_err();
+    expect!["tool.unavailable: `uploadPet` cannot be called: its body is `multipart/form-data`, which is not supported"]
+        .assert_eq(&err.to_string());
+}
+
+async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
+    let said = set.call(tool, parameters).await;
+    expected.assert_eq(said.as_ref().map_or_else(|err| &*err.message, |it| it.as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn calls_are_written_as_the_document_says() {
+    let trial = Trial::begin(PETS).await;
+    let set = trial.ready(keys()).await;
+    check(
+        &set,
+        "listPets",
+        json!({ "limit": 2, "tags": ["a b", "c"], "where": { "k": 1 }, "trace": "x" }),
+        expect![[r"
+            GET /v2/pets?limit=2&tags=a%20b,c&where%5Bk%5D=1
+            x-key: ***CARGO_PKG_NAME***
+            trace: x
+            x-all: 1"]],
+    )
+    .await;
+    check(
+        &set,
+        "pets/create",
+        json!({ "name": "Rex", "owner": null }),
+        expect![[r#"
+            POST /v2/pets
+            x-key: ***CARGO_PKG_NAME***
+            x-all: 1
+            content-type: application/json
+            {"name":"Rex","owner":null}"#]],
+    )
+    .await;
+    check(
+        &set,
+        "replacePet",
+        json!({ "id": 7, "body": { "id": 8 } }),
+        expect![[r#"
+            PUT /v2/pets/7
+            x-key: ***CARGO_PKG_NAME***
+            x-all: 1
+            content-type: application/json
+            {"id":8}"#]],
+    )
+    .await;
+    check(
+        &set,
+        "deletePet",
+        json!({ "id": 7 }),
+        expect![[r"
+            DELETE /v2/pets/7
+            authorization: Basic ***user***
+            x-all: 1"]],
+    )
+    .await;
+    check(
+        &set,
+        "login",
+        json!({ "user": "a&b", "n": 1 }),
+        expect![[r"
+            POST /v2/login
+            x-all: 1
+            content-type: application/x-www-form-urlencoded
+            user=a%26b&n=1"]],
+    )
+    .await;
+    check(
+        &set,
+        "listPets_2",
+        json!({ "session": "s;1" }),
+        expect![[r"
+            GET /v2/other
+            authorization: Bearer t
+            cookie: session=s%3B1
+            x-all: 1"]],
+    )
+    .await;
+}
+
+/// `NO` is a country, and `y` is where something is.
+#[tokio::test]
+async fn words_that_were_booleans_once_are_words() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /at:
+    get:
+      operationId: at
+      description: N
+      parameters:
+        - { name: y, in: query, schema: { type: string, enum: [Y, N, NO, on] } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let set = set.toolbox.sets().remove(0);
+    let definition = set.tools[0].definition();
+    assert_eq!(definition.description, "N");
+    assert_eq!(definition.input_schema["properties"]["y"]["enum"], json!(["Y", "N", "NO", "on"]));
+}
+
+/// `pets.list` and `list` of the set `s` would both be `s.list`.
+#[tokio::test]
+async fn no_two_operations_have_one_name() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /a: { get: { operationId: s.list } }
+  /b: { get: { operationId: list } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let names = set.toolbox.sets().remove(0).tools;
+    let names: Vec<_> = names.iter().map(|it| it.definition().qualified().to_string()).collect();
+    assert_eq!(names, ["s.list", "s.list_2"]);
+}
+
+#[tokio::test]
+async fn what_is_in_the_path_keeps_its_name() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /a/{id}:
+    parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+    get:
+      operationId: look
+      parameters:
+        - { name: id, in: query, schema: { type: string } }
+        - { name: x, in: query, schema: { type: string } }
+        - { name: x, in: header, schema: { type: string } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let tool = &set.toolbox.sets().remove(0).tools[0];
+    let schema = &tool.definition().input_schema;
+    let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["id_query", "x", "x_header", "id"]);
+    assert_eq!(schema["required"], json!(["id"]));
+}
+
+#[tokio::test]
+async fn tools_are_chosen_by_tag_and_name() {
+    let trial = Trial::begin(PETS).await;
+    assert_eq!(trial.ready(json!({ "tags": ["read"] })).await.names(), ["listPets"]);
+    let some = trial.ready(json!({ "include": ["*Pet", "pets/*"] })).await.names();
+    assert_eq!(some, ["pets/create", "replacePet", "deletePet", "uploadPet"]);
+}
+
+#[tokio::test]
+async fn mistakes_are_explained() {
+    let trial = Trial::begin(PETS).await;
+    expect!["`auth` names `kye`; the document's security schemes are `key`, `token`, `user`"]
+        .assert_eq(&trial.error(json!({ "auth": { "kye": "x" } })).await);
+    for (document, expected) in [
+        ("swagger: '2.0'", expect!["the document is Swagger 2.0: convert it to OpenAPI 3"]),
+        ("a: 1", expect!["this is no OpenAPI 3 document: it does not say `openapi: 3.…`"]),
+        (
+            "{\"openapi\": ",
+            expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"],
+        ),
+        (
+            "openapi: 3.1.0\npaths: []",
+            expect!["the document does not say where the API is: set `base_url`"],
+        ),
+    ] {
+        let trial = Trial::begin(document).await;
+        let mut source = trial.source(&json!({}));
+        source["openapi"].as_object_mut().unwrap().remove("base_url");
+        expected.assert_eq(&Set::begin(&source).error().await);
+    }
+    let gone = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
+    assert!(
+        gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"),
+        "{gone}"
+    );
+}
+
+/// Devices were read until memory was full, and pipes for ever.
+#[tokio::test]
+async fn only_files_of_some_size_are_read() {
+    let trial = Trial::begin("a: 1").await;
+    let at = |name: &str| trial.folder.path().join(name);
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(at("large")).unwrap().set_len(super::DOCUMENT as u64 + 1).unwrap();
+    for (document, expected) in [
+        (PathBuf::from("/dev/zero"), "is no file"),
+        (at("pipe"), "is no file"),
+        (at("."), "is no file"),
+        (at("large"), "has more than 33554432 bytes"),
+    ] {
+        let error = trial.error(json!({ "document": document })).await;
+        assert!(error.starts_with("the document `") && error.ends_with(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_comes_later_is_found_later() {
+    let trial = Trial::begin("openapi: 3").await;
+    let file = trial.folder.path().join("d.yaml");
+    fs::remove_file(&file).unwrap();
+    let set = Set::begin(&trial.source(&json!({})));
+    assert!(set.error().await.contains("cannot be read"));
+    fs::write(&file, PETS).unwrap();
+    assert!(set.toolbox.wake(&"s".parse().unwrap()));
+    assert_eq!(set.status().await, SetStatus::Ready);
+    assert_eq!(set.names().len(), 8);
+}
+
+/// A document in 3.1 with what is new there, and mistakes.
+fn hostile() -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "paths": {
+            "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/components/parameters/Gone" }] } },
+            "/b": { "post": { "operationId": "b", "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Circle" } } } } } },
+            "/c/{x}": { "get": { "operationId": "c" } },
+            "/d": { "get": { "operationId": "", "parameters": 7, "responses": [], "tags": {}, "security": 1 } },
+            "/e": { "get": { "operationId": "e", "parameters": [{ "name": "p", "in": "query", "schema": { "type": ["string", "null"], "const": "x" } }, { "name": "m", "in": "path", "style": "matrix" }] } },
+            "/f": { "$ref": "#/paths/~1e" },
+            "/g": { "$ref": "#/paths/~1g" },
+            "/h": { "get": { "operationId": "h", "servers": [{ "url": "http://169.254.169.254/" }], "responses": { "200": { "content": { "application/json": { "schema": { "$ref": "https://example.com/x.json" } } } } } } },
+            "/i": 3,
+            "x-internal": { "get": {} },
+        },
+        "components": { "schemas": {
+            "Circle": { "$ref": "#/components/schemas/Other" },
+            "Other": { "$ref": "#/components/schemas/Circle" },
+        } },
+    })
+}
+
+#[tokio::test]
+async fn no_document_is_believed_blindly() {
+    let trial = Trial::begin(&hostile().to_string()).await;
+    let set = trial.ready(json!({})).await;
+    assert_eq!(set.names(), ["b", "c", "get_d", "e", "e_2", "h"]);
+    let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
+    expect!["POST /v2/b\ncontent-type: application/json\n[1]"].assert_eq(whole.as_str().unwrap());
+    let about = |name: &str| set.tool(name).definition().description.clone();
+    expect!["(It cannot be called: its path names `x`, which is no parameter.)"]
+        .assert_eq(&about("c"));
+    expect!["(It cannot be called: `m` has the style `matrix`, which is not supported.)"]
+        .assert_eq(&about("e"));
+    let odd = set.tool("e");
+    assert!(odd.complaint(&json!({ "p": "y" })).is_some());
+    assert_eq!(odd.complaint(&json!({ "p": "x" })), None);
+}
+
+#[tokio::test]
+async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
+    let mut document = hostile();
+    document["servers"] = json!([{ "url": "/api" }]);
+    let router = Router::new()
+        .route("/openapi.json", get(|State(it): State<Value>| async move { Json(it) }))
+        .route("/api/{*rest}", get(|Path(rest): Path<String>| async move { rest }))
+        .with_state(document);
+    let served = Served::begin(router).await;
+    let address = format!("{}/openapi.json", served.url);
+    let set = Set::ready(&json!({ "openapi": { "document": address } })).await;
+    assert_eq!(set.call("get_d", json!({})).await, Ok(json!("d")));
+    let err = set.call("h", json!({})).await.unwrap_err();
+    assert!(err.message.starts_with("`169.254.169.254` is no public address"), "{err}");
+    assert!(!err.retryable);
+    let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
+    assert!(gone.error().await.ends_with("has no document there: it answered 404 Not Found"));
+}
+
+#[tokio::test]
+async fn whoever_is_not_known_is_told_how_to_be() {
+    let trial = Trial::begin(PETS).await;
+    let stranger = || async { (StatusCode::UNAUTHORIZED, "who are you?") };
+    let served = Served::begin(Router::new().fallback(stranger)).await;
+    let set = trial.ready(json!({ "base_url": served.url })).await;
+    let err = set.call("deletePet", json!({ "id": 1 })).await.unwrap_err();
+    assert!(
+        err.message
+            .ends_with("answered 401 Unauthorized: who are you?; set `auth.user` of the toolset"),
+        "{err}"
+    );
+}
+
+/// Twelve hundred operations whose schemas all lead to each other.
+fn large() -> Value {
+    let reference = |it: usize| json!({ "$ref": format!("#/components/schemas/S{}", it % 700) });
+    let schemas: Map<String, Value> = (0..700)
+        .map(|it| {
+            let text = json!({ "type": "string", "description": "x".repeat(200) });
+            let properties = json!({ "a": text, "b": reference(it * 3 + 1), "c": { "type": "array", "items": reference(it + 1) } });
+            (format!("S{it}"), json!({ "type": "object", "properties": properties }))
+        })
+        .collect();
+    let paths: Map<String, Value> = (0..600)
+        .map(|it| {
+            let body = json!({ "content": { "application/json": { "schema": reference(it) } } });
+            let operation = |id: &str| json!({
+                "operationId": format!("{id}{it}"),
+                "description": "y".repeat(3_000),
+                "requestBody": body,
+                "responses": { "200": { "content": { "application/json": { "schema": reference(it) } } } },
+            });
+            (format!("/p{it}"), json!({ "put": operation("put"), "post": operation("post") }))
+        })
+        .collect();
+    json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
+}
+
+/// A thousand operations that say all there is to say where they stand, with examples: what a
+/// document is that was made for people to read.
+fn inlined() -> Value {
+    let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
+    let text =
+        |n: usize| json!({ "type": "string", "description": "z", "example": format!("{n}") });
+    let fields: Map<String, Value> = (0..30).map(|n| (format!("field_{n}"), text(n))).collect();
+    let item = json!({ "type": "object", "properties": fields, "example": film });
+    let schema = json!({ "type": "object", "properties": {
+        "page": { "type": "integer", "default": 0 },
+        "results": { "type": "array", "items": item },
+    } });
+    let example = json!({ "page": 1, "results": vec![film; 5] });
+    let content = json!({ "application/json": { "schema": schema, "examples": { "OK": { "value": example } } } });
+    let query = |n: usize| json!({ "name": format!("with_{n}"), "in": "query", "schema": { "type": "string", "default": "en-US" } });
+    let queries: Vec<Value> = (0..8).map(query).collect();
+    let paths: Map<String, Value> = (0..1_000)
+        .map(|it| {
+            let operation = json!({
+                "operationId": format!("film-{it}"),
+                "parameters": queries,
+                "responses": { "200": { "description": "200", "content": content } },
+            });
+            (format!("/3/film/{it}"), json!({ "get": operation }))
+        })
+        .collect();
+    json!({ "openapi": "3.1.0", "paths": paths })
+}
+
+/// Without optimisation, and on a machine that does other things, too, it is ready before its time
+/// to connect is over.
+#[tokio::test]
+async fn documents_that_repeat_themselves_load_in_time() {
+    let json = inlined().to_string();
+    assert!(json.len() > 3 << 20, "{}", json.len());
+    // Behind a comment it is YAML.
+    for document in [json.clone(), format!("# films\n{json}")] {
+        let trial = Trial::begin(&document).await;
+        let set = trial.ready(json!({})).await;
+        assert_eq!(set.names().len(), 1_000);
+        let output = set.tool("film-7").definition().output_schema.clone().unwrap();
+        let field = &output["properties"]["results"]["items"]["properties"]["field_3"];
+        assert_eq!(*field, json!({ "type": "string", "description": "z" }));
+    }
+}
+
+#[tokio::test]
+async fn a_patch_is_an_object_where_it_may_be() {
+    let patch = json!({ "schema": { "type": "object" } });
+    let trial = Trial::begin(&json!({ "openapi": "3.0.0", "paths": { "/pods/{name}": { "patch": {
+        "operationId": "patchPod",
+        "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
+        "requestBody": { "content": {
+            "application/apply-patch+yaml": patch,
+            "application/json-patch+json": patch,
+            "application/merge-patch+json": patch,
+        } },
+    } } } }).to_string()).await;
+    let set = trial.ready(json!({})).await;
+    let parameters = json!({ "name": "a", "body": { "spec": { "replicas": 2 } } });
+    check(
+        &set,
+        "patchPod",
+        parameters,
+        expect![[r#"
+            PATCH /v2/pods/a
+            content-type: application/merge-patch+json
+            {"spec":{"replicas":2}}"#]],
+    )
+    .await;
+}
+
+/// Written out, their schemas would be without end.
+#[tokio::test]
+async fn many_operations_that_lead_to_each_other_load_in_time() {
+    let trial = Trial::begin(&large().to_string()).await;
+    let set = trial.ready(json!({})).await;
+    assert_eq!(set.names().len(), 1_200);
+    let tool = set.tool("post7");
+    let definition = tool.definition();
+    assert_eq!(definition.effect, Effect::Once);
+    assert!(definition.description.len() < 1_100);
+    assert_eq!(tool.complaint(&json!({ "a": "x", "b": { "a": "y" } })), None);
+    assert!(tool.complaint(&json!({ "a": 1 })).is_some());
+}
+
+#[tokio::test]
+async fn a_text_is_sent_where_it_is_a_text_only() {
+    let bodies = [
+        ("plain", "text/plain", json!({ "type": "string" })),
+        ("unsaid", "text/csv", json!({})),
+        ("xml", "application/xml; charset=utf-8", json!({ "$ref": "#/components/schemas/Text" })),
+        ("one_of", "text/plain", json!({ "enum": ["a", "b"] })),
+        ("object", "application/xml", json!({ "type": "object", "properties": { "a": {} } })),
+        ("list", "text/csv", json!({ "type": "array", "items": { "type": "object" } })),
+        ("referred", "application/xml", json!({ "$ref": "#/components/schemas/Order" })),
+    ];
+    let paths = bodies.into_iter().map(|(name, media, schema)| {
+        let body = json!({ "required": true, "content": { media: { "schema": schema } } });
+        (format!("/{name}"), json!({ "post": { "operationId": name, "requestBody": body } }))
+    });
+    let document = json!({
+        "openapi": "3.1.0", "servers": [{ "url": "/v2" }],
+        "paths": paths.collect::<serde_json::Map<_, _>>(),
+        "components": { "schemas": { "Text": { "type": "string" }, "Order": { "properties": { "a": {} } } } },
+    });
+    let trial = Trial::begin(&document.to_string()).await;
+    let set = trial.ready(json!({})).await;
+    for name in ["plain", "unsaid", "xml", "one_of"] {
+        let echo = set.call(name, json!({ "body": "a" })).await.unwrap();
+        assert!(echo.as_str().unwrap().ends_with("\na"), "{name}: {echo}");
+        assert!(set.tool(name).complaint(&json!({ "body": { "a": 1 } })).is_some(), "{name}");
+    }
+    for name in ["object", "list", "referred"] {
+        assert!(!set.tool(name).definition().is_callable, "{name}");
+    }
+    expect!["(It cannot be called: its body is `application/xml` that is more than a text, which is not supported.)"]
+        .assert_eq(&set.tool("object").definition().description);
+    let err = set.call("list", json!({})).await.unwrap_err();
+    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` that is more than a text, which is not supported"]
+        .assert_eq(&err.to_string());
+}

@@ -1,0 +1,146 @@
+//! An operation as a tool.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use http_client::{Outgoing, header_of};
+use reqwest::{
+    Url,
+    header::{self, HeaderValue},
+};
+use secrets::{Redaction, Text};
+use serde_json::Value;
+use shared::{
+    id::ToolSetName,
+    tool::{ErrorCode, ToolDefinition, ToolError},
+};
+use toolbox::{Tool, ToolContext};
+
+use super::{
+    operation::{Call, Operation},
+    parameter::Filled,
+    security::{Credential, Scheme},
+};
+use crate::http::{Caller, answer::output, fixed};
+
+/// What all tools of an API share.
+#[derive(Debug)]
+pub(super) struct Api {
+    pub(super) caller: Caller,
+    pub(super) headers: BTreeMap<String, Text>,
+    pub(super) auth: BTreeMap<String, Credential>,
+    pub(super) schemes: BTreeMap<String, Scheme>,
+}
+
+#[derive(Debug)]
+struct OperationTool {
+    definition: Arc<ToolDefinition>,
+    api: Arc<Api>,
+    call: Call,
+    obstacle: Option<String>,
+}
+
+/// Makes the tool of an operation.
+pub(super) fn make(
+    set: &ToolSetName,
+    api: &Arc<Api>,
+    operation: Operation,
+) -> Option<Arc<dyn Tool>> {
+    let Operation { name, description, input, output, call, obstacle } = operation;
+    let definition = ToolDefinition {
+        name: name.parse().ok()?,
+        set: set.clone(),
+        description,
+        input_schema: input,
+        output_schema: output,
+        effect: call.verb.effect(),
+        examples: Vec::new(),
+        is_callable: obstacle.is_none(),
+    };
+    let (definition, api) = (Arc::new(definition), Arc::clone(api));
+    Some(Arc::new(OperationTool { definition, api, call, obstacle }))
+}
+
+#[async_trait]
+impl Tool for OperationTool {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        if let Some(why) = &self.obstacle {
+            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
+        let mut seen = Redaction::default();
+        let asked = self.request(&parameters, &mut seen)?;
+        let caller = &self.api.caller;
+        let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
+        let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
+        let result = output(reply, self.definition.effect, caller.most, &seen);
+        match self.call.security.wanted.first() {
+            Some(scheme) if is_stranger => result.map_err(|err| {
+                let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
+                ToolError { message: hint.into(), ..err }
+            }),
+            _ => result,
+        }
+    }
+}
+
+impl OperationTool {
+    fn request(&self, parameters: &Value, seen: &mut Redaction) -> Result<Outgoing, ToolError> {
+        let Call { verb, reach, body, .. } = &self.call;
+        let mut filled = Filled::default();
+        for (key, parameter) in &self.call.parameters {
+            let value = parameters.get(key).unwrap_or(&Value::Null);
+            parameter.write(value, &mut filled).map_err(|why| invalid(&why))?;
+        }
+        for name in &self.call.security.used {
+            if let (Some(scheme), Some(credential)) =
+                (self.api.schemes.get(name), self.api.auth.get(name))
+            {
+                scheme.write(name, credential, &mut filled, seen)?;
+            }
+        }
+        let url = self.url(&filled)?;
+        let mut headers = fixed(&self.api.headers, seen)?;
+        for (name, value) in &filled.headers {
+            let (name, value) = header_of(name, value).map_err(|why| invalid(&why))?;
+            headers.insert(name, value);
+        }
+        if !filled.cookies.is_empty() {
+            let cookies = filled.cookies.join("; ");
+            let (name, value) = header_of("cookie", &cookies).map_err(|why| invalid(&why))?;
+            headers.append(name, value);
+        }
+        let body = body.write(parameters).map(|(body, media)| {
+            if let Ok(media) = HeaderValue::from_str(media) {
+                headers.insert(header::CONTENT_TYPE, media);
+            }
+            body
+        });
+        Ok(Outgoing { method: verb.method(), url, headers, body, reach: *reach })
+    }
+
+    fn url(&self, filled: &Filled) -> Result<Url, ToolError> {
+        let Call { url, path, .. } = &self.call;
+        let mut path = path.clone();
+        for (name, value) in &filled.path {
+            path = path.replace(&format!("{{{name}}}"), value);
+        }
+        if path.split('/').any(|it| matches!(it, "." | "..")) {
+            return Err(invalid("`.` and `..` cannot be a part of the address"));
+        }
+        let mut whole = url.clone();
+        whole.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
+        let query = url.query().map(str::to_owned).into_iter().chain(filled.query.iter().cloned());
+        let query: Vec<_> = query.collect();
+        whole.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
+        Ok(whole)
+    }
+}
+
+fn invalid(why: &str) -> ToolError {
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+}
