@@ -21,6 +21,7 @@ mod servers;
 mod simulation;
 mod stored;
 mod stores;
+mod structure;
 mod supervised;
 mod torture;
 mod web;

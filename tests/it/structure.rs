@@ -1,0 +1,225 @@
+//! The direction of crates, and import cycles between the files of a crate.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use expect_test::expect;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// The most import cycles that there may be. Lower it when you open one.
+const MAX_CYCLES: usize = 28;
+
+/// The path of a module inside its crate. The root of the crate has no segments.
+type Module = Vec<String>;
+/// The modules that each module names.
+type Imports = BTreeMap<Module, BTreeSet<Module>>;
+
+fn repository() -> PathBuf {
+    match std::env::var_os("FABER_TEST_STRUCTURE_OF") {
+        Some(root) => root.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+    }
+}
+
+/// Returns the folders of the workspace's crates.
+fn crates() -> Vec<PathBuf> {
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let (_, members) = manifest.split_once("members = [").unwrap();
+    let (members, _) = members.split_once(']').unwrap();
+    members.split('"').skip(1).step_by(2).map(|folder| repository().join(folder)).collect()
+}
+
+/// Returns the crates of this workspace that a crate depends on, without those of its tests.
+fn dependencies(folder: &Path) -> Vec<String> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
+    let names = rest.lines().take_while(|line| !line.starts_with('['));
+    let names = names.filter_map(|line| line.split_once('.').map(|(name, _)| name));
+    let own = crates().into_iter().map(|folder| name_of(&folder)).collect::<BTreeSet<_>>();
+    names.filter(|name| own.contains(*name)).map(str::to_owned).collect()
+}
+
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let crates = crates().into_iter().filter(|folder| !folder.ends_with("tests"));
+    let lines = crates.map(|folder| {
+        let needed: Vec<String> =
+            dependencies(&folder).iter().map(|name| format!(" {name}")).collect();
+        format!("{}:{}\n", name_of(&folder), needed.concat())
+    });
+    expect![[r#"
+        shared:
+        mongo: shared
+        sqlite: shared
+        planner: shared
+        executor: shared toolbox
+        builtin: http_client sandbox secrets shared toolbox
+        http_client:
+        mcp: http_client sandbox secrets shared toolbox
+        sandbox: secrets shared
+        secrets: shared
+        toolbox: shared
+        toolsets: builtin http_client mcp sandbox secrets shared toolbox
+        graphql: executor mcp mongo planner sandbox shared sqlite toolbox toolsets
+    "#]]
+    .assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn import_cycles_do_not_grow() {
+    let mut cycles = Vec::new();
+    for folder in crates() {
+        for cycle in cycles_of(&imports(&folder.join("src"))) {
+            let files: Vec<String> = cycle.iter().map(|module| module.join("/")).collect();
+            cycles.push(format!("{}: {}", name_of(&folder), files.join(", ")));
+        }
+    }
+    println!("{} cycles\n{}", cycles.len(), cycles.join("\n"));
+    assert!(cycles.len() <= MAX_CYCLES, "{} cycles:\n{}", cycles.len(), cycles.join("\n"));
+}
+
+/// Reads which modules of a crate name which others. Tests are left out. So are modules inside each
+/// other: a parent re-exports its children, and they use its types.
+fn imports(source: &Path) -> Imports {
+    let mut files = BTreeMap::new();
+    find_modules(source, &Module::new(), &mut files);
+    let modules: BTreeSet<Module> = files.keys().cloned().collect();
+    let mut imports = Imports::new();
+    for (module, file) in &files {
+        let tokens: TokenStream = fs::read_to_string(file).unwrap().parse().unwrap();
+        let mut paths = Vec::new();
+        read_paths(tokens, &[], &mut paths);
+        let targets = paths.iter().filter_map(|path| resolve(path, module, &modules));
+        let is_related = |other: &Module| other.starts_with(module) || module.starts_with(other);
+        imports.insert(module.clone(), targets.filter(|other| !is_related(other)).collect());
+    }
+    imports
+}
+
+fn find_modules(folder: &Path, parent: &Module, files: &mut BTreeMap<Module, PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let module = [parent.as_slice(), &[name.clone()]].concat();
+        if name.ends_with("tests") {
+            continue;
+        } else if path.is_dir() {
+            find_modules(&path, &module, files);
+        } else if ["lib", "main", "mod"].contains(&&*name) {
+            files.insert(parent.clone(), path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.insert(module, path);
+        }
+    }
+}
+
+/// Reads every path such as `a::b`, also out of `use` trees. Items for tests are left out.
+fn read_paths(tokens: TokenStream, prefix: &[String], paths: &mut Vec<Module>) {
+    let mut path = prefix.to_vec();
+    let mut colons = 0;
+    let mut skips_item = false;
+    for token in tokens {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+            TokenTree::Ident(ident) => {
+                if colons != 2 {
+                    paths.push(std::mem::replace(&mut path, prefix.to_vec()));
+                }
+                path.push(ident.to_string());
+                colons = 0;
+            }
+            TokenTree::Group(group) => {
+                let is_tree = colons == 2 && group.delimiter() == Delimiter::Brace;
+                let is_for_tests = group.delimiter() == Delimiter::Bracket
+                    && group.stream().to_string().replace(' ', "").starts_with("cfg(test)");
+                let ends_item = group.delimiter() == Delimiter::Brace;
+                if is_for_tests {
+                    skips_item = true;
+                } else if !skips_item {
+                    read_paths(group.stream(), if is_tree { &path } else { &[] }, paths);
+                }
+                skips_item &= !ends_item;
+                paths.push(std::mem::replace(&mut path, prefix.to_vec()));
+                colons = 0;
+            }
+            TokenTree::Punct(punct) => {
+                skips_item &= punct.as_char() != ';';
+                paths.push(std::mem::replace(&mut path, prefix.to_vec()));
+                colons = 0;
+            }
+            TokenTree::Literal(_) => colons = 0,
+        }
+    }
+    paths.push(path);
+}
+
+/// Returns the module of this crate that a path leads into.
+fn resolve(path: &[String], module: &Module, modules: &BTreeSet<Module>) -> Option<Module> {
+    let mut target = module.clone();
+    let mut rest = path;
+    match path.first()?.as_str() {
+        "crate" => {
+            target.clear();
+            rest = &path[1..];
+        }
+        "self" => rest = &path[1..],
+        "super" => {
+            while let Some("super") = rest.first().map(String::as_str) {
+                target.pop();
+                rest = &rest[1..];
+            }
+        }
+        child
+            if path.len() < 2
+                || !modules.contains(&[module.as_slice(), &[child.to_owned()]].concat()) =>
+        {
+            return None;
+        }
+        _ => (),
+    }
+    for segment in rest {
+        target.push(segment.clone());
+        if !modules.contains(&target) {
+            target.pop();
+            break;
+        }
+    }
+    (target != *module).then_some(target)
+}
+
+/// Returns the groups of modules that reach each other.
+fn cycles_of(imports: &Imports) -> Vec<Vec<Module>> {
+    let reached: Imports =
+        imports.keys().map(|module| (module.clone(), reach(module, imports))).collect();
+    let mut cycles = BTreeSet::new();
+    for (module, others) in &reached {
+        let back = others
+            .iter()
+            .filter(|other| reached.get(*other).is_some_and(|its| its.contains(module)));
+        let cycle: Vec<Module> = back.cloned().collect();
+        if cycle.len() > 1 {
+            cycles.insert(cycle);
+        }
+    }
+    cycles.into_iter().collect()
+}
+
+fn reach(from: &Module, imports: &Imports) -> BTreeSet<Module> {
+    let mut found = BTreeSet::new();
+    let mut waiting = vec![from];
+    while let Some(module) = waiting.pop() {
+        for next in imports.get(module).into_iter().flatten() {
+            if found.insert(next.clone()) {
+                waiting.push(next);
+            }
+        }
+    }
+    found
+}
