@@ -2,7 +2,6 @@
 
 pub mod code;
 pub mod file;
-mod hidden;
 pub mod memory;
 #[cfg(test)]
 mod project;

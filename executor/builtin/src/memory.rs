@@ -12,7 +12,7 @@ mod words;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use shared::{
     clock::Clock,
     store::Store,
@@ -21,12 +21,29 @@ use shared::{
 use toolbox::{Tool, ToolContext, function};
 
 use self::{
-    notebook::{Memory, Notebook, SEARCH_BYTES},
+    notebook::{Notebook, SEARCH_BYTES},
     scope::{Key, Scope},
 };
 
 /// The name of the set.
 pub const SET: &str = "memory_tools";
+
+/// What is kept under a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    /// The text, or the code.
+    value: String,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    /// The language, of code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
+    /// What it does, of code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
 
 /// Returns the tools of the set, which keep what they are told in a store.
 pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {

@@ -6,6 +6,7 @@
 //! opens what is no regular file, so that a FIFO blocks nobody.
 
 mod git;
+mod hidden;
 mod ignored;
 mod lines;
 mod replace;
@@ -30,8 +31,7 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use tokio::sync::Semaphore;
 
-use super::hidden::{Hidden, Mark, mark};
-
+use self::hidden::{Hidden, Mark, mark};
 pub(crate) use self::{
     lines::{Lines, clipped, shown},
     replace::Target,

@@ -11,6 +11,7 @@
 mod assertion;
 mod bearer;
 mod config;
+mod denied;
 mod discovery;
 mod errands;
 mod kept;

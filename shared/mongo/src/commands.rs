@@ -9,12 +9,7 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-use super::connection::{CONFIRMATION, failed};
-
-/// The server's code for a key that is there.
-pub(super) const DUPLICATE_KEY: i32 = 11_000;
-/// The server's code for a document above 16 MB.
-pub(super) const TOO_LARGE: i32 = 10_334;
+use super::connection::{CONFIRMATION, DUPLICATE_KEY, TOO_LARGE, failed};
 
 /// How safe a write is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,11 @@ const SELECTION: Duration = Duration::from_secs(5);
 /// How long a majority may take to confirm a write.
 pub(super) const CONFIRMATION: Duration = Duration::from_secs(10);
 
+/// The server's code for a key that is there.
+pub(super) const DUPLICATE_KEY: i32 = 11_000;
+/// The server's code for a document above 16 MB.
+pub(super) const TOO_LARGE: i32 = 10_334;
+
 /// Connects to the primary of a replica set.
 pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
     let mut options = ClientOptions::parse(url).await.map_err(|err| refused(url, &err))?;
@@ -124,8 +129,8 @@ fn said(name: &str, message: &str) -> String {
 fn is_too_large(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     match &*err.kind {
-        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == super::commands::TOO_LARGE,
-        ErrorKind::Command(err) => err.code == super::commands::TOO_LARGE,
+        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == TOO_LARGE,
+        ErrorKind::Command(err) => err.code == TOO_LARGE,
         ErrorKind::InvalidArgument { message, .. } => message.contains("maximum document size"),
         _ => false,
     }
@@ -134,12 +139,11 @@ fn is_too_large(err: &Error) -> bool {
 /// Returns whether the key was there.
 pub(super) fn is_duplicate(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
-    const DUPLICATE: i32 = super::commands::DUPLICATE_KEY;
     match &*err.kind {
-        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE,
-        ErrorKind::Command(err) => err.code == DUPLICATE,
+        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE_KEY,
+        ErrorKind::Command(err) => err.code == DUPLICATE_KEY,
         ErrorKind::InsertMany(err) => {
-            err.write_errors.iter().flatten().any(|it| it.code == DUPLICATE)
+            err.write_errors.iter().flatten().any(|it| it.code == DUPLICATE_KEY)
         }
         _ => false,
     }

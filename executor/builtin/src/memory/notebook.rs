@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use shared::{
     clock::Clock,
     limits,
@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Memory,
     scope::{Key, Scope},
     words,
 };
@@ -36,23 +37,6 @@ const SHOWN: usize = 10;
 const LISTED: usize = 200;
 /// Bytes of texts that one search looks through: a second or so.
 pub(super) const SEARCH_BYTES: usize = 256 << 20;
-
-/// What is kept under a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Memory {
-    /// The text, or the code.
-    pub(super) value: String,
-    /// Words to find it by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) tags: Vec<String>,
-    /// The language, of code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) language: Option<String>,
-    /// What it does, of code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) description: Option<String>,
-}
 
 /// All memories.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What models are told of memories, in words.
 
-use super::{notebook::Memory, scope::Key};
+use super::{Memory, scope::Key};
 
 /// Characters of a text that a line of a list shows.
 const EXCERPT: usize = 120;

@@ -1,14 +1,14 @@
 //! What a walk leaves out: the rules of `.gitignore`, `.ignore` and `.rgignore`, read beneath the
 //! root like any other file.
 
-use std::{io::Read, path::Path, sync::Arc};
+use std::{fmt, io::Read, path::Path, sync::Arc};
 
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
-use super::{Root, at, walk::Reason};
+use super::{Root, at};
 
 /// Bytes of one file of rules that are read: people write such files, and none this large.
 const RULES_BYTES: u64 = 1 << 20;
@@ -69,6 +69,30 @@ impl Ignored {
 
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |it| it.above.as_deref())
+    }
+}
+
+/// Why a walk leaves an entry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// A rule of `.gitignore` or `.git/info/exclude` names it.
+    Gitignore,
+    /// A rule of `.ignore` or `.rgignore` names it.
+    Ignore,
+    /// Its name begins with a dot.
+    Hidden,
+    /// It is Faber's own: its configuration, its data, or a program that its tools run.
+    Own,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gitignore => "by .gitignore",
+            Self::Ignore => "by .ignore",
+            Self::Hidden => "hidden",
+            Self::Own => "Faber's own",
+        })
     }
 }
 

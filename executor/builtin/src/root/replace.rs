@@ -18,8 +18,9 @@ use cap_tempfile::TempFile;
 use shared::tool::ToolError;
 
 use super::{
-    super::hidden::{refused, undecided},
-    Place, Root, at, ends_in_slash, failure, kind, shown,
+    Place, Root, at, ends_in_slash, failure,
+    hidden::{refused, undecided},
+    kind, shown,
 };
 
 /// A file that is about to change, in a folder that is held open.

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fmt, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use shared::tool::ToolError;
 
 use super::{
     Halt, Place, Root, Stop, failure,
-    ignored::{Ignored, Verdict},
+    ignored::{Ignored, Reason, Verdict},
     work::{self, SEARCH_TIME},
 };
 
@@ -74,30 +74,6 @@ pub(crate) enum Kind {
     Symlink,
     /// A FIFO, a socket or a device.
     Other,
-}
-
-/// Why a walk leaves an entry out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reason {
-    /// A rule of `.gitignore` or `.git/info/exclude` names it.
-    Gitignore,
-    /// A rule of `.ignore` or `.rgignore` names it.
-    Ignore,
-    /// Its name begins with a dot.
-    Hidden,
-    /// It is Faber's own: its configuration, its data, or a program that its tools run.
-    Own,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gitignore => "by .gitignore",
-            Self::Ignore => "by .ignore",
-            Self::Hidden => "hidden",
-            Self::Own => "Faber's own",
-        })
-    }
 }
 
 /// Why an output is not whole.

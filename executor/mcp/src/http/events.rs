@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use reqwest::Response;
+
 use crate::message::ENDS;
 
 /// One event, as far as MCP wants to know.
@@ -152,6 +154,33 @@ impl Events {
         };
         if event != Event::default() {
             self.ready.push_back(event);
+        }
+    }
+}
+
+/// The events of an answer that is still coming.
+pub(super) struct EventStream {
+    response: Response,
+    events: Events,
+}
+
+impl EventStream {
+    /// Reads events of `most` bytes each.
+    pub(super) fn new(response: Response, most: usize) -> Self {
+        Self { response, events: Events::new(most) }
+    }
+
+    /// Returns the next event that says something, until the stream ends.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        loop {
+            while let Some(event) = self.events.next() {
+                if event.data.is_some() {
+                    return Some(event);
+                }
+            }
+            let chunk = self.response.chunk().await.ok().flatten()?;
+            // Of what is too long the ends are kept: they say which call it fails.
+            let _ = self.events.push(&chunk);
         }
     }
 }

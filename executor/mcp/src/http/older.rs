@@ -6,23 +6,17 @@
 
 use std::time::Duration;
 
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use tokio::time::timeout;
 
 use super::{
-    events::{Event, Events},
+    events::{Event, EventStream},
     way::{Way, is_kind},
 };
 use crate::message::{cut_short, parse};
 
 /// How long a server may take to say where it is told things.
 const OPENING: Duration = Duration::from_secs(10);
-
-/// A stream behind its first event.
-pub(super) struct Stream {
-    response: Response,
-    events: Events,
-}
 
 /// Returns whether a server that answers a greeting like this may be an older one.
 pub(super) fn may_be_older(status: StatusCode) -> bool {
@@ -55,14 +49,14 @@ fn shown(endpoint: &Url) -> String {
     endpoint.origin().ascii_serialization()
 }
 
-async fn begin(way: &Way) -> Result<(Stream, String), String> {
+async fn begin(way: &Way) -> Result<(EventStream, String), String> {
     let host = &way.host;
     let response = way.get(None).await.map_err(|err| err.to_string())?;
     let status = response.status();
     if !status.is_success() || !is_kind(&response, "text/event-stream") {
         return Err(format!("`{host}` has no stream there: it answered {status}"));
     }
-    let mut stream = Stream { response, events: Events::new(way.most) };
+    let mut stream = EventStream::new(response, way.most);
     match stream.next().await {
         Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))
@@ -72,24 +66,8 @@ async fn begin(way: &Way) -> Result<(Stream, String), String> {
     }
 }
 
-impl Stream {
-    /// Returns the next event that says something, until the stream ends.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            while let Some(event) = self.events.next() {
-                if event.data.is_some() {
-                    return Some(event);
-                }
-            }
-            let chunk = self.response.chunk().await.ok().flatten()?;
-            // Of what is too long the ends are kept: they say which call it fails.
-            let _ = self.events.push(&chunk);
-        }
-    }
-}
-
 /// Hears a server until its stream ends.
-pub(super) async fn hear(way: &Way, mut stream: Stream) {
+pub(super) async fn hear(way: &Way, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };
         let message = if event.is_cut { cut_short(&data) } else { parse(&data) };

@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::older;
+use super::events::EventStream;
 use crate::{
     McpHttp,
     config::Transport,
@@ -56,7 +56,7 @@ pub(super) struct Way {
     /// Where an older server is told things.
     endpoint: OnceLock<Url>,
     /// What an older server says, until somebody listens.
-    stream: Mutex<Option<older::Stream>>,
+    stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
     /// What says who calls, where that is not always the same.
     bearer: Option<Bearer>,
@@ -144,7 +144,7 @@ impl Way {
     }
 
     /// Speaks to the server as to an older one from now on.
-    pub(super) fn turn_older(&self, endpoint: Url, stream: older::Stream) {
+    pub(super) fn turn_older(&self, endpoint: Url, stream: EventStream) {
         if self.endpoint.set(endpoint).is_ok() {
             *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
             self.greeted.notify_one();
@@ -156,7 +156,7 @@ impl Way {
     }
 
     /// Returns what an older server says, to whoever listens.
-    pub(super) fn take_stream(&self) -> Option<older::Stream> {
+    pub(super) fn take_stream(&self) -> Option<EventStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

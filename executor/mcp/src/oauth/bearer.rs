@@ -2,19 +2,17 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http_client::Broken;
 use reqwest::{
     Response, Url,
     header::{HeaderMap, WWW_AUTHENTICATE},
 };
-use rmcp::transport::auth::{AuthError, WWWAuthenticateParams};
-use secrets::Redaction;
+use rmcp::transport::auth::WWWAuthenticateParams;
 use shared::id::ToolSetName;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Logins, NEEDS_LOGIN, OAuth,
-    discovery::{shown, told},
+    denied::{Denied, shown},
     errands::Errands,
     kept::Token,
     now,
@@ -55,79 +53,6 @@ pub(crate) struct Another {
     /// Whether it was granted now. One that was found may have been dropped as well, with all that
     /// were granted before.
     pub(crate) is_new: bool,
-}
-
-/// Why a request is not sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// Somebody has to log in, or to correct something.
-    Refused(String),
-    /// Nobody can be found who grants tokens, as long as the server does not say where.
-    Unfound(String),
-    /// Who grants tokens cannot be asked now.
-    Unreachable(String),
-}
-
-impl Denied {
-    /// Says why nothing was granted.
-    pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
-        let text = told(err, seen);
-        match err {
-            AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
-                Self::Unreachable(text)
-            }
-            _ => Self::Refused(text),
-        }
-    }
-
-    /// Says why something was not asked, or has no answer.
-    pub(super) fn unasked(err: &Broken) -> Self {
-        let text = err.to_string();
-        match err {
-            Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
-            Broken::Refused(_) | Broken::Denied(_) => Self::Refused(text),
-        }
-    }
-
-    /// Says why in other words, which know better whether that passes.
-    pub(super) fn because(self, trouble: Option<Self>) -> Self {
-        match (self, trouble) {
-            (own, None) => own,
-            (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
-            (_, Some(trouble)) => trouble,
-        }
-    }
-
-    /// Says that this was about who grants tokens.
-    pub(super) fn unfound(self) -> Self {
-        match self {
-            Self::Refused(text) => Self::Unfound(text),
-            other => other,
-        }
-    }
-
-    pub(super) fn map(self, change: impl FnOnce(String) -> String) -> Self {
-        match self {
-            Self::Refused(text) => Self::Refused(change(text)),
-            Self::Unfound(text) => Self::Unfound(change(text)),
-            Self::Unreachable(text) => Self::Unreachable(change(text)),
-        }
-    }
-
-    /// Says it in words.
-    pub(super) fn text(self) -> String {
-        let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
-        text
-    }
-}
-
-impl From<Denied> for Broken {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::Refused(text) | Denied::Unfound(text) => Self::Denied(text),
-            Denied::Unreachable(text) => Self::Later(text),
-        }
-    }
 }
 
 impl Held {
@@ -317,6 +242,7 @@ impl fmt::Debug for Bearer {
 
 #[cfg(test)]
 mod tests {
+    use http_client::Broken;
     use serde_json::{Value, json};
 
     use super::{super::world::World, *};

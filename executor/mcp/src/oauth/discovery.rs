@@ -5,17 +5,14 @@ use std::{sync::Arc, time::Duration};
 use http_client::{Outgoing, Reach};
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
-use secrets::Redaction;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    bearer::Denied,
+    denied::Denied,
     web::{Web, check, is_loopback, resource},
 };
 
-/// Letters of what a server says about a refusal.
-const SAID: usize = 500;
 /// How long it may take to find out who grants tokens: servers can name others, of which each is
 /// asked.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -144,51 +141,20 @@ pub(super) fn further<'a>(metadata: &'a AuthorizationMetadata, name: &str) -> Op
     metadata.additional_fields.get(name).and_then(Value::as_str)
 }
 
-/// Returns what a stranger says so that a terminal and a log can have it.
-pub(super) fn shown(text: &str) -> String {
-    let letters = text.chars().map(|it| if it.is_control() { ' ' } else { it });
-    letters.take(SAID).collect::<String>().trim().to_owned()
-}
-
-/// Says what went wrong, for whoever wants to log in or to call. What is secret is taken out of it
-/// before it is cut: half a secret would not be found.
-pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
-    shown(&seen.clean(sentence(err)))
-}
-
-fn sentence(err: &AuthError) -> String {
-    match err {
-        AuthError::DiscoveryRequestFailed { source, .. } => source.to_string(),
-        AuthError::HttpError(_) | AuthError::InternalError(_) => {
-            "the authorization server cannot be used".to_owned()
-        }
-        AuthError::PkceUnsupported => {
-            "the authorization server has no PKCE by S256, without which a login is not safe"
-                .to_owned()
-        }
-        AuthError::RegistrationFailed(why) => format!(
-            "the authorization server does not register clients ({why}): ask for a `client_id` and \
-             write it into `auth`"
-        ),
-        other => {
-            let text = other.to_string();
-            let mut letters = text.chars();
-            let first = letters.next().map(|it| it.to_lowercase().to_string());
-            first.unwrap_or_default() + letters.as_str()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::{Json, Router, http::StatusCode, routing::get};
     use expect_test::{Expect, expect};
+    use secrets::Redaction;
     use serde_json::json;
     use tokio::{net::TcpListener, task::JoinSet};
 
-    use super::*;
+    use super::{
+        super::denied::{SAID, told},
+        *,
+    };
 
     /// A server that has one document, with `HERE` for where it is.
     struct World {

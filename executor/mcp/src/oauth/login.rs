@@ -18,9 +18,10 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins,
-    bearer::{Denied, challenge},
+    bearer::challenge,
     config::{Client, Grant},
-    discovery::{Found, Sought, add_offline_access, further, may_be_told, shown, told},
+    denied::{Denied, shown, told},
+    discovery::{Found, Sought, add_offline_access, further, may_be_told},
     kept::{Kept, Record, Registered},
     machine::post,
     now,

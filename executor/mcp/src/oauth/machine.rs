@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use super::{
     assertion,
-    bearer::Denied,
     config::{Client, Identity, Proof},
-    discovery::{Found, Sought, shown},
+    denied::{Denied, shown},
+    discovery::{Found, Sought},
     kept::Token,
     now,
     web::{Web, resource},
@@ -281,7 +281,7 @@ mod tests {
         let all: Vec<_> = posts(&now)
             .into_iter()
             .map(|(what, who, body)| {
-                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=executor"))
+                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=mcp"))
             })
             .collect();
         assert_eq!(all, [("POST /company", true, false), ("POST /token", false, true)]);

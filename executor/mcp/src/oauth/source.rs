@@ -9,8 +9,8 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins, OAuth,
-    bearer::Denied,
     config::{Client, Grant},
+    denied::Denied,
     discovery::{Found, Sought},
     kept::{Kept, Record, Token},
     machine::Wish,

@@ -26,7 +26,7 @@ use rmcp::transport::auth::{
 use serde::Deserialize;
 use tokio::{sync::OnceCell, time::timeout};
 
-use super::bearer::Denied;
+use super::denied::Denied;
 
 /// Bytes of an answer: metadata and tokens have fewer.
 const MOST: usize = 256 << 10;

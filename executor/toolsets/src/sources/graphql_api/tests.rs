@@ -198,7 +198,7 @@ async fn endpoint() -> Served {
     let answer = move |headers: HeaderMap, Json(request): Json<async_graphql::Request>| {
         let schema = schema.clone();
         async move {
-            if headers.get("authorization").is_some_and(|it| it != "Bearer executor") {
+            if headers.get("authorization").is_some_and(|it| it != "Bearer toolsets") {
                 return Json(json!({ "errors": [{ "message": "who are you?" }] }));
             }
             Json(serde_json::to_value(schema.execute(request).await).unwrap())

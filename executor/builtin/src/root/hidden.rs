@@ -17,7 +17,7 @@ use sandbox::Way;
 use shared::tool::ToolError;
 
 use self::known::Known;
-use super::root::{at, shown};
+use super::{at, shown};
 
 /// Files and folders of which tools that work beneath a root touch nothing.
 #[derive(Debug, Default)]

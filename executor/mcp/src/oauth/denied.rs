@@ -1,0 +1,116 @@
+//! Why a request gets no token, as a person is told it.
+
+use http_client::Broken;
+use rmcp::transport::auth::AuthError;
+use secrets::Redaction;
+
+/// Letters of what a server says about a refusal.
+pub(super) const SAID: usize = 500;
+
+/// Why a request is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Somebody has to log in, or to correct something.
+    Refused(String),
+    /// Nobody can be found who grants tokens, as long as the server does not say where.
+    Unfound(String),
+    /// Who grants tokens cannot be asked now.
+    Unreachable(String),
+}
+
+impl Denied {
+    /// Says why nothing was granted.
+    pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
+        let text = told(err, seen);
+        match err {
+            AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
+                Self::Unreachable(text)
+            }
+            _ => Self::Refused(text),
+        }
+    }
+
+    /// Says why something was not asked, or has no answer.
+    pub(super) fn unasked(err: &Broken) -> Self {
+        let text = err.to_string();
+        match err {
+            Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
+            Broken::Refused(_) | Broken::Denied(_) => Self::Refused(text),
+        }
+    }
+
+    /// Says why in other words, which know better whether that passes.
+    pub(super) fn because(self, trouble: Option<Self>) -> Self {
+        match (self, trouble) {
+            (own, None) => own,
+            (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
+            (_, Some(trouble)) => trouble,
+        }
+    }
+
+    /// Says that this was about who grants tokens.
+    pub(super) fn unfound(self) -> Self {
+        match self {
+            Self::Refused(text) => Self::Unfound(text),
+            other => other,
+        }
+    }
+
+    pub(super) fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Refused(text) => Self::Refused(change(text)),
+            Self::Unfound(text) => Self::Unfound(change(text)),
+            Self::Unreachable(text) => Self::Unreachable(change(text)),
+        }
+    }
+
+    /// Says it in words.
+    pub(super) fn text(self) -> String {
+        let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
+        text
+    }
+}
+
+impl From<Denied> for Broken {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Refused(text) | Denied::Unfound(text) => Self::Denied(text),
+            Denied::Unreachable(text) => Self::Later(text),
+        }
+    }
+}
+
+/// Returns what a stranger says so that a terminal and a log can have it.
+pub(super) fn shown(text: &str) -> String {
+    let letters = text.chars().map(|it| if it.is_control() { ' ' } else { it });
+    letters.take(SAID).collect::<String>().trim().to_owned()
+}
+
+/// Says what went wrong, for whoever wants to log in or to call. What is secret is taken out of it
+/// before it is cut: half a secret would not be found.
+pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
+    shown(&seen.clean(sentence(err)))
+}
+
+fn sentence(err: &AuthError) -> String {
+    match err {
+        AuthError::DiscoveryRequestFailed { source, .. } => source.to_string(),
+        AuthError::HttpError(_) | AuthError::InternalError(_) => {
+            "the authorization server cannot be used".to_owned()
+        }
+        AuthError::PkceUnsupported => {
+            "the authorization server has no PKCE by S256, without which a login is not safe"
+                .to_owned()
+        }
+        AuthError::RegistrationFailed(why) => format!(
+            "the authorization server does not register clients ({why}): ask for a `client_id` and \
+             write it into `auth`"
+        ),
+        other => {
+            let text = other.to_string();
+            let mut letters = text.chars();
+            let first = letters.next().map(|it| it.to_lowercase().to_string());
+            first.unwrap_or_default() + letters.as_str()
+        }
+    }
+}
