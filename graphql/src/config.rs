@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use planner::{offline::alike::SIMILARITY, select::MARGIN, toolkit::Toolkit};
+use planner::{select::MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 use toolsets::sources::SetConfig;
 
@@ -95,8 +95,6 @@ pub struct Config {
     pub planner: Setting<PlannerConfig>,
     /// Whether plans are taken again that were made before.
     pub plan_cache: Setting<PlanCache>,
-    /// How near a query must be that asks for the same in other words.
-    pub cache_similarity: Setting<f64>,
     /// The toolsets, in the order in which they are registered.
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
@@ -229,7 +227,6 @@ impl Config {
             listen: listen(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
-            cache_similarity: or_default(file.cache_similarity, || SIMILARITY),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

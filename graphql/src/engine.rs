@@ -89,7 +89,7 @@ pub struct Engine {
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
     /// Whether plans are taken again that were made before.
-    remembering: remembered::Remembering,
+    plan_cache: PlanCache,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
@@ -139,7 +139,7 @@ impl Engine {
             modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
-            remembering: remembered::Remembering::default(),
+            plan_cache: PlanCache::default(),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
@@ -168,16 +168,7 @@ impl Engine {
     /// Returns the engine with another rule for queries that were planned before.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
-        let remembering = remembered::Remembering { cache: plan_cache, ..self.remembering };
-        Self { remembering, ..self }
-    }
-
-    /// Returns the engine with another rule for how near a query must be that asks for the same in
-    /// other words: a cosine.
-    #[must_use]
-    pub fn with_cache_similarity(self, similarity: f64) -> Self {
-        let remembering = remembered::Remembering { similarity, ..self.remembering };
-        Self { remembering, ..self }
+        Self { plan_cache, ..self }
     }
 
     /// Returns what turns texts into vectors.

@@ -12,7 +12,6 @@
 //! ([`assign`]), and what is said several times makes several calls ([`repeat`], [`records`]). What
 //! that is not sure enough of is refused.
 
-pub mod alike;
 mod amount;
 mod assign;
 mod bracket;

@@ -140,11 +140,7 @@ fn draft(content: &Value, paint: Paint) -> Option<String> {
 
 fn cached(content: &Value) -> Option<String> {
     let of = content["requestId"].as_str()?;
-    let how = content["match"].as_str().unwrap_or("exact");
-    let told = format!("taken from {of} ({how} match): the planner was not asked");
-    let Some(query) = content["query"].as_str() else { return Some(told) };
-    let near = content["similarity"].as_f64().unwrap_or_default();
-    Some(format!("{told}\n`{}` asks for the same, cosine {near:.3}", clip(query, WIDTH)))
+    Some(format!("taken from {of}: the planner was not asked"))
 }
 
 fn plan(content: &Value) -> Option<String> {
@@ -303,16 +299,8 @@ mod tests {
         );
         check(
             "cache",
-            json!({ "requestId": "req_1_aaaaaaaaa", "match": "exact" }),
-            expect!["taken from req_1_aaaaaaaaa (exact match): the planner was not asked"],
-        );
-        check(
-            "cache",
-            json!({ "requestId": "req_1_aaaaaaaaa", "match": "meaning", "query": "list blogs",
-                "similarity": 0.91 }),
-            expect![[r"
-                taken from req_1_aaaaaaaaa (meaning match): the planner was not asked
-                `list blogs` asks for the same, cosine 0.910"]],
+            json!({ "requestId": "req_1_aaaaaaaaa" }),
+            expect!["taken from req_1_aaaaaaaaa: the planner was not asked"],
         );
         check(
             "plan",

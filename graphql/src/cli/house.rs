@@ -283,7 +283,6 @@ impl Local {
             .with_toolkit(config.toolkit.value.toolkit.clone())
             .sharing(embedders)
             .with_plan_cache(config.plan_cache.value)
-            .with_cache_similarity(config.cache_similarity.value)
             .with_margin(config.margin.value)
             .with_learning(config.learning.value);
         let engine = match config.planning_model() {

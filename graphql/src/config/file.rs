@@ -49,8 +49,6 @@ pub(super) struct File {
     pub(super) planner: Option<PlannerConfig>,
     /// Whether plans are taken again that were made before.
     pub(super) plan_cache: Option<PlanCache>,
-    /// How near a query must be that asks for the same in other words.
-    pub(super) cache_similarity: Option<f64>,
     /// The sets, and how they were written.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
@@ -166,7 +164,6 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
     let (described, described_in) = described(fields.remove("tools_files"), base)?;
     Ok(File {
         store: store(fields.remove("store"), base)?,
-        cache_similarity: cache_similarity(fields.get_mut("planner"))?,
         plan_cache: plan_cache(fields.get_mut("planner"))?,
         planner: model::read(fields.remove("planner"))?,
         toolsets,
@@ -348,31 +345,18 @@ fn joined(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 
-/// Takes one thing out of what is said of the planner, which may say nothing else.
-fn taken(planner: Option<&mut Value>, key: &str) -> Option<Value> {
-    let planner = planner?;
-    let fields = planner.as_object_mut()?;
-    let said = fields.shift_remove(key)?;
+/// Removes `cache` from the section `planner` and reads it. A section with no other key becomes null,
+/// so that the default planner applies.
+fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
+    let Some(planner) = planner else { return Ok(None) };
+    let Some(fields) = planner.as_object_mut() else { return Ok(None) };
+    let Some(written) = fields.shift_remove("cache") else { return Ok(None) };
     if fields.is_empty() {
         *planner = Value::Null;
     }
-    Some(said)
-}
-
-/// Takes out of what is said of the planner whether plans are taken again.
-fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
-    let Some(said) = taken(planner, "cache") else { return Ok(None) };
     // Older YAML has `off` for false.
-    let word = if said == false { Some("off") } else { said.as_str() };
-    let found = PlanCache::ALL.into_iter().find(|it| Some(it.as_str()) == word);
-    let wrong = || format!("`planner.cache` is {said}; write `off`, `exact` or `meaning`");
-    found.map(Some).ok_or_else(wrong)
-}
-
-/// Takes out of what is said of the planner how near a query must be that asks for the same.
-fn cache_similarity(planner: Option<&mut Value>) -> Result<Option<f64>, String> {
-    let Some(said) = taken(planner, "cache_similarity") else { return Ok(None) };
-    let found = said.as_f64().filter(|it| (0.0..=1.0).contains(it));
-    let wrong = || format!("`planner.cache_similarity` is {said}; write a number from 0 to 1");
+    let word = if written == false { Some("off") } else { written.as_str() };
+    let found = PlanCache::ALL.into_iter().find(|rule| Some(rule.as_str()) == word);
+    let wrong = || format!("`planner.cache` is {written}; write `off` or `exact`");
     found.map(Some).ok_or_else(wrong)
 }

@@ -26,8 +26,6 @@ impl Config {
             "listen": shown(&json!(self.listen.value), self.listen.origin),
             "planner": shown(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": shown(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
-            "planner.cache_similarity":
-                shown(&json!(self.cache_similarity.value), self.cache_similarity.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "tools_files": shown(&json!(self.described), from_file(!self.described.is_empty())),
             "contexts": shown(&self.contexts_shown(), from_file(!self.contexts.is_empty())),

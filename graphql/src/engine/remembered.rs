@@ -1,95 +1,51 @@
-//! Plans of queries that were planned before: the same words, the same tools, the same planner; and
-//! where that is asked for, other words that ask for the same.
+//! The plan cache: drafts of queries that were planned before with the same tools by the same planner.
 //!
-//! What is kept is the draft, not the plan: it is compiled for the new request like any other, so
-//! that whoever may not use a tool of it gets no plan by it.
+//! The cache holds the draft, not the plan. The engine compiles the draft again for each request, so
+//! a caller without the right to a tool gets no plan that uses it.
 
-mod alike;
-
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use chrono::TimeDelta;
-use planner::{
-    Note, Proposal,
-    catalog::Catalog,
-    draft::Draft,
-    offline::alike::{Essence, SIMILARITY},
-    select::Told,
-};
+use planner::{Note, Proposal, catalog::Catalog, draft::Draft};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
 
 use super::{Engine, EngineError};
 
-/// How long a draft is kept. Tools that change make it useless much sooner.
+/// How long a draft is kept. A change of the tools makes it useless much sooner.
 const KEPT: TimeDelta = TimeDelta::days(30);
-/// The planner that is as fast as any memory.
+/// The planner that is as fast as any cache.
 const OFFLINE: &str = "offline";
 
-/// Whether plans are taken again that were made before.
+/// Whether a query that was planned before takes its draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
     /// Never.
     Off,
-    /// Of exactly the same query.
+    /// Only exactly the same query.
     #[default]
     Exact,
-    /// Also of a query that asks for the same in other words.
-    Meaning,
 }
 
 impl PlanCache {
     /// Every rule.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Exact, Self::Meaning];
+    pub const ALL: [Self; 2] = [Self::Off, Self::Exact];
 
     /// Returns the word that the configuration uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Exact => "exact",
-            Self::Meaning => "meaning",
         }
     }
 }
 
-/// How plans are taken again where a query does not say.
-#[derive(Clone, Debug)]
-pub(super) struct Remembering {
-    pub(super) cache: PlanCache,
-    /// How near a query must be that asks for the same in other words.
-    pub(super) similarity: f64,
-    /// What kept meaning out the last time, so that it is said once.
-    pub(super) told: Arc<Told>,
-}
-
-impl Default for Remembering {
-    fn default() -> Self {
-        Self { cache: PlanCache::default(), similarity: SIMILARITY, told: Arc::default() }
-    }
-}
-
-/// A query, who is to plan it with which tools, and under what drafts of it are kept.
+/// The cache entry of a query.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    rule: PlanCache,
     planner: &'a str,
-    query: &'a str,
-    /// What the planner is told of.
-    catalog: &'a Catalog,
-    /// Under what the draft of the query is kept.
-    exact: String,
-    /// Under what the queries are kept that ask for the same.
-    alike: Option<String>,
-}
-
-impl<'a> Asked<'a> {
-    fn new(rule: PlanCache, planner: &'a str, query: &'a str, catalog: &'a Catalog) -> Self {
-        let alike = Essence::of(query, catalog)
-            .map(|it| format!("alike:{}", fingerprint(planner, &it.key(), catalog)));
-        let exact = exact_key(planner, query, catalog);
-        Self { rule, planner, query, catalog, exact, alike }
-    }
+    key: String,
 }
 
 /// A draft that made a plan, and the request that it was made for.
@@ -97,81 +53,58 @@ struct Remembered {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
-    /// Who wrote it, where that was a fallback model.
+    /// The fallback model that wrote the draft, if one did.
     author: Option<String>,
 }
 
-impl Remembered {
-    fn proposal(self, content: Value) -> Proposal {
-        let notes = vec![Note { kind: "cache", content, after: Duration::ZERO }];
-        Proposal { draft: self.draft, notes, warnings: self.warnings, author: self.author }
-    }
-}
-
 impl Engine {
-    /// Returns under what drafts of a query are kept, where any are: the planner without a model is
-    /// faster than looking.
+    /// Returns the cache entry of a query, unless the cache is off or the planner is `offline`.
     pub(super) fn asked<'a>(
         &self,
         rule: Option<PlanCache>,
         (planner, query): (&'a str, &'a str),
         catalog: &'a Catalog,
     ) -> Option<Asked<'a>> {
-        let rule = rule.unwrap_or(self.remembering.cache);
+        let rule = rule.unwrap_or(self.plan_cache);
         let is_kept = rule != PlanCache::Off && planner != OFFLINE;
-        is_kept.then(|| Asked::new(rule, planner, query, catalog))
+        is_kept.then(|| Asked {
+            planner,
+            key: format!("plan:{}", fingerprint(planner, query, catalog)),
+        })
     }
 
-    /// Returns what was proposed for the same query before, or for one that asks for the same if
-    /// that is wanted, if it still makes a plan.
+    /// Returns the proposal of an entry if its draft still makes a plan.
     pub(super) async fn remembered(
         &self,
         asked: Option<&Asked<'_>>,
         catalog: &Catalog,
     ) -> Result<Option<Proposal>, EngineError> {
         let Some(asked) = asked else { return Ok(None) };
-        if let Some(found) = self.found(&asked.exact).await?
-            && self.is_plan(asked, &found.draft, catalog).await?
-        {
-            let content = json!({ "requestId": found.request, "match": PlanCache::Exact.as_str() });
-            return Ok(Some(found.proposal(content)));
-        }
-        match asked.rule {
-            PlanCache::Meaning => self.by_meaning(asked, catalog).await,
-            PlanCache::Off | PlanCache::Exact => Ok(None),
-        }
-    }
-
-    async fn is_plan(
-        &self,
-        asked: &Asked<'_>,
-        draft: &Draft,
-        catalog: &Catalog,
-    ) -> Result<bool, EngineError> {
-        let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, String::new(), asked.planner);
-        Ok(self.compile(draft, about, catalog).await?.is_ok())
-    }
-
-    /// Returns the draft that is kept under a key.
-    async fn found(&self, key: &str) -> Result<Option<Remembered>, EngineError> {
-        Ok(self.kept(key).await?.and_then(|it| read(&it)))
-    }
-
-    /// Returns what is kept under a key.
-    async fn kept(&self, key: &str) -> Result<Option<Arc<Value>>, EngineError> {
-        match self.store.cached(key, self.clock.now()).await {
-            Ok(found) => Ok(found),
-            // What is kept to save time must not cost any.
+        let kept = match self.store.cached(&asked.key, self.clock.now()).await {
+            Ok(kept) => kept,
+            // A damaged entry must not keep a query from being planned.
             Err(err @ StoreError::Corrupt { .. }) => {
                 tracing::warn!(%err, "a draft that was kept cannot be read");
-                Ok(None)
+                None
             }
-            Err(err) => Err(err.into()),
+            Err(err) => return Err(err.into()),
+        };
+        let Some(found) = kept.and_then(|kept| read(&kept)) else { return Ok(None) };
+        let request = RequestId::draw(self.clock.now());
+        let about = self.about(request, 1, String::new(), asked.planner);
+        if self.compile(&found.draft, about, catalog).await?.is_err() {
+            return Ok(None);
         }
+        let content = json!({ "requestId": found.request });
+        Ok(Some(Proposal {
+            draft: found.draft,
+            notes: vec![Note { kind: "cache", content, after: Duration::ZERO }],
+            warnings: found.warnings,
+            author: found.author,
+        }))
     }
 
-    /// Keeps what made a plan.
+    /// Keeps a draft that made a plan.
     pub(super) async fn remember(
         &self,
         asked: &Asked<'_>,
@@ -185,11 +118,9 @@ impl Engine {
             "warnings": warnings,
             "author": author,
         });
-        if let Err(err) = self.store.cache(&asked.exact, &kept, self.clock.now() + KEPT).await {
+        if let Err(err) = self.store.cache(&asked.key, &kept, self.clock.now() + KEPT).await {
             tracing::warn!(%err, "a draft is not kept for the next time");
-            return;
         }
-        self.remember_words(asked).await;
     }
 }
 
@@ -201,12 +132,7 @@ fn read(kept: &Value) -> Option<Remembered> {
     Some(Remembered { request, draft, warnings, author })
 }
 
-/// Returns under what the draft of a query is kept.
-fn exact_key(planner: &str, query: &str, catalog: &Catalog) -> String {
-    format!("plan:{}", fingerprint(planner, query, catalog))
-}
-
-/// Names a planner, a query and everything that the planner is told of the tools.
+/// Hashes the planner's name, the query and everything that the planner reads about the tools.
 fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -216,15 +142,15 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
     add(planner);
     add(query);
     for tool in catalog.tools() {
-        let it = &tool.definition;
-        add(it.qualified().as_str());
+        let definition = &tool.definition;
+        add(definition.qualified().as_str());
         let told = json!([
-            it.description,
-            it.input_schema,
-            it.output_schema,
-            it.effect,
-            it.examples,
-            it.is_callable,
+            definition.description,
+            definition.input_schema,
+            definition.output_schema,
+            definition.effect,
+            definition.examples,
+            definition.is_callable,
             tool.is_active,
         ]);
         add(&told.to_string());

@@ -200,9 +200,6 @@ pub(super) enum PlanCache {
     Off,
     /// Of exactly the same query.
     Exact,
-    /// Also of a query that asks for the same in other words: whatever is not known to say nothing,
-    /// or to mean the same, must be the same.
-    Meaning,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {

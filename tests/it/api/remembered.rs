@@ -4,7 +4,6 @@ use graphql::{
     engine::PlanCache,
     schema::{self, Limits},
 };
-use planner::embed::Source;
 use serde_json::{Value, json};
 
 use super::world::{World, text, worlds};
@@ -81,43 +80,6 @@ async fn it_can_be_switched_off() {
     world.schema = schema::build(engine, Limits::default());
     for _ in 0..2 {
         assert_eq!(source(&plan(&world, QUERY, json!({})).await), None);
-    }
-}
-
-/// The planner of these tests reads drafts: of what is polite it makes no plan, so what comes of that
-/// comes from memory.
-#[tokio::test]
-async fn what_asks_for_the_same_is_planned_from_memory_if_that_is_wanted() {
-    for world in worlds().await {
-        let polite = format!("Could you please {QUERY}, thanks");
-        let first = plan(&world, QUERY, json!({})).await;
-        for rule in [Value::Null, json!("EXACT"), json!("OFF")] {
-            let options = json!({ "cache": rule });
-            let refusal = world.refused(PLAN, json!({ "query": polite, "options": options })).await;
-            assert_eq!(refusal["code"], "NO_PLAN_FOUND", "{rule}");
-        }
-        let meaning = json!({ "cache": "MEANING" });
-        let second = plan(&world, &polite, meaning.clone()).await;
-        assert_eq!(source(&second), Some(text(&first["requestId"])));
-        assert_eq!((&second["tools"], &second["query"]), (&first["tools"], &json!(polite)));
-        let entries = second["request"]["transcript"].as_array().unwrap();
-        let told = &entries.iter().find(|it| it["kind"] == "cache").unwrap()["content"];
-        assert_eq!((&told["match"], &told["query"]), (&json!("meaning"), &json!(QUERY)));
-        assert!(told["similarity"].as_f64().is_some_and(|it| it > 0.65 && it <= 1.0), "{told}");
-        // The same words come first, and a number that is another is another query.
-        let again = plan(&world, QUERY, meaning.clone()).await;
-        assert_eq!(source(&again), Some(text(&first["requestId"])));
-        let other = polite.replace("890", "891");
-        let refusal = world.refused(PLAN, json!({ "query": other, "options": meaning })).await;
-        assert_eq!(refusal["code"], "NO_PLAN_FOUND");
-        // Nobody who says how near it is, nobody who says that it is near enough.
-        let variables = json!({ "query": polite, "options": { "cache": "MEANING" } });
-        let alone = world.with(|it| it.with_embedders(Vec::new()));
-        let refusal = alone.refused(PLAN, variables.clone()).await;
-        assert_eq!(refusal["code"], "NO_PLAN_FOUND");
-        let strict =
-            alone.with(|it| it.with_embedders(vec![Source::Builtin]).with_cache_similarity(1.0));
-        assert_eq!(strict.refused(PLAN, variables).await["code"], "NO_PLAN_FOUND");
     }
 }
 

@@ -81,7 +81,7 @@ export interface NodeSizeInput {
   width: number;
   height: number;
 }
-export type PlanCache = "OFF" | "EXACT" | "MEANING";
+export type PlanCache = "OFF" | "EXACT";
 export interface PlanInput {
   query?: string | null;
   requestId?: string | null;

@@ -25,8 +25,6 @@ pub(in crate::cli) enum Cache {
     Off,
     /// Of exactly the same query.
     Exact,
-    /// Also of a query that asks for the same in other words.
-    Meaning,
 }
 
 impl Cache {
@@ -35,7 +33,6 @@ impl Cache {
         match self {
             Self::Off => "OFF",
             Self::Exact => "EXACT",
-            Self::Meaning => "MEANING",
         }
     }
 }
