@@ -22,11 +22,7 @@ use shared::{
 use tokio::sync::oneshot;
 
 pub use self::again::{AgainError, RetryScope, again, is_alike, kept_steps, onward, stay};
-use crate::{
-    ahead::Ahead,
-    machine,
-    worker::{Beside, Handle},
-};
+use crate::{machine, worker::Handle};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.
 const DRAWS: usize = 8;
@@ -132,7 +128,7 @@ impl Control {
         options: ExecutionOptions,
         key: Option<&IdempotencyKey>,
     ) -> Result<ExecutionId, ControlError> {
-        self.start_with(plan, options, key, Beside::default()).await
+        self.start_with(plan, options, key, None).await
     }
 
     /// Starts an execution that a worker of this process is to say the end of, once that is
@@ -144,21 +140,7 @@ impl Control {
         key: Option<&IdempotencyKey>,
         over: oneshot::Sender<()>,
     ) -> Result<ExecutionId, ControlError> {
-        let beside = Beside { over: Some(over), ..Beside::default() };
-        self.start_with(plan, options, key, beside).await
-    }
-
-    /// Starts an execution of which some calls have begun, under the identifier that they were told.
-    /// A worker of this process takes what comes of them; any other calls anew, and so does an
-    /// execution that has another identifier, because its key stood for that already.
-    pub async fn start_ahead(
-        &self,
-        plan: &Arc<Plan>,
-        options: ExecutionOptions,
-        key: Option<&IdempotencyKey>,
-        ahead: Ahead,
-    ) -> Result<ExecutionId, ControlError> {
-        self.start_with(plan, options, key, Beside { ahead, ..Beside::default() }).await
+        self.start_with(plan, options, key, Some(over)).await
     }
 
     async fn start_with(
@@ -166,22 +148,17 @@ impl Control {
         plan: &Arc<Plan>,
         options: ExecutionOptions,
         key: Option<&IdempotencyKey>,
-        mut beside: Beside,
+        mut over: Option<oneshot::Sender<()>>,
     ) -> Result<ExecutionId, ControlError> {
         validate(&options, key)?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let told = beside.ahead.execution();
-            let wanted = told.unwrap_or_else(|| ExecutionId::draw(now));
-            let id = match self.place(key, &options, wanted).await? {
+            let id = match self.place(key, &options, ExecutionId::draw(now)).await? {
                 Place::Taken(id) => return Ok(id),
                 Place::Free(id) => id,
             };
-            if id != wanted {
-                beside.ahead = Ahead::default();
-            }
             let (execution, created) = machine::create(id, plan, options.clone(), now);
-            let begun = self.begin(execution, created, std::mem::take(&mut beside)).await;
+            let begun = self.begin(execution, created, over.take()).await;
             if self.has_begun(id, plan, key, begun).await? {
                 return Ok(id);
             }
@@ -235,7 +212,7 @@ impl Control {
             let id = ExecutionId::draw(now);
             let (execution, created) = machine::create_as(id, plan, created.clone(), now)
                 .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.begin(execution, created, Beside::default()).await {
+            match self.begin(execution, created, None).await {
                 Ok(()) => return Ok(id),
                 Err(AppendError::Conflict) => (),
                 Err(AppendError::Store(err)) => return Err(err.into()),
@@ -255,7 +232,7 @@ impl Control {
         validate(&created.options, None)?;
         let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
             .map_err(|err| ControlError::Invalid(err.to_string()))?;
-        match self.begin(execution, created, Beside::default()).await {
+        match self.begin(execution, created, None).await {
             Ok(()) => Ok(true),
             Err(AppendError::Conflict) => Ok(!self.is_begun(id).await?),
             Err(AppendError::Store(err)) => Err(err.into()),
@@ -277,7 +254,7 @@ impl Control {
     ) -> Result<(), StoreError> {
         let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
             .map_err(|err| StoreError::corrupt(id, err))?;
-        match self.begin(execution, created, Beside::default()).await {
+        match self.begin(execution, created, None).await {
             Ok(()) => Ok(()),
             Err(AppendError::Conflict) => self.mend(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
@@ -327,11 +304,11 @@ impl Control {
         &self,
         execution: Execution,
         created: Recorded,
-        beside: Beside,
+        over: Option<oneshot::Sender<()>>,
     ) -> Result<(), AppendError> {
         let is_due = execution.options().start_at.is_none_or(|it| it <= self.clock.now());
         let (execution, created) = match &self.worker {
-            Some(worker) if is_due => match worker.begin(execution, created, beside).await {
+            Some(worker) if is_due => match worker.begin(execution, created, over).await {
                 Ok(answer) => return answer,
                 Err((execution, created)) => (*execution, *created),
             },

@@ -47,7 +47,6 @@ use self::{
     tools::Tools,
 };
 use crate::{
-    ahead::Ahead,
     call::Key,
     control::Control,
     lease::{LeaseClock, Term},
@@ -98,8 +97,6 @@ pub(crate) struct Driver {
     /// Commands that the machine has heard of: the inbox may bring them again.
     obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Done>,
-    /// Calls that began before their steps.
-    ahead: Ahead,
     children: Children,
     gates: Gates,
     /// What calls report while they run.
@@ -184,11 +181,9 @@ impl Driver {
     pub(crate) fn begin(
         context: Arc<Context>,
         (execution, created): (Execution, Recorded),
-        ahead: Ahead,
         (commands, born, place): Begin,
     ) -> Self {
         let mut driver = Self::new(context, execution, Seq::START, commands, place);
-        driver.ahead = ahead;
         driver.pending.push([created]);
         driver.pending.announce(born);
         driver.claim();
@@ -265,7 +260,6 @@ impl Driver {
             done: VecDeque::new(),
             obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
-            ahead: Ahead::default(),
             children: Children::default(),
             gates: Gates::default(),
             reports: Reports::default(),

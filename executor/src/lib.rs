@@ -1,6 +1,5 @@
 //! What happens next: the machine, drivers, workers and the tools that they call.
 
-pub mod ahead;
 mod cache;
 pub mod call;
 pub mod control;

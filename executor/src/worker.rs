@@ -34,7 +34,6 @@ use tracing::{debug, error, info, warn};
 
 use self::{owing::Owing, unwritten::Unwritten};
 use crate::{
-    ahead::Ahead,
     control::Control,
     driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
     lease::LeaseClock,
@@ -99,15 +98,6 @@ pub struct CallPermit {
     _granted: Granted,
 }
 
-/// What a worker of this process is given with a new execution; no log has it.
-#[derive(Debug, Default)]
-pub(crate) struct Beside {
-    /// Who is told of its end.
-    pub(crate) over: Option<oneshot::Sender<()>>,
-    /// Calls that have begun already.
-    pub(crate) ahead: Ahead,
-}
-
 /// An execution for a worker of this process.
 #[derive(Debug)]
 enum Order {
@@ -116,7 +106,8 @@ enum Order {
         execution: Box<Execution>,
         created: Box<Recorded>,
         born: oneshot::Sender<Result<(), AppendError>>,
-        beside: Beside,
+        /// Notified when this worker has finished the execution.
+        over: Option<oneshot::Sender<()>>,
         permit: OwnedSemaphorePermit,
     },
     /// One that is in the store.
@@ -311,7 +302,7 @@ impl Worker {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Begin { execution, created, born, beside, permit } => {
+            Order::Begin { execution, created, born, over, permit } => {
                 let id = execution.id();
                 if self.local.has(id) {
                     // Asked for again under its key, before the first answer.
@@ -321,9 +312,8 @@ impl Worker {
                 let (sender, commands) = mpsc::channel(COMMANDS);
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
-                let (new, Beside { over, ahead }) = ((*execution, *created), beside);
                 let begin = (commands, born, permit);
-                let driver = Driver::begin(Arc::clone(&context), new, ahead, begin);
+                let driver = Driver::begin(Arc::clone(&context), (*execution, *created), begin);
                 self.drivers.spawn(async move {
                     let result = end_unwritten(&context, id, driver.run().await).await;
                     looking::leave_damaged(&context, id, &result).await;
@@ -486,7 +476,7 @@ impl Handle {
         &self,
         execution: Execution,
         created: Recorded,
-        beside: Beside,
+        over: Option<oneshot::Sender<()>>,
     ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
         let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
@@ -497,7 +487,7 @@ impl Handle {
         }
         let (born, answer) = oneshot::channel();
         let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = Order::Begin { execution, created, born, beside, permit };
+        let order = Order::Begin { execution, created, born, over, permit };
         if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
             let Order::Begin { execution, created, .. } = order else {
                 unreachable!("what could not be sent comes back")

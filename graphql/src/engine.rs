@@ -9,7 +9,6 @@ mod done;
 mod dry;
 mod error;
 mod export;
-mod foresight;
 mod inputs;
 mod learning;
 mod missing_tools;
@@ -34,7 +33,6 @@ mod watching;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use executor::{
-    ahead::Ahead,
     control::{Control, IdempotencyKey},
     limits::CallLimits,
     options::Options,
@@ -115,8 +113,6 @@ pub struct Order {
     pub options: ExecutionOptions,
     /// The key under which it is asked for at most once.
     pub idempotency_key: Option<String>,
-    /// Whether steps may begin while the plan is still being written.
-    pub streaming: bool,
 }
 
 impl Engine {
@@ -322,9 +318,8 @@ impl Engine {
         self.grant.check_room()?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
-        let streaming = order.streaming.then_some(&order.options);
-        let (plan, ahead) = self.plan_ahead(query, planning, streaming).await?;
-        self.begin_ahead(&plan, order, subject, ahead).await
+        let plan = self.plan_query(query, planning).await?;
+        self.begin(&plan, order, subject).await
     }
 
     pub(super) async fn begin(
@@ -333,18 +328,8 @@ impl Engine {
         order: Order,
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
-        self.begin_ahead(plan, order, subject, Ahead::default()).await
-    }
-
-    async fn begin_ahead(
-        &self,
-        plan: &Arc<Plan>,
-        order: Order,
-        subject: Value,
-        ahead: Ahead,
-    ) -> Result<ExecutionId, EngineError> {
         self.check_plan(plan).await?;
-        let Order { mut options, idempotency_key, .. } = order;
+        let Order { mut options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
             && let Some(id) = self.control.find(key, &options).await?
@@ -359,6 +344,6 @@ impl Engine {
             let created = Created::new(about.id, about.request, options);
             return self.dry_run(plan, created, key.as_ref()).await;
         }
-        Ok(self.control.start_ahead(plan, options, key.as_ref(), ahead).await?)
+        Ok(self.control.start(plan, options, key.as_ref()).await?)
     }
 }

@@ -32,10 +32,7 @@ use shared::{
     plan::{About, Mapping, Plan, StepPolicy},
 };
 
-pub use self::{
-    names::Ids,
-    parse::{parse, parse_value},
-};
+pub use self::parse::{parse, parse_value};
 use self::{
     names::Naming,
     parameters::Given,

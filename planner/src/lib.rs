@@ -104,22 +104,6 @@ pub struct Ending {
 pub trait Judge: Send + Sync {
     /// Returns what is wrong with a draft; it can be a plan if nothing of that is an error.
     async fn judge(&self, draft: &Draft) -> Vec<Diagnostic>;
-
-    /// Returns who wants to hear of steps before the plan is there that they are of, if anybody
-    /// does.
-    fn foresight(&self) -> Option<&dyn Foresight> {
-        None
-    }
-}
-
-/// Hears of a plan that is still being written.
-#[async_trait]
-pub trait Foresight: Send + Sync {
-    /// A plan begins: the first, or another one in the place of what was heard of before.
-    async fn begin(&self);
-
-    /// A step of it is there, as a draft that has nothing else, in the order of writing.
-    async fn foresee(&self, step: &Draft);
 }
 
 /// A draft, and how it came to be.

@@ -8,7 +8,6 @@ mod fallback;
 mod names;
 mod patient;
 mod provider;
-mod said;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod settings;
@@ -37,27 +36,7 @@ pub trait Model: Debug + Send + Sync {
     /// Asks, and waits for the whole answer.
     ///
     /// It ends: every implementation limits how long it waits and how often it tries.
-    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        self.ask_aloud(question, None).await
-    }
-
-    /// Asks in the same way, and lets whoever listens hear the words while they come, where the
-    /// provider sends them so.
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError>;
-}
-
-/// Listens to an answer that is still being given.
-#[async_trait]
-pub trait Hearer: Send + Sync {
-    /// An answer begins; of what was heard before nothing counts any more.
-    async fn begin(&self);
-
-    /// It goes on with these words.
-    async fn hear(&self, words: &str);
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError>;
 }
 
 /// What a model is asked.

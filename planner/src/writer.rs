@@ -5,32 +5,24 @@
 //! wrong goes back to the model, with the nearest that would be right, until nothing is or it has
 //! had enough rounds. Every word of that is noted.
 
-mod arriving;
 mod prompt;
 mod reading;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{
-    borrow::Cow,
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shared::{diagnostic::Diagnostic, limits};
 use tokio::time::Instant;
 
-use self::{arriving::Arriving, reading::Written};
+use self::reading::Written;
 use crate::{
-    Earlier, Foresight, Judge, Note, Planner, PlanningError, Proposal,
+    Earlier, Judge, Note, Planner, PlanningError, Proposal,
     catalog::Catalog,
     draft::{Draft, SubDraft},
-    model::{Hearer, Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
+    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
 };
 
 /// How often a model may mend its plan where nothing is said.
@@ -52,8 +44,6 @@ pub struct ModelPlanner {
     model: Arc<dyn Model>,
     name: String,
     repairs: u32,
-    /// The model was seen to begin to think without a word.
-    is_sudden: AtomicBool,
 }
 
 /// What has come of a query so far.
@@ -75,7 +65,7 @@ impl ModelPlanner {
     /// Lets a model plan, which may mend each plan so many times.
     pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
         let name = model.name().to_owned();
-        Self { model, name, repairs, is_sudden: AtomicBool::new(false) }
+        Self { model, name, repairs }
     }
 
     /// Lets the model of some settings plan.
@@ -112,18 +102,10 @@ impl ModelPlanner {
         rounds: &mut Rounds<'_>,
     ) -> Result<Draft, PlanningError> {
         let known = rounds.earlier.map(|it| plans(&it.draft)).unwrap_or_default();
-        let listening = judge.foresight().map(|foresight| Listening {
-            foresight,
-            catalog,
-            known: &known,
-            is_sudden: &self.is_sudden,
-            arriving: Mutex::default(),
-        });
-        let hearer = listening.as_ref().map(|it| it as &dyn Hearer);
         let mut wrong = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
-            let reply = self.ask(rounds, round, hearer).await?;
+            let reply = self.ask(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
                 // Some models talk before they plan: only who is asked again and still talks declines.
@@ -168,23 +150,14 @@ impl ModelPlanner {
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask(
-        &self,
-        rounds: &mut Rounds<'_>,
-        round: u32,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, PlanningError> {
+    async fn ask(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
         let form = if rounds.earlier.is_some() { prompt::form_after() } else { prompt::form() };
         let answer = Some(form);
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.asked(round, self.model.name());
         let began = Instant::now();
-        let reply = self.model.ask_aloud(&question, hearer).await;
-        let reply = reply.map_err(|err| unavailable(&err))?;
+        let reply = self.model.ask(&question).await.map_err(|err| unavailable(&err))?;
         rounds.answered(round, &reply, began);
-        if Arriving::is_of_sudden(&reply.text) {
-            self.is_sudden.store(true, Ordering::Relaxed);
-        }
         Ok(reply)
     }
 }
@@ -220,43 +193,6 @@ impl Planner for ModelPlanner {
         check(query, catalog)?;
         let rounds = Rounds::new(prompt::after(query, earlier, catalog), Some(earlier));
         self.come_to_an_end(query, catalog, judge, rounds).await
-    }
-}
-
-/// Listens to a model for the steps of its plan.
-struct Listening<'a> {
-    foresight: &'a dyn Foresight,
-    catalog: &'a Catalog,
-    /// The plans that steps may execute.
-    known: &'a BTreeSet<&'a str>,
-    /// The model was seen to begin to think without a word.
-    is_sudden: &'a AtomicBool,
-    arriving: Mutex<Arriving>,
-}
-
-impl Listening<'_> {
-    fn arriving(&self) -> std::sync::MutexGuard<'_, Arriving> {
-        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[async_trait]
-impl Hearer for Listening<'_> {
-    async fn begin(&self) {
-        let is_sudden = self.is_sudden.load(Ordering::Relaxed);
-        *self.arriving() = if is_sudden { Arriving::of_sudden() } else { Arriving::default() };
-        self.foresight.begin().await;
-    }
-
-    async fn hear(&self, words: &str) {
-        let steps = self.arriving().take(words);
-        for step in steps {
-            let Some(draft) = reading::alone(&step, self.catalog, self.known) else {
-                // What is behind it may depend on what it does.
-                return self.arriving().give_up();
-            };
-            self.foresight.foresee(&draft).await;
-        }
     }
 }
 

@@ -3,13 +3,11 @@
 //!
 //! A blob is a record that says what it is, and its content in other records. It belongs to the
 //! execution whose tool returned it and goes with it; one of a call outside plans goes by its age.
-//! A tool may be called before its execution is there: what it returned then waits for that.
 //! The record that says what it is comes first and goes last: whatever else there is of a blob can
 //! be found by it.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc};
 
-use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,8 +18,6 @@ use crate::{
 
 /// The field by which a value is a reference.
 pub const FIELD: &str = "$blob";
-/// How long a blob waits for an execution that is to be.
-pub const AHEAD: Duration = Duration::from_hours(1);
 /// What stands for the execution where there is none.
 const OUTSIDE: &str = "call";
 /// Digits of a SHA-256.
@@ -50,8 +46,6 @@ pub struct Blob {
     pub bytes: usize,
     /// When it was kept.
     pub at: Timestamp,
-    /// Whether it was kept before its execution was there.
-    pub is_ahead: bool,
 }
 
 /// A text is not the name of a blob.
@@ -108,10 +102,7 @@ impl Blob {
     }
 
     fn entry(&self, parts: usize) -> Record {
-        let mut value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
-        if self.is_ahead {
-            value["ahead"] = json!(true);
-        }
+        let value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
         record(RecordKind::Blob, self.id.to_string(), value, self.at)
     }
 }
@@ -158,13 +149,8 @@ async fn entry<R: Records + ?Sized>(
         mime_type: mime_type.to_owned(),
         bytes: number("bytes")?,
         at: record.at,
-        is_ahead: is_ahead(&record),
     };
     Ok(Some((blob, number("parts")?)))
-}
-
-fn is_ahead(record: &Record) -> bool {
-    record.value.get("ahead").and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// Returns what is known of a blob, if it is there.
@@ -190,25 +176,15 @@ pub async fn get<R: Records + ?Sized>(
     Ok(Some((blob, base64)))
 }
 
-/// Removes blobs that are older than `before` and whose executions are gone; returns how many. Now
-/// it is `now`: what waits for an execution that is to be stays for [`AHEAD`].
-pub async fn forget<S: Store + ?Sized>(
-    store: &S,
-    before: Timestamp,
-    now: Timestamp,
-) -> Result<usize, StoreError> {
+/// Removes blobs that are older than `before` and whose executions are gone; returns how many.
+pub async fn forget<S: Store + ?Sized>(store: &S, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
-    let wait = TimeDelta::from_std(AHEAD).unwrap_or(TimeDelta::MAX);
-    let awaited = now.checked_sub_signed(wait).unwrap_or(Timestamp::MIN_UTC);
     loop {
         let page = RecordPage { after, ..RecordPage::first(PAGE) };
         let records = store.records(RecordKind::Blob, page).await?;
         let is_last = records.len() < PAGE;
         after = records.last().map(|it| it.name.clone());
         for record in records.into_iter().filter(|it| it.at < before) {
-            if is_ahead(&record) && record.at > awaited {
-                continue;
-            }
             let Ok(id) = record.name.parse::<BlobId>() else { continue };
             let is_owned = match id.owner {
                 Some(owner) => store.head(owner).await?.is_some(),
@@ -246,7 +222,7 @@ mod tests {
             let id: BlobId = name.parse().unwrap();
             assert_eq!((id.to_string(), id.sha256()), (name.clone(), hash.as_str()));
             let (mime_type, at) = ("image/png".to_owned(), Timestamp::UNIX_EPOCH);
-            let blob = Blob { id, mime_type, bytes: 7, at, is_ahead: false };
+            let blob = Blob { id, mime_type, bytes: 7, at };
             let reference = blob.reference();
             assert_eq!(reference, json!({ "$blob": name, "mimeType": "image/png", "bytes": 7 }));
             assert_eq!(BlobId::referred(&reference), Some(blob.id));

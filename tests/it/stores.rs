@@ -34,7 +34,6 @@ macro_rules! stores {
                 promises! {
                     $world:
                     a_blob_goes_with_its_execution,
-                    a_blob_waits_for_its_execution,
                     a_free_place_is_pointed_out,
                     a_head_without_a_log_is_not_kept,
                     a_holder_is_counted_once,

@@ -2,8 +2,8 @@
 //
 //   node model.cjs NODE_MODULES FILE
 //
-// FILE has `{"answers": […], "chaos": {…}}`: answers as aimock has them, and how often it behaves badly; whatever else it
-// has says how aimock streams them. Prints its port, and ends with its standard input.
+// FILE has `{"answers": […], "chaos": {…}}`: answers as aimock has them, and how often it behaves badly.
+// Prints its port, and ends with its standard input.
 
 const fs = require('node:fs');
 const { createRequire } = require('node:module');
@@ -11,9 +11,9 @@ const path = require('node:path');
 
 const [modules, file] = process.argv.slice(2);
 const { LLMock } = createRequire(path.join(modules, 'index.js'))('@copilotkit/aimock');
-const { answers, chaos, ...streaming } = JSON.parse(fs.readFileSync(file, 'utf8'));
+const { answers, chaos } = JSON.parse(fs.readFileSync(file, 'utf8'));
 
 const mock = new LLMock({ port: 0, logLevel: 'silent', chaos, journalMaxEntries: 0 });
-mock.on({ predicate: () => true }, () => (answers.length > 1 ? answers.shift() : answers[0]), streaming);
+mock.on({ predicate: () => true }, () => (answers.length > 1 ? answers.shift() : answers[0]));
 mock.start().then(() => console.log(mock.port));
 process.stdin.on('end', () => process.exit(0)).resume();

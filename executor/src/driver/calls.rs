@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use shared::{
     clock::Timestamp,
     event::StepStarted,
@@ -19,7 +19,6 @@ use tracing::warn;
 
 use super::{Context, Driver, children::Seen};
 use crate::{
-    ahead::CallAhead,
     cache,
     call::{Call, Ended, Key},
     machine::{Answer, Input},
@@ -72,10 +71,7 @@ impl Driver {
             StepKind::Call => {
                 let call = self.call(task, callee, started);
                 if callee.policy.effect == Effect::Read {
-                    match self.ahead.take(callee.tool, started) {
-                        Some(begun) => self.take_over(begun, call),
-                        None => self.launch(call, callee.policy.cache_ttl_ms),
-                    }
+                    self.launch(call, callee.policy.cache_ttl_ms);
                 } else {
                     self.held.push_back((seq, Held::Call(Box::new(call))));
                 }
@@ -123,30 +119,13 @@ impl Driver {
     /// task.
     fn launch(&mut self, call: Call, ttl_ms: Option<u64>) {
         let context = Arc::clone(&self.context);
-        self.go(match ttl_ms {
+        let work = match ttl_ms {
             None => {
                 let Context { toolbox, options, .. } = &*context;
                 call.carry_out(toolbox.clone(), Arc::clone(options)).boxed()
             }
             Some(ttl_ms) => call_once_in_a_while(context, call, ttl_ms).boxed(),
-        });
-    }
-
-    /// Waits for a call that has begun already, in the place of another, which is made if that one
-    /// comes to nothing.
-    fn take_over(&mut self, begun: CallAhead, call: Call) {
-        let Context { toolbox, options, .. } = &*self.context;
-        let (toolbox, options) = (toolbox.clone(), Arc::clone(options));
-        let work = async move {
-            match begun.end(&call).await {
-                Some(ended) => ended,
-                None => call.carry_out(toolbox, options).await,
-            }
         };
-        self.go(work.boxed());
-    }
-
-    fn go(&mut self, work: BoxFuture<'static, Ended>) {
         let mut work = work.map(Done::Ended).boxed();
         match work.as_mut().now_or_never() {
             Some(done) => self.done.push_back(done),

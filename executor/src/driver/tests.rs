@@ -66,8 +66,7 @@ impl Scene {
         let (_, commands) = mpsc::channel(1);
         let (born, _) = oneshot::channel();
         let place = Arc::clone(&context.room).try_acquire_owned().unwrap();
-        let driver =
-            Driver::begin(Arc::clone(&context), new, Ahead::default(), (commands, born, place));
+        let driver = Driver::begin(Arc::clone(&context), new, (commands, born, place));
         let mut returning = JoinSet::new();
         let permits = Arc::clone(&context.permits);
         returning.spawn(async move { permits.give_back().await });

@@ -19,8 +19,6 @@ use shared::{
 pub struct Blobs {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Whether the execution whose they are is not there yet.
-    is_ahead: bool,
 }
 
 /// A large binary that was taken out of an output.
@@ -54,12 +52,7 @@ impl Binary {
 impl Blobs {
     /// Keeps large binaries in a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, is_ahead: false }
-    }
-
-    /// Keeps what comes before its execution is there.
-    pub fn ahead(self) -> Self {
-        Self { is_ahead: true, ..self }
+        Self { store, clock }
     }
 
     /// Keeps a binary, and returns what refers to it. Nothing if it is no base 64.
@@ -75,8 +68,7 @@ impl Blobs {
         }
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
-        let is_ahead = self.is_ahead;
-        let blob = Blob { id, mime_type, bytes: bytes.len(), at, is_ahead };
+        let blob = Blob { id, mime_type, bytes: bytes.len(), at };
         blob::put(&*self.store, &blob, &binary.base64).await?;
         Ok(Some(blob.reference()))
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use planner::model::{Hearer, Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
+use planner::model::{Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
 use serde_json::Value;
 use shared::tool::{Effect, ToolError};
 use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
@@ -33,11 +33,7 @@ impl Model for Scripted {
         "scripted"
     }
 
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        _: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
         self.asked.lock().unwrap().push(question.clone());
         let next = self.answers.lock().unwrap().pop_front();
         next.ok_or_else(|| ModelError::Unavailable {

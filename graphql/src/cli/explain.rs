@@ -32,7 +32,6 @@ pub(super) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         "candidates" => candidates(shown, paint),
         // JSON is made plain when it is written: a sign in place of a letter has a `\` that JSON doubles.
         "assumptions" => assumptions(content, paint),
-        "ahead" => ahead(content, paint),
         "draft" => draft(content, paint),
         "cache" => cached(shown),
         "plan" => plan(shown),
@@ -111,12 +110,6 @@ fn assumptions(content: &Value, paint: Paint) -> Option<String> {
         Some(format!("{path} = {value}  {}", paint.dim(format!("from `{clause}`"))))
     });
     Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
-}
-
-/// Tells what was called before the plan was there.
-fn ahead(content: &Value, paint: Paint) -> Option<String> {
-    let tool = plain::line(content["tool"].as_str()?);
-    Some(format!("{tool}  {}", paint.dim(in_line(&content["parameters"]))))
 }
 
 /// Writes a value as one line of JSON.
@@ -340,8 +333,6 @@ mod tests {
             told("draft", json!({ "tools": [step] })),
             format!("  {shown}  {{\"{shown}\":\"{shown}\"}}")
         );
-        let ahead = json!({ "tool": evil, "parameters": [evil] });
-        assert_eq!(told("ahead", ahead), format!("  {shown}  [\"{shown}\"]"));
         let guess = json!([{ "path": evil, "clause": evil, "value": evil }]);
         assert_eq!(told("assumptions", guess), format!("  {shown} = \"{shown}\"  from `{shown}`"));
         assert_eq!(told("anything", json!(evil)), format!("  \"{shown}\""));
@@ -384,12 +375,6 @@ mod tests {
                   error[plan.empty]: the plan has no steps
                     --> tools
                      = help: write one"]],
-        );
-        check(
-            "ahead",
-            json!({ "step": "look", "tool": "blog.listAuthors", "parameters": { "first": 3 } }),
-            expect![[r#"
-                  blog.listAuthors  {"first":3}"#]],
         );
         check(
             "usage",

@@ -80,7 +80,7 @@ impl Retention {
     /// Removes what is over and older than `age`, at once and again and again. It never ends.
     pub(super) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match prune_some(&*store, before(&*clock, age), clock.now()).await {
+            let pause = match prune_some(&*store, before(&*clock, age)).await {
                 Ok(some) => {
                     self.count(some);
                     if some.more { PAUSE } else { LOOK }

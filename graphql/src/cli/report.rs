@@ -198,7 +198,6 @@ fn origin(request: &Value, execution: &Value) -> String {
         ("clauses", "clause", "clauses"),
         ("prompt", "question to the model", "questions to the model"),
         ("repair", "repair", "repairs"),
-        ("ahead", "call before its end", "calls before its end"),
         ("assumptions", "assumption", "assumptions"),
     ] {
         let listed = matches!(kind, "clauses" | "assumptions");

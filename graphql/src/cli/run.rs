@@ -25,10 +25,7 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
         Some(file) => Some(read_plan(session, file).await?),
         None => None,
     };
-    let mut options = options(&args.options).await?;
-    if args.streaming {
-        options["streaming"] = json!(true);
-    }
+    let options = options(&args.options).await?;
     let house = match (House::open(session, Need::Driving).await, &input) {
         (Err(failure), Some(input)) => return Err(input.prefer_errors(failure)),
         (house, _) => house?,
@@ -78,10 +75,9 @@ async fn begin(
         }
         return run_saved(client, name, options).await;
     }
-    let is_one_step = args.options.idempotency_key.is_some() || args.streaming;
-    if let Some(query) = args.query.as_ref().filter(|_| is_one_step) {
-        // A key that was used before plans nothing, and what begins before its plan must know how:
-        // planning is the engine's to decide.
+    let has_key = args.options.idempotency_key.is_some();
+    if let Some(query) = args.query.as_ref().filter(|_| has_key) {
+        // The engine plans nothing if the key was used before.
         let planning = planning::options(&args.planning);
         let variables = json!({ "query": query, "planning": planning, "execution": options });
         let execution = run_query(client, variables).await?;

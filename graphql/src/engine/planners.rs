@@ -10,7 +10,7 @@ use planner::{
     model::{Model, ModelError, Settings},
     writer::ModelPlanner,
 };
-use shared::{diagnostic::Diagnostic, id::RequestId, plan::Plan, tool::Effect};
+use shared::{diagnostic::Diagnostic, id::RequestId, plan::Plan};
 
 use super::{Engine, EngineError};
 use crate::agent::{self, Mind};
@@ -54,18 +54,6 @@ impl Compiling<'_> {
             Ok(Err(diagnostics)) => Err(diagnostics),
             Err(_) => Ok(None),
         }
-    }
-}
-
-impl Compiling<'_> {
-    /// Returns whether everything that a draft calls only reads, as far as its names say.
-    pub(super) fn only_reads(&self, draft: &Draft) -> bool {
-        draft.tools.iter().all(|step| {
-            let name = step.name.as_deref().or(step.tool_name.as_deref());
-            let tool = name.and_then(|it| self.catalog.find(it));
-            let undoes = step.compensate.is_some() || step.plan.is_some();
-            tool.is_some_and(|it| it.definition.effect == Effect::Read) && !undoes
-        })
     }
 }
 

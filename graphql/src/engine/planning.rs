@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use executor::ahead::Ahead;
 use planner::{
-    Judge as _, PlanningError, Proposal,
+    PlanningError, Proposal,
     catalog::Catalog,
     draft::{Draft, SubDraft},
     nearest::did_you_mean,
@@ -12,7 +11,7 @@ use planner::{
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    execution::{ExecutionOptions, REPLAN},
+    execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
@@ -21,8 +20,8 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, PlanCache, candidates::MAX_TOOLS, foresight::Foreseeing,
-    planners::Compiling, transcript::Transcript,
+    Engine, EngineError, PlanCache, candidates::MAX_TOOLS, planners::Compiling,
+    transcript::Transcript,
 };
 
 /// How often an identifier or a version that is taken is drawn again.
@@ -69,22 +68,11 @@ impl Engine {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
-        Ok(self.plan_ahead(query, options, None).await?.0)
-    }
-
-    /// Plans a query in the same way, and begins what can be begun before the plan is there, if it
-    /// is to be carried out like this.
-    pub(super) async fn plan_ahead(
-        &self,
-        query: &str,
-        options: &PlanningOptions,
-        execution: Option<&ExecutionOptions>,
-    ) -> Result<(Arc<Plan>, Ahead), EngineError> {
         let too_long = check_length(query);
         let kept = if too_long.is_err() { beginning(query) } else { query.to_owned() };
         let request = self.new_request(&kept).await?;
         let planned = match too_long {
-            Ok(()) => self.plan_under(&request, options, execution).await,
+            Ok(()) => self.plan_under(&request, options).await,
             Err(err) => Err(err),
         };
         match planned {
@@ -104,8 +92,7 @@ impl Engine {
         &self,
         request: &Request,
         options: &PlanningOptions,
-        execution: Option<&ExecutionOptions>,
-    ) -> Result<(Arc<Plan>, Ahead), EngineError> {
+    ) -> Result<Arc<Plan>, EngineError> {
         let query = request.query.as_str();
         check_query(query)?;
         let max_tools = max_tools(options.max_tools)?;
@@ -122,11 +109,6 @@ impl Engine {
         let remembered = self.remembered(asked.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
         let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
-        let judge = Foreseeing::new(judge, execution);
-        if judge.foresight().is_some() {
-            // What is called ahead is written down at once, behind this.
-            self.store.add_transcript(request.id, &transcript.take()).await?;
-        }
         transcript.ask_planner();
         let proposed = match remembered {
             Some(proposal) => Ok(proposal),
@@ -137,8 +119,7 @@ impl Engine {
         if let Some(asked) = asked.filter(|_| is_new) {
             self.remember(&asked, request.id, &proposal).await;
         }
-        let ahead = judge.ahead(&plan);
-        Ok((plan, ahead))
+        Ok(plan)
     }
 
     /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is

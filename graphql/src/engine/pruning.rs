@@ -22,7 +22,7 @@ impl Engine {
         let before = before(&*self.clock, age);
         let mut all = Pruned::default();
         for _ in 0..PARTS {
-            let some = prune_some(&*self.store, before, self.clock.now()).await?;
+            let some = prune_some(&*self.store, before).await?;
             all.executions += some.executions;
             all.plans += some.plans;
             all.requests += some.requests;
@@ -37,14 +37,10 @@ impl Engine {
 
 /// Removes a part of what is over and old; with the last, the blobs whose executions are gone and
 /// what was learned about queries that nobody asks any more.
-pub(crate) async fn prune_some(
-    store: &dyn Store,
-    before: Timestamp,
-    now: Timestamp,
-) -> Result<Pruned, StoreError> {
+pub(crate) async fn prune_some(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
     let some = store.prune(before, BATCH).await?;
     if !some.more {
-        blob::forget(store, before, now).await?;
+        blob::forget(store, before).await?;
         forget_queries(store, before).await?;
     }
     Ok(some)
@@ -97,9 +93,9 @@ mod tests {
             kinds.iter().map(|it| it["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let hour = Duration::from_hours(1);
-        prune_some(&*store, before(&WallClock, hour), WallClock.now()).await.unwrap();
+        prune_some(&*store, before(&WallClock, hour)).await.unwrap();
         assert_eq!(queries().await, ["old", "new"]);
-        prune_some(&*store, before(&Later, hour), Later.now()).await.unwrap();
+        prune_some(&*store, before(&Later, hour)).await.unwrap();
         assert_eq!(queries().await, ["new"]);
     }
 }

@@ -263,10 +263,6 @@ pub(super) struct ExecutionOptions {
     /// Higher goes first where workers have a choice.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// Whether `run` may call what only reads and needs nothing else while a model still writes the
-    /// plan. Where the plan is there at once, it changes nothing.
-    #[graphql(default_with = "Some(false)")]
-    streaming: Option<bool>,
     /// How often, 0 to 16, a model plans anew by itself how to go on: where the execution does not end
     /// well, or a `flow.replan` step asks for it. Where it is left out, never after a failure, and up to
     /// 4 times in a row where a step asks for it.
@@ -289,8 +285,7 @@ impl ExecutionOptions {
             dry_run: it.dry_run.unwrap_or(false),
             replans: it.replans.map_or_else(|| Ok(Replans::default()), replans)?,
         };
-        let streaming = it.streaming.unwrap_or(false);
-        Ok(Order { options, idempotency_key: it.idempotency_key, streaming })
+        Ok(Order { options, idempotency_key: it.idempotency_key })
     }
 }
 

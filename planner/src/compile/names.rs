@@ -10,10 +10,7 @@ use shared::{
 };
 
 use super::{Step, place, report::Report, tools};
-use crate::{
-    draft::{Draft, DraftStep},
-    nearest::did_you_mean,
-};
+use crate::{draft::Draft, nearest::did_you_mean};
 
 /// Room for the number behind a name: `_` and the digits of [`shared::limits::PLAN_STEPS`].
 const SUFFIX_LEN: usize = 7;
@@ -56,23 +53,13 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
 
 /// Ids that are taken, and where to look for the next free one.
 #[derive(Debug, Default)]
-pub struct Ids {
+struct Ids {
     taken: IndexMap<StepId, usize>,
     /// The next number to try behind a name, so that many steps of one tool are cheap.
     next: BTreeMap<String, usize>,
 }
 
 impl Ids {
-    /// Returns the id that the next step of a draft will have, for all that is known before the
-    /// rest of it is there; nothing if it cannot have one.
-    pub fn foresee(&mut self, step: &DraftStep) -> Option<StepId> {
-        let Some(id) = &step.id else {
-            return Some(self.free(tools::written(step).unwrap_or_default()));
-        };
-        let id: StepId = id.parse().ok()?;
-        self.taken.insert(id.clone(), usize::MAX).is_none().then_some(id)
-    }
-
     fn take(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
         let Some(first) = self.taken.get(id) else {
             self.taken.insert(id.clone(), at);
@@ -198,31 +185,5 @@ pub(super) fn clip(text: &str) -> String {
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::compile::parse_value;
-
-    #[test]
-    fn ids_are_foreseen_one_by_one() {
-        let draft = parse_value(json!({ "tools": [
-            { "name": "blog.look" }, { "name": "blog.look" }, { "id": "x", "name": "blog.look" },
-            { "name": "look at" }, { "id": "blog.note", "name": "y" }, { "name": "blog.look" },
-        ] }));
-        let draft = draft.unwrap();
-        let mut ids = Ids::default();
-        let foreseen: Vec<_> = draft.tools.iter().map(|it| ids.foresee(it).unwrap()).collect();
-        let assigned = assign(&draft, &mut Report::default());
-        assert_eq!(foreseen, assigned);
-        assert_eq!(assigned[1].as_str(), "blog.look_2");
-        for wrong in ["x", "{", "item"] {
-            let draft = parse_value(json!({ "tools": [{ "id": wrong, "name": "y" }] })).unwrap();
-            assert_eq!(ids.foresee(&draft.tools[0]), None, "{wrong}");
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Hearer, Model, ModelError, Question, Reply};
+use super::{Model, ModelError, Question, Reply};
 
 /// Two models, of which the second answers where the first does not.
 #[derive(Debug)]
@@ -26,18 +26,14 @@ impl Model for Fallback {
         self.first.name()
     }
 
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
-        let first = match self.first.ask_aloud(question, hearer).await {
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        let first = match self.first.ask(question).await {
             Ok(reply) => return Ok(reply),
             Err(err) => err,
         };
         let instead = self.second.name();
         tracing::warn!(err = %first, instead, "the model does not answer");
-        match self.second.ask_aloud(question, hearer).await {
+        match self.second.ask(question).await {
             Ok(mut reply) => {
                 reply.missed.insert(0, first);
                 Ok(reply)

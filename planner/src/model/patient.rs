@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::time::sleep;
 
-use super::{Hearer, Model, ModelError, Question, Reply};
+use super::{Model, ModelError, Question, Reply};
 
 /// How often, and after how long, a question is asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +73,11 @@ impl Model for Patient {
         self.model.name()
     }
 
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
         let Patience { retries, mut pause, longest } = self.patience;
         let mut missed = Vec::new();
         loop {
-            let err = match self.model.ask_aloud(question, hearer).await {
+            let err = match self.model.ask(question).await {
                 Ok(reply) => {
                     missed.extend(reply.missed);
                     return Ok(Reply { missed, ..reply });

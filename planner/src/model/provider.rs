@@ -15,23 +15,19 @@ use async_trait::async_trait;
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
-    chat::StopReason,
+    chat::{ChatResponse, StopReason, Usage},
     resolver::{AuthData, Endpoint, ProviderConfig},
 };
 use tokio::time::timeout;
 
 use self::{
     address::endpoint,
-    failures::may_want_whole,
     form::about_form,
     language::{has_list, language},
 };
 use super::{
-    AnswerForm, Hearer, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop,
-    exchange::Exchanges,
-    names::WireNames,
-    said::{Said, heard},
-    wire,
+    AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens,
+    exchange::Exchanges, names::WireNames, wire,
 };
 
 /// What is shown to servers that want no key.
@@ -50,21 +46,6 @@ pub struct Provider {
     name: String,
     /// The provider refused to keep answers in form, so that it is not asked to any more.
     is_formless: AtomicBool,
-    /// The provider does not answer in pieces, so that it is not asked to any more.
-    is_streamless: AtomicBool,
-}
-
-/// Why there is no answer.
-struct Missed {
-    err: ModelError,
-    /// Whether there may be one if it need not come in pieces.
-    is_streamless: bool,
-}
-
-impl Missed {
-    fn of(err: ModelError) -> Self {
-        Self { err, is_streamless: false }
-    }
 }
 
 impl Provider {
@@ -84,7 +65,6 @@ impl Provider {
             endpoint: endpoint.or(place),
             settings: settings.clone(),
             is_formless: AtomicBool::new(false),
-            is_streamless: AtomicBool::new(false),
             name,
         })
     }
@@ -93,63 +73,23 @@ impl Provider {
         &self,
         question: &Question,
         form: Option<&AnswerForm>,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, Missed> {
+    ) -> Result<Reply, ModelError> {
         let names = WireNames::of(&question.tools);
         let request = wire::request(question, &names);
         let options = self.options(form);
-        let target = self.target().await.map_err(Missed::of)?;
-        let begun = AtomicBool::new(false);
+        let target = self.target().await?;
         let provider = target.endpoint.clone();
-        let answer = self.exchanges.run(&provider, async |endpoint| {
+        let answer = self.exchanges.run(&provider, |endpoint| {
             let target = ServiceTarget { endpoint, ..target };
-            let Some(hearer) = hearer else {
-                let response = self.client.exec_chat(target, request, Some(&options)).await;
-                return response.map(Said::from);
-            };
-            let options = options.with_capture_usage(true).with_capture_tool_calls(true);
-            let response = self.client.exec_chat_stream(target, request, Some(&options)).await?;
-            heard(response.stream, hearer, &begun).await
+            self.client.exec_chat(target, request, Some(&options))
         });
-        let answer = timeout(self.settings.timeout, answer).await;
-        let is_mute = hearer.is_some() && !begun.load(Ordering::Relaxed);
-        match answer {
-            Ok(Ok(said)) => {
-                let is_streamless = is_mute && !said.is_whole;
-                self.reply(said, &names).map_err(|err| Missed { err, is_streamless })
-            }
-            Ok(Err(err)) => {
-                let is_streamless = is_mute && may_want_whole(&err);
-                Err(Missed { err: self.failed(err), is_streamless })
-            }
+        match timeout(self.settings.timeout, answer).await {
+            Ok(Ok(response)) => self.reply(response, &names),
+            Ok(Err(err)) => Err(self.failed(err)),
             Err(_) => {
                 let seconds = self.settings.timeout.as_secs_f64();
-                Err(Missed::of(self.lost(format!("it did not answer in {seconds} s"), None)))
+                Err(self.lost(format!("it did not answer in {seconds} s"), None))
             }
-        }
-    }
-
-    /// Asks for an answer in form, or without one where the provider does not keep it.
-    async fn try_in_form(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, Missed> {
-        let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
-        let form = question.answer.as_ref().filter(|_| !is_formless);
-        let answer = self.try_once(question, form, hearer).await;
-        match answer {
-            Err(Missed { err: ModelError::Refused { why, .. }, .. })
-                if form.is_some() && about_form(&why).is_some() =>
-            {
-                tracing::debug!(%why, "the provider does not keep answers in form");
-                let answer = self.try_once(question, None, hearer).await;
-                if answer.is_ok() {
-                    self.is_formless.store(true, Ordering::Relaxed);
-                }
-                answer
-            }
-            answer => answer,
         }
     }
 
@@ -172,13 +112,14 @@ impl Provider {
         Ok(ServiceTarget { endpoint, auth: AuthData::from_single(key), model: target.model })
     }
 
-    fn reply(&self, said: Said, names: &WireNames) -> Result<Reply, ModelError> {
-        let Said { text, calls, stop: why, tokens, is_whole } = said;
-        if !is_whole {
-            return Err(self.lost("its answer broke off before its end".to_owned(), None));
-        }
-        let (stop, is_unsaid) = (why.as_ref().map_or(Stop::Other, stop), why.is_none());
-        let calls: Vec<NativeCall> = calls.into_iter().map(|it| wire::call(it, names)).collect();
+    fn reply(&self, response: ChatResponse, names: &WireNames) -> Result<Reply, ModelError> {
+        let (text, tokens) = (response.texts().concat(), tokens(&response.usage));
+        let (stop, is_unsaid) = match &response.stop_reason {
+            Some(reason) => (stop(reason), false),
+            None => (Stop::Other, true),
+        };
+        let calls = response.into_tool_calls().into_iter();
+        let calls: Vec<NativeCall> = calls.map(|call| wire::call(call, names)).collect();
         if text.is_empty() && calls.is_empty() && is_unsaid {
             // What is no answer of the language at all looks like this.
             let why = "it answered nothing that could be read: check `planner.provider` and \
@@ -196,22 +137,22 @@ impl Model for Provider {
         &self.name
     }
 
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
-        let hearer = hearer.filter(|_| !self.is_streamless.load(Ordering::Relaxed));
-        match self.try_in_form(question, hearer).await {
-            Err(Missed { err, is_streamless: true }) => {
-                tracing::debug!(%err, "the provider does not answer in pieces");
-                let answer = self.try_in_form(question, None).await;
+    /// Asks again without the form if the provider refuses it, and remembers that it does.
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
+        let form = question.answer.as_ref().filter(|_| !is_formless);
+        match self.try_once(question, form).await {
+            Err(ModelError::Refused { why, .. })
+                if form.is_some() && about_form(&why).is_some() =>
+            {
+                tracing::debug!(%why, "the provider does not keep answers in form");
+                let answer = self.try_once(question, None).await;
                 if answer.is_ok() {
-                    self.is_streamless.store(true, Ordering::Relaxed);
+                    self.is_formless.store(true, Ordering::Relaxed);
                 }
-                answer.map_err(|it| it.err)
+                answer
             }
-            answer => answer.map_err(|it| it.err),
+            answer => answer,
         }
     }
 }
@@ -237,6 +178,13 @@ impl Provider {
             .iter()
             .any(|it| it == wanted || it.split_once(':').is_some_and(|it| it.0 == wanted)))
     }
+}
+
+fn tokens(usage: &Usage) -> Tokens {
+    let count = |tokens: Option<i32>| {
+        tokens.and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
+    };
+    Tokens { input: count(usage.prompt_tokens), output: count(usage.completion_tokens) }
 }
 
 fn stop(reason: &StopReason) -> Stop {

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Hearer, Model, ModelError, Question, Reply, Stop, Tokens};
+use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 
 /// A model whose answers are known before.
 #[derive(Debug, Default)]
@@ -35,21 +35,10 @@ impl Model for Scripted {
         "scripted"
     }
 
-    async fn ask_aloud(
-        &self,
-        question: &Question,
-        hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let answer = answer.unwrap_or_else(refused);
-        if let (Some(hearer), Ok(reply)) = (hearer, &answer) {
-            hearer.begin().await;
-            for letter in reply.text.chars() {
-                hearer.hear(letter.encode_utf8(&mut [0; 4])).await;
-            }
-        }
-        answer
+        answer.unwrap_or_else(refused)
     }
 }
 

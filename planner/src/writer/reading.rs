@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// Names that models give the list of steps.
-pub(super) const STEPS: [&str; 8] =
+const STEPS: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names that they give a plan inside an answer.
-pub(super) const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 /// Names that they give the fields of a step, and what those are called.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
@@ -96,13 +96,6 @@ pub(super) fn no_json() -> Diagnostic {
 /// Returns whether an answer is prose, and not a plan that was cut off or cannot be read.
 fn is_words(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
-}
-
-/// Reads one step of an answer as the draft of it alone, if it is one.
-pub(super) fn alone(step: &Value, catalog: &Catalog, known: &BTreeSet<&str>) -> Option<Draft> {
-    let draft = shaped(json!({ "tools": [step] }), (catalog, known), &mut Vec::new());
-    let draft = compile::parse_value(draft).ok()?;
-    (!draft.notices.iter().any(Diagnostic::is_error)).then_some(draft)
 }
 
 /// Returns the plan in a text: what is JSON as it stands, else whatever looks most like a plan.

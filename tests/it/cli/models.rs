@@ -3,7 +3,6 @@
 mod agents;
 mod memory;
 mod replanning;
-mod streaming;
 
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};
 

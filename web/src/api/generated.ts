@@ -71,7 +71,6 @@ export interface ExecutionOptions {
   dryRun?: boolean | null;
   startAt?: string | null;
   priority?: number | null;
-  streaming?: boolean | null;
   replans?: number | null;
 }
 export type ExecutionState = "PENDING" | "IN_PROGRESS" | "PAUSED" | "WAITING" | "COMPENSATING" | "COMPLETED" | "FAILED" | "CANCELLED";

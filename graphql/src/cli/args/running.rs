@@ -19,9 +19,6 @@ pub(in crate::cli) struct RunArgs {
     /// A plan that was saved under this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache"])]
     pub(in crate::cli) saved: Option<String>,
-    /// Let a model's steps that only read begin while it still writes the plan.
-    #[arg(long, conflicts_with_all = ["plan", "saved"])]
-    pub(in crate::cli) streaming: bool,
     #[command(flatten)]
     pub(in crate::cli) planning: Planning,
     #[command(flatten)]

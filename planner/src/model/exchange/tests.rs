@@ -38,21 +38,12 @@ impl Body for Endless {
 
 /// Begins a server that answers without end. Returns its address, and what it has sent.
 async fn endless(status: StatusCode, running: &mut JoinSet<()>) -> (String, Arc<AtomicUsize>) {
-    repeating(status, "application/json", Bytes::from(vec![b' '; PIECE]), running).await
-}
-
-/// Begins a server that repeats a piece of its answer without end.
-async fn repeating(
-    status: StatusCode,
-    form: &'static str,
-    piece: Bytes,
-    running: &mut JoinSet<()>,
-) -> (String, Arc<AtomicUsize>) {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let answer = move || {
-        let endless = Endless { piece: piece.clone(), sent: Arc::clone(&counted) };
-        let form = [("content-type", form)];
+        let piece = Bytes::from(vec![b' '; PIECE]);
+        let endless = Endless { piece, sent: Arc::clone(&counted) };
+        let form = [("content-type", "application/json")];
         async move { (status, form, axum::body::Body::new(endless)).into_response() }
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

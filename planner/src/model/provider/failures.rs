@@ -114,27 +114,6 @@ impl Provider {
     }
 }
 
-/// Returns whether an answer that was to come in pieces may come as a whole, for all that an error
-/// says. Whoever is refused for who he is, for what he asks for or for how often, is so again.
-pub(super) fn may_want_whole(err: &Broken) -> bool {
-    let Broken::Said(err) = err else { return false };
-    match err.status() {
-        Some(
-            StatusCode::UNAUTHORIZED
-            | StatusCode::PAYMENT_REQUIRED
-            | StatusCode::FORBIDDEN
-            | StatusCode::NOT_FOUND
-            | StatusCode::REQUEST_TIMEOUT
-            | StatusCode::CONFLICT
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::TOO_EARLY
-            | StatusCode::TOO_MANY_REQUESTS,
-        ) => false,
-        Some(status) => status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED,
-        None => true,
-    }
-}
-
 /// Returns what a provider said with an error.
 fn body(err: &genai::Error) -> &str {
     match err {

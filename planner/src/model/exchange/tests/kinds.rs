@@ -1,24 +1,12 @@
 //! Every language that can be configured: what is said in it goes where it should, and what comes
 //! back ends where it must.
 
-use async_trait::async_trait;
 use genai::adapter::AdapterKind;
-use serde_json::json;
 
 use super::{
-    super::super::{Hearer, Message, Reply},
+    super::super::{Message, Reply},
     *,
 };
-
-/// Listens, and does nothing with it.
-struct Deaf;
-
-#[async_trait]
-impl Hearer for Deaf {
-    async fn begin(&self) {}
-
-    async fn hear(&self, _: &str) {}
-}
 
 /// Every language, with the name of a model that can be asked in it.
 fn kinds() -> impl Iterator<Item = (ProviderKind, &'static str)> {
@@ -32,40 +20,6 @@ fn kinds() -> impl Iterator<Item = (ProviderKind, &'static str)> {
     };
     let all = AdapterKind::all().iter();
     all.flat_map(move |it| models(it).into_iter().map(|model| (ProviderKind(*it), model)))
-}
-
-/// Returns a piece of an answer, which may be repeated for as long as one likes.
-fn piece(kind: AdapterKind) -> Bytes {
-    let words = "x".repeat(PIECE);
-    match kind {
-        AdapterKind::Ollama | AdapterKind::OllamaCloud => {
-            let line = json!({ "message": { "content": words }, "done": false });
-            format!("{line}\n").into()
-        }
-        AdapterKind::Cohere => {
-            let line =
-                json!({ "is_finished": false, "event_type": "text-generation", "text": words });
-            format!("{line}\n").into()
-        }
-        AdapterKind::BedrockApi => frame(format!("{{}}{}", " ".repeat(PIECE)).as_bytes()),
-        // A remark, which every reader of events passes over.
-        _ => format!(": {words}\n\n").into(),
-    }
-}
-
-/// Returns a frame of a stream of AWS, without headers.
-fn frame(payload: &[u8]) -> Bytes {
-    let size = u32::try_from(payload.len() + 16).unwrap().to_be_bytes();
-    let mut frame = [size, [0; 4]].concat();
-    frame.extend(crc32(&frame).to_be_bytes());
-    frame.extend(payload);
-    frame.extend(crc32(&frame).to_be_bytes());
-    frame.into()
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1));
-    !bytes.iter().fold(u32::MAX, |crc, it| (0..8).fold(crc ^ u32::from(*it), bit))
 }
 
 /// What some want to hear before they are asked.
@@ -88,22 +42,6 @@ async fn an_answer_is_broken_off_in_every_language() {
         let mut running = JoinSet::new();
         let (at, sent) = endless(StatusCode::OK, &mut running).await;
         let answer = provider_of(kind, model, Some(at)).ask(&question()).await;
-        assert_broken_off(
-            answer,
-            sent.load(Ordering::Relaxed),
-            &format!("{} {model}", kind.name()),
-        );
-    }
-}
-
-#[tokio::test]
-async fn an_answer_in_pieces_is_broken_off_in_every_language() {
-    for (kind, model) in kinds() {
-        let mut running = JoinSet::new();
-        let events = "text/event-stream";
-        let (at, sent) = repeating(StatusCode::OK, events, piece(kind.0), &mut running).await;
-        let provider = provider_of(kind, model, Some(at));
-        let answer = provider.ask_aloud(&question(), Some(&Deaf)).await;
         assert_broken_off(
             answer,
             sent.load(Ordering::Relaxed),
