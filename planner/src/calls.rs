@@ -4,31 +4,24 @@
 //! of the text to itself, so that nothing inside an argument is ever a call of its own.
 //! `docs/tool-calls.md` says what is read, and what is not a call.
 
-mod ahead;
 mod argument;
-mod asides;
 mod function;
 mod known;
 pub(crate) mod lenient;
-mod lines;
 mod marker;
-mod marks;
-mod mood;
 mod native;
-mod natural;
 mod pairs;
-mod phrase;
 pub mod prompt;
 mod sample;
 mod scan;
 pub mod schemas;
+mod sentence;
 mod shape;
 mod simple;
 mod source;
 mod tags;
 #[cfg(test)]
 mod tests;
-mod unquoted;
 mod word;
 mod xml;
 

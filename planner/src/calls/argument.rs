@@ -17,18 +17,6 @@ pub(super) enum Given {
     Cut,
 }
 
-/// What came of looking for pairs.
-pub(super) enum Pairs {
-    /// At least one, and where the last ends.
-    Some(Args, usize),
-    /// None; the text goes on at that place.
-    None(usize),
-    /// Something that is written as a pair, and of which it is not clear what belongs to it.
-    Unclear(usize),
-    /// One that the end of the text cuts off.
-    Cut,
-}
-
 /// Reads a string, a list or an object at `at`, where one begins.
 pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {

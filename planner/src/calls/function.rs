@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     CallFormat, KnownTool,
     argument::{self, Args, Given},
-    marker, natural, pairs,
+    marker, pairs,
     source::{Attempt, Comments, Reading, Source, Why},
     word,
 };
@@ -15,7 +15,7 @@ const DEFINES: [&str; 3] = ["def", "fn", "func"];
 /// Words that do so where a body follows: people say them of calls, too.
 const MAY_DEFINE: [&str; 2] = ["function", "class"];
 
-/// Words behind a call that has arguments there.
+/// Words behind the brackets that add arguments.
 const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 /// Why there are no arguments.
@@ -58,21 +58,17 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     if matches!(source.byte(end), Some(b'(' | b'[' | b'{')) {
         return true;
     }
-    let at = source.skip_marks(source.skip(source.skip_marks(end), |it| it == b','));
-    if matches!(source.byte(at), Some(b'{')) && is_empty
-        || argument::is_key(source, at, tool)
-        || pairs::follow(source, source.skip_marks(end), tool, !is_empty)
+    let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
+    let is_object = |at: usize| source.byte(at) == Some(b'{');
+    let with = CONTINUES.iter().find_map(|word| source.word_at(at, word));
+    let is_with = with.is_some_and(|word| {
+        let next = source.skip_markup(word);
+        next > word && (is_empty || argument::is_key(source, next, tool) || is_object(next))
+    });
+    is_with
+        || is_empty && is_object(at)
+        || pairs::follow(source, source.skip_marks(end), tool)
         || marker::arguments(source, marker::layout(source, end)).is_some()
-    {
-        return true;
-    }
-    if let Some(none) = natural::none(source, at) {
-        return none.is_err();
-    }
-    let Some(word) = CONTINUES.iter().find_map(|it| source.word_at(at, it)) else { return false };
-    let next = source.skip_markup(word);
-    let is_pair = argument::is_key(source, next, tool) || source.byte(next) == Some(b'{');
-    next > word && (is_empty || is_pair)
 }
 
 /// Returns whether what follows a signature is a body.

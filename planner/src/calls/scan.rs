@@ -3,9 +3,7 @@
 use shared::limits;
 
 use super::{
-    TooMuch, ToolCall, function,
-    mood::{Mood, is_forbidden_behind},
-    native, natural, shape, simple,
+    TooMuch, ToolCall, function, native, sentence, shape, simple,
     source::{Attempt, Reading, is_name_byte},
     tags::{self, Tags},
     xml,
@@ -20,7 +18,6 @@ pub(super) fn calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
         calls: Vec::new(),
         has_broken: false,
         echoes_are_endless: false,
-        mood: Mood::default(),
     };
     while scan.at < reading.source.len() {
         scan.step();
@@ -42,8 +39,6 @@ struct Scan<'r, 'a> {
     has_broken: bool,
     /// Whether no echo of a result ends as results do.
     echoes_are_endless: bool,
-    /// What the sentence has said so far.
-    mood: Mood,
 }
 
 impl Scan<'_, '_> {
@@ -65,12 +60,8 @@ impl Scan<'_, '_> {
                 };
                 self.take(attempt);
             }
-            Some(it) if is_name_byte(it) => self.word(),
-            Some(it) => {
-                self.mood.mark(source, self.at, it);
-                self.at += 1;
-            }
-            None => self.at += 1,
+            Some(byte) if is_name_byte(byte) => self.word(),
+            _ => self.at += 1,
         }
     }
 
@@ -79,7 +70,6 @@ impl Scan<'_, '_> {
         self.calls.clear();
         self.reading.forget_missed(0);
         self.has_broken = false;
-        self.mood.end();
     }
 
     /// Reads the word at this place, and the call that it begins, if it does.
@@ -95,50 +85,32 @@ impl Scan<'_, '_> {
         if let Some(attempt) = simple::read(self.reading, start) {
             return self.take(attempt);
         }
-        if end == start {
-            if source.slice(self.at..end).contains('.') {
-                self.mood.end();
-            } else {
-                self.mood.bullet();
-            }
+        let word = source.slice(start..end);
+        if end == start || self.has_broken {
             self.at = end;
-        } else if self.has_broken {
-            self.at = end;
-        } else if source.byte(end) == Some(b'(') && source.byte(end - 1) != Some(b'.') {
+        } else if source.byte(end) == Some(b'(') && !word.ends_with('.') {
             let attempt = function::read(self.reading, start, end);
-            let is_read = matches!(attempt, Attempt::Read { .. });
-            if self.mood.is_turned() {
-                self.reading.forget_missed(missed);
-            }
-            self.loose(attempt, |mood, end| mood.is_mention(source, end));
-            if !is_read {
-                self.mood.word("");
-            }
+            self.loose(attempt, start, missed);
+        } else if sentence::is_verb(word) {
+            let attempt = sentence::read(self.reading, start..end);
+            self.loose(attempt, start, missed);
         } else {
-            let word = source.slice(start..end);
-            if natural::is_verb(word) {
-                let attempt = natural::read(self.reading, start, end);
-                if self.mood.is_turned() {
-                    self.reading.forget_missed(missed);
-                }
-                self.loose(attempt, |_, _| false);
-            } else {
-                self.at = end;
-            }
-            self.mood.word(word);
+            self.at = end;
         }
     }
 
-    /// Takes what prose may look like, unless the prose says that it is not to be done.
-    fn loose(&mut self, attempt: Attempt, is_mention: impl Fn(&Mood, usize) -> bool) {
-        let source = &self.reading.source;
-        let Attempt::Read { calls, end } = attempt else { return self.take(attempt) };
-        let is_call = !self.mood.is_turned()
-            && !is_forbidden_behind(source, end)
-            && !is_mention(&self.mood, end);
-        self.mood.call();
-        let calls = if is_call { calls } else { Vec::new() };
-        self.take(Attempt::Read { calls, end });
+    /// Takes a call that prose may contain, unless the words before it say that it is not asked for.
+    fn loose(&mut self, attempt: Attempt, start: usize, missed: usize) {
+        let is_read = matches!(&attempt, Attempt::Read { .. });
+        let is_reported = self.reading.missed() > missed;
+        if !(is_read || is_reported) || !sentence::is_denied(&self.reading.source, start) {
+            return self.take(attempt);
+        }
+        self.reading.forget_missed(missed);
+        match attempt {
+            Attempt::Read { end, .. } => self.take(Attempt::Read { calls: Vec::new(), end }),
+            attempt => self.take(attempt),
+        }
     }
 
     fn take(&mut self, attempt: Attempt) {

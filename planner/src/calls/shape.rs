@@ -315,7 +315,7 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
         Tree::Leaf(Value::Null) => Some(Args::new()),
         Tree::List(items) if items.is_empty() => Some(Args::new()),
         Tree::Leaf(Value::String(text)) => {
-            let (args, steps) = pairs::whole(&text, tool);
+            let (args, steps) = pairs::read_whole(&text, tool);
             reading.source.add_steps(steps);
             args
         }

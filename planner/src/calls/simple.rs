@@ -4,11 +4,10 @@ use std::{ops::Range, sync::Arc};
 
 use super::{
     CallFormat, KnownTool,
-    argument::{Args, Pairs},
+    argument::{self, Args},
     lenient::{self, Tree},
-    lines::{self, Below},
     marker,
-    pairs::{self, Place, Reader},
+    pairs::{self, Pairs},
     prompt,
     source::{Attempt, Broken, Reading, Source, Why},
 };
@@ -16,8 +15,12 @@ use super::{
 /// What follows a tool's name where a result is told and nothing is called.
 const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
-/// How it may be said in place of arguments that there are none.
-const NONE: [&str; 6] = ["none", "null", "()", "n/a", "nothing", "no arguments"];
+/// Ways to write that there are no arguments.
+const NONE: [&str; 2] = ["none", "()"];
+/// Labels of a line that begins something new. Any other label may begin arguments.
+const NEW_LINES: [&str; 4] = ["thought", "observation", "result", "answer"];
+/// The longest label.
+const LABEL_BYTES: usize = 32;
 
 /// Reads the call whose `TOOL:` or `Action:` is at `start`, if it is there.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
@@ -81,56 +84,41 @@ impl Call<'_, '_> {
     /// Reads the arguments whose mark ends at `marked`.
     fn with(self, marked: usize) -> Attempt {
         let source = &self.reading.source;
-        let object = marker::layout(source, marked);
-        if source.byte(object) == Some(b'{') {
-            return match lenient::read(source, object) {
-                Ok((_, end))
-                    if self
-                        .tool
-                        .as_ref()
-                        .is_some_and(|it| pairs::follow(source, end, it, true)) =>
-                {
+        let at = marker::layout(source, marked);
+        if source.byte(at) == Some(b'{') {
+            return match (lenient::read(source, at), self.tool.as_deref()) {
+                (Ok((_, end)), Some(tool)) if pairs::follow(source, end, tool) => {
                     self.broken(end, false)
                 }
-                Ok((Tree::Object(object), end)) => self.read(object.into_map(), end),
-                Ok((_, end)) => self.broken(end, false),
-                Err(stuck) => self.broken(stuck.at, stuck.is_cut),
+                (Ok((Tree::Object(object), end)), _) => self.read(object.into_map(), end),
+                (Ok((_, end)), _) => self.broken(end, false),
+                (Err(stuck), _) => self.broken(stuck.at, stuck.is_cut),
             };
         }
         let Some(tool) = self.tool.clone() else {
             self.reading.miss(source.slice(self.name), Why::Unknown);
             return Attempt::Passed(marked);
         };
-        let at = source.skip_markup(marked);
-        let rest = source.skip(marked, |it| matches!(it, b'*' | b'`' | b' ' | b'\t'));
-        let none = NONE.iter().find_map(|it| source.word_at(rest, it));
-        let end = none.unwrap_or(rest);
-        let end = source.skip(end, |it| matches!(it, b'.' | b'`' | b'*' | b' ' | b'\r'));
-        let is_line = matches!(source.byte(end), None | Some(b'\n'));
-        if is_line && none.is_some() {
-            return self.read(Args::new(), marked);
+        let none = NONE.iter().find_map(|none| source.word_at(at, none));
+        let is_none =
+            |end| matches!(source.byte(source.skip_marks(end)), None | Some(b'\n' | b'.'));
+        if let Some(end) = none.filter(|end| is_none(*end)) {
+            return self.read(Args::new(), end);
         }
-        if is_line && !self.has_pairs(at, &tool) {
-            return match lines::marked(source, marked, &tool) {
-                Below::Args(args, end) => self.read(args, end),
-                Below::Unclear(at) | Below::Mark(at) => self.broken(at, false),
-                Below::Nothing => self.read(Args::new(), marked),
-            };
-        }
-        match Reader::new(self.reading, &tool, Place::Line, self.start).read(at) {
-            Pairs::Some(args, end) => self.read(args, end),
-            Pairs::None(at) | Pairs::Unclear(at) => self.broken(at, false),
+        let own = source.skip(marked, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
+        // Text on the next line may be arguments. Text behind an empty line is prose.
+        let is_prose = source.slice(own..at).matches('\n').count() > 1;
+        let is_over = at >= source.len() || is_prose || marker::tool(source, at).is_some();
+        let is_empty = matches!(source.byte(own), None | Some(b'\n')) && is_over;
+        match pairs::read(source, at, &tool) {
+            Pairs::Read(args, end) => self.read(args, end),
+            Pairs::Absent if is_empty && !may_be_argument(source, at, Some(&tool)) => {
+                self.read(Args::new(), marked)
+            }
+            Pairs::Absent => self.broken(at, false),
+            Pairs::Unclear(end) => self.broken(end, false),
             Pairs::Cut => self.broken(source.len(), true),
         }
-    }
-
-    /// Returns whether pairs begin on the line at `at`.
-    fn has_pairs(&self, at: usize, tool: &KnownTool) -> bool {
-        let source = &self.reading.source;
-        let Some(end) = source.key_end(at) else { return false };
-        let key = source.slice(at..end);
-        let is_meant = tool.parameters.is_empty() || tool.has(key);
-        is_meant && source.byte(source.skip_blanks(end)) == Some(b'=')
     }
 
     /// Reads a call that names no arguments: nothing else is on its line, and none are below it.
@@ -143,15 +131,15 @@ impl Call<'_, '_> {
         if !is_alone || RESULTS.iter().any(|it| source.word_at(after, it).is_some()) {
             return Attempt::Passed(self.name.start);
         }
-        match lines::unmarked(source, rest, self.tool.as_deref()) {
-            Below::Mark(mark) => self.with(mark),
-            Below::Unclear(at) => self.broken(at, false),
-            // Who names what is no tool, and no arguments, may mean something else.
-            _ if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') => {
-                Attempt::Passed(self.name.start)
-            }
-            Below::Args(..) | Below::Nothing => self.read(Args::new(), behind),
+        let line = marker::layout(source, rest);
+        if may_be_argument(source, line, self.tool.as_deref()) {
+            return self.broken(line, false);
         }
+        // A name without a point and without arguments may mean something else.
+        if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') {
+            return Attempt::Passed(self.name.start);
+        }
+        self.read(Args::new(), behind)
     }
 
     fn read(self, args: Args, end: usize) -> Attempt {
@@ -169,6 +157,28 @@ impl Call<'_, '_> {
         self.reading.miss(name, Why::of(is_known, is_cut));
         Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
+}
+
+/// Returns whether the line at `at`, below a call without arguments, may hold some: an object, a
+/// parameter of the tool, or a label that does not begin something new.
+fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> bool {
+    if source.byte(at) == Some(b'{') {
+        return true;
+    }
+    let mut end = at;
+    while end - at <= LABEL_BYTES
+        && source
+            .byte(end)
+            .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    {
+        end += 1;
+    }
+    let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`'));
+    let label = source.slice(at..end);
+    let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
+    let is_new = NEW_LINES.iter().any(|new| new.eq_ignore_ascii_case(label));
+    let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
+    is_parameter || is_label && !is_new && marker::tool(source, at).is_none()
 }
 
 /// Returns where the echo of a result ends, if one begins at `at`.

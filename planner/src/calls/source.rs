@@ -13,8 +13,6 @@ use super::{CallFormat, KnownTool, Missed, ToolCall};
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// The longest name that is looked up: tools' names have at most as many bytes.
 const NAME_BYTES: usize = 256;
-/// Blanks and marks that are looked through for what is before them.
-const BEFORE: usize = 8;
 /// What is said of calls that are none has an end.
 const MISSED: usize = 32;
 
@@ -84,12 +82,6 @@ impl<'a> Source<'a> {
     /// Skips blanks within a line, and marks that close around code.
     pub(super) fn skip_marks(&self, at: usize) -> usize {
         self.skip(at, |it| matches!(it, b' ' | b'\t' | b'`' | b'*'))
-    }
-
-    /// Returns the byte before `at` that is neither a blank nor one of `marks`.
-    pub(super) fn byte_before(&self, at: usize, marks: &[u8]) -> Option<u8> {
-        let is_passed = |it: u8| matches!(it, b' ' | b'\t' | b'\r') || marks.contains(&it);
-        (0..BEFORE).map_while(|n| self.byte(at.checked_sub(n + 1)?)).find(|it| !is_passed(*it))
     }
 
     /// Returns where the line that `at` is in ends.

@@ -2,11 +2,10 @@
 
 mod forms;
 mod linear;
-mod pairs;
 mod properties;
-mod prose;
 mod quirks;
 mod seed;
+mod sentences;
 mod told;
 mod tools;
 

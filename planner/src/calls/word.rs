@@ -37,16 +37,6 @@ pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool 
 /// Three quotes are one, as in Python. Line breaks stand for themselves, as does a backslash before
 /// what it does not escape: models forget to escape both.
 pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
-    string_that(source, at, is_raw, |_| true)
-}
-
-/// Reads it to the first quote of which `closes` says that it closes.
-pub(super) fn string_that(
-    source: &Source<'_>,
-    at: usize,
-    is_raw: bool,
-    mut closes: impl FnMut(usize) -> bool,
-) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
     let print = PRINT.iter().find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
@@ -71,7 +61,7 @@ pub(super) fn string_that(
                 from = end;
                 at = end.max(at + 2);
             }
-            it if it == quote && is_close(at) && closes(at) => {
+            it if it == quote && is_close(at) => {
                 text.push_str(source.slice(from..at));
                 return Some((text, at + width));
             }

@@ -315,7 +315,7 @@ impl<'a> Element<'_, 'a> {
                 merged(fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))))
             }
             Some(Given::Text(text)) => {
-                let (args, steps) = pairs::whole(&text, &tool);
+                let (args, steps) = pairs::read_whole(&text, &tool);
                 self.reading.source.add_steps(steps);
                 args
             }

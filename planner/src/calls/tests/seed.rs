@@ -87,7 +87,7 @@ fn tools_without_arguments_can_be_called() {
     check("TOOL: system_tools.system_info ARGS: ()", info, json!({}), Simple);
     check("TOOL: system_tools.system_info", info, json!({}), Simple);
     check("TOOL: system_tools.system_info\nARGS:\n", info, json!({}), Simple);
-    check("use system_tools.system_info with no arguments", info, json!({}), NaturalLanguage);
+    check("use system_tools.system_info with {}", info, json!({}), NaturalLanguage);
     for text in [
         "<tool_call><tool>system_tools.system_info</tool><args></args></tool_call>",
         "<tool_call><tool>system_tools.system_info</tool><args/></tool_call>",

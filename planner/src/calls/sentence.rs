@@ -1,0 +1,151 @@
+//! `use set.name with …`, where `…` is a JSON object or pairs. Any words may stand before it.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    CallFormat, KnownTool,
+    argument::Args,
+    lenient::{self, Tree},
+    pairs::{self, Pairs},
+    shape,
+    source::{Attempt, Reading, Source, Why, is_name_byte},
+};
+
+/// The verb of a call in prose.
+const USE: &str = "use";
+/// Verbs that mean the same, and make no call.
+const OTHER_VERBS: [&str; 6] = ["using", "call", "calling", "run", "invoke", "execute"];
+/// Words directly before a call or its verb by which it is not asked for.
+const DENIALS: [&str; 13] = [
+    "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
+    "invoked", "executed", "tried",
+];
+/// Words that may stand between a denial and a call: `not to use the function set.name()`.
+const LINKS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
+/// Words before a call that are searched for a denial, and the bytes of the longest.
+const WORDS_BEFORE: usize = 6;
+const WORD_BYTES: usize = 10;
+
+/// Returns whether a word may begin a sentence that calls a tool.
+pub(super) fn is_verb(word: &str) -> bool {
+    word.eq_ignore_ascii_case(USE) || is_one_of(&OTHER_VERBS, word)
+}
+
+/// Reads the call whose verb is `start..end`.
+///
+/// A sentence in another form that names a tool and has arguments is reported as missed.
+pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
+    let source = &reading.source;
+    let mut is_strict = source.slice(verb.clone()).eq_ignore_ascii_case(USE);
+    let mut at = source.skip_space(verb.end);
+    for word in ["the", "tool", "function"] {
+        let next = skip_word(source, at, word);
+        is_strict &= next == at;
+        at = next;
+    }
+    let name_at = source.skip_markup(at);
+    let Some((tool, name_end)) = find_tool(reading, name_at) else {
+        return Attempt::Passed(verb.end);
+    };
+    let behind = source.word_at(name_end, "()").unwrap_or(name_end);
+    let mut after = source.skip_markup(behind);
+    is_strict &= behind == name_end;
+    for word in ["tool", "function"] {
+        let next = skip_word(source, after, word);
+        is_strict &= next == after;
+        after = next;
+    }
+    let with = source.word_at(after, "with");
+    let Some(with) = with.filter(|with| source.skip_space(*with) > *with) else {
+        return Attempt::Passed(name_at);
+    };
+    let at = source.skip_markup(with);
+    let attempt = arguments(reading, &tool, verb.start, at);
+    match attempt {
+        Attempt::Read { .. } if !is_strict => missed(reading, &tool, at),
+        attempt => attempt,
+    }
+}
+
+/// Returns the tool whose name begins at `at`, and where the name ends.
+fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+    let source = &reading.source;
+    let plain = source.name_end(at);
+    // Names may have letters of any script, and the punctuation of other scripts ends a name.
+    let wide = source.skip(plain, |byte| is_name_byte(byte) || !byte.is_ascii());
+    let found = |end: usize| reading.tool(source.slice(at..end)).map(|tool| (tool, end));
+    found(plain).or_else(|| (wide > plain).then(|| found(wide)).flatten())
+}
+
+fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
+    let source = &reading.source;
+    if source.byte(at) == Some(b'{') {
+        return match lenient::read(source, at) {
+            Ok((Tree::Object(object), _)) if shape::is_call(reading, &object) => {
+                Attempt::Passed(at)
+            }
+            Ok((Tree::Object(_), end)) if pairs::follow(source, end, tool) => {
+                missed(reading, tool, end)
+            }
+            Ok((Tree::Object(object), end)) => call(reading, tool, object.into_map(), start..end),
+            Ok(_) => missed(reading, tool, at),
+            Err(stuck) if stuck.is_cut => Attempt::cut(reading, tool),
+            Err(_) => missed(reading, tool, at),
+        };
+    }
+    match pairs::read(source, at, tool) {
+        Pairs::Read(args, end) => call(reading, tool, args, start..end),
+        Pairs::Absent => missed(reading, tool, at),
+        Pairs::Unclear(end) => missed(reading, tool, end.max(at)),
+        Pairs::Cut => Attempt::cut(reading, tool),
+    }
+}
+
+fn missed(reading: &Reading<'_>, tool: &KnownTool, next: usize) -> Attempt {
+    reading.miss(tool.name.as_str(), Why::Unreadable);
+    Attempt::Passed(next)
+}
+
+fn call(reading: &Reading<'_>, tool: &KnownTool, args: Args, span: Range<usize>) -> Attempt {
+    let end = span.end;
+    let call = reading.call(tool, args, CallFormat::NaturalLanguage, span);
+    Attempt::Read { calls: vec![call], end }
+}
+
+/// Skips a word and the blanks behind it, if the word is there.
+fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
+    let end = source.word_at(at, word).map(|end| (end, source.skip_space(end)));
+    end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)
+}
+
+fn is_one_of(words: &[&str], word: &str) -> bool {
+    words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// Returns whether the words directly before `at` say that the call there is not asked for: `never use
+/// set.name with …`, `I called set.name(…)`.
+pub(super) fn is_denied(source: &Source<'_>, at: usize) -> bool {
+    let is_gap = |byte: u8| matches!(byte, b' ' | b'\t' | b'`' | b'*');
+    let mut at = at;
+    for _ in 0..WORDS_BEFORE {
+        let byte_before = |at: usize| at.checked_sub(1).and_then(|at| source.byte(at));
+        let mut end = at;
+        while byte_before(end).is_some_and(is_gap) && at - end < WORD_BYTES {
+            end -= 1;
+        }
+        let mut start = end;
+        while byte_before(start).is_some_and(|byte| !is_gap(byte)) && end - start < WORD_BYTES {
+            start -= 1;
+        }
+        let word = source.slice(start..end).replace('’', "'").to_ascii_lowercase();
+        let word = word.rsplit('\n').next().unwrap_or_default();
+        if DENIALS.contains(&word) || word.ends_with("n't") {
+            return true;
+        }
+        if !is_verb(word) && !LINKS.contains(&word) {
+            return false;
+        }
+        at = start;
+    }
+    false
+}
