@@ -3,15 +3,15 @@
 //! Whoever asks knows one trait, [`Model`]. That there are providers, each with a language of its
 //! own, names that they do not like, and bad days, ends here.
 
-mod exchange;
 mod fallback;
+mod http;
 mod names;
 mod patient;
 mod provider;
+mod providers;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod settings;
-mod wire;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -24,7 +24,8 @@ pub use self::{
     fallback::Fallback,
     patient::{Patience, Patient},
     provider::Provider,
-    settings::{Key, ProviderKind, Settings},
+    providers::ProviderKind,
+    settings::{Key, Settings},
 };
 
 /// Something that answers in words, or with calls of tools.

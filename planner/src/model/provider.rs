@@ -1,51 +1,50 @@
-//! A model of a provider, asked once.
+//! A model of a provider, asked once over HTTP.
 //!
-//! The languages of the providers are `genai`'s business. What it leaves to others is here: how to ask
-//! where it is and in what it is spoken to ([`mod@language`]), how to ask for an answer in form ([`form`]),
-//! and which errors may pass ([`failures`]).
+//! Faber speaks two formats: `OpenAI`'s chat completions ([`openai`]) and Anthropic's messages
+//! ([`anthropic`]). Nearly every provider offers one of them.
 
-mod address;
+mod anthropic;
 mod failures;
-mod form;
-mod language;
+mod openai;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use genai::{
-    Client, ModelIden, ServiceTarget,
-    adapter::AdapterKind,
-    chat::{ChatResponse, StopReason, Usage},
-    resolver::{AuthData, Endpoint, ProviderConfig},
+use reqwest::{
+    Client, RequestBuilder, Url,
+    header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use self::{
-    address::endpoint,
-    form::about_form,
-    language::{has_list, language},
-};
+use self::failures::mentions_form;
 use super::{
-    AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens,
-    exchange::Exchanges, names::WireNames, wire,
+    AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens, http,
+    names::WireNames, providers::Format,
 };
-
-/// What is shown to servers that want no key.
-const NO_KEY: &str = "none";
 
 /// A model of a provider.
 #[derive(Debug)]
 pub struct Provider {
     client: Client,
-    exchanges: Exchanges,
-    /// What it is spoken to in.
-    kind: AdapterKind,
-    /// Where it is, if not where `genai` has it.
-    endpoint: Option<Endpoint>,
+    /// The address before the paths of the format. It ends in a slash.
+    base_url: String,
     settings: Settings,
     name: String,
-    /// The provider refused to keep answers in form, so that it is not asked to any more.
-    is_formless: AtomicBool,
+    /// Whether the provider refused to keep an answer to a schema. It is not asked to again.
+    refuses_form: AtomicBool,
+}
+
+/// An answer, read from the format of its provider.
+#[derive(Debug, Default)]
+struct Answer {
+    text: String,
+    calls: Vec<NativeCall>,
+    /// Why the model stopped, if the provider says so.
+    stop: Option<Stop>,
+    tokens: Tokens,
 }
 
 impl Provider {
@@ -53,81 +52,101 @@ impl Provider {
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
-        let endpoint = settings.base_url.as_deref().map(endpoint).transpose().map_err(refused)?;
-        let (kind, place) = language(settings.provider.0, &settings.model);
-        let exchanges = Exchanges::new();
-        let (exchanges, client) = exchanges.map_err(|err| refused(err.to_string()))?;
-        let client = Client::builder().with_reqwest(client).build();
-        Ok(Self {
-            client: client.map_err(|err| refused(err.to_string()))?,
-            exchanges,
-            kind,
-            endpoint: endpoint.or(place),
-            settings: settings.clone(),
-            is_formless: AtomicBool::new(false),
-            name,
-        })
+        let base_url = base_url(settings).map_err(refused)?;
+        let client = http::client().map_err(|err| refused(err.to_string()))?;
+        let refuses_form = AtomicBool::new(false);
+        Ok(Self { client, base_url, settings: settings.clone(), name, refuses_form })
     }
 
-    async fn try_once(
+    async fn ask_once(
         &self,
         question: &Question,
         form: Option<&AnswerForm>,
     ) -> Result<Reply, ModelError> {
         let names = WireNames::of(&question.tools);
-        let request = wire::request(question, &names);
-        let options = self.options(form);
-        let target = self.target().await?;
-        let provider = target.endpoint.clone();
-        let answer = self.exchanges.run(&provider, |endpoint| {
-            let target = ServiceTarget { endpoint, ..target };
-            self.client.exec_chat(target, request, Some(&options))
-        });
-        match timeout(self.settings.timeout, answer).await {
-            Ok(Ok(response)) => self.reply(response, &names),
-            Ok(Err(err)) => Err(self.failed(err)),
-            Err(_) => {
-                let seconds = self.settings.timeout.as_secs_f64();
-                Err(self.lost(format!("it did not answer in {seconds} s"), None))
+        let (path, body) = match self.settings.provider.format {
+            Format::OpenAi => {
+                ("chat/completions", openai::request(question, &names, &self.settings, form))
             }
-        }
-    }
-
-    async fn target(&self) -> Result<ServiceTarget, ModelError> {
-        let key = match &self.settings.key {
-            Key::None => NO_KEY.to_owned(),
-            Key::Variable(_, Some(key)) => key.clone(),
-            Key::Variable(name, None) => {
-                let why = format!(
-                    "the variable `{name}` is not set, which should have its key: set it, or name \
-                     another one by `planner.api_key_env`"
-                );
-                return Err(self.refused(why));
-            }
+            Format::Anthropic => ("messages", anthropic::request(question, &names, &self.settings)),
         };
-        let model = ModelIden::new(self.kind, self.settings.model.as_str());
-        let target = self.client.resolve_service_target(model).await;
-        let target = target.map_err(|err| self.refused(self.shown(&err.to_string())))?;
-        let endpoint = self.endpoint.clone().unwrap_or(target.endpoint);
-        Ok(ServiceTarget { endpoint, auth: AuthData::from_single(key), model: target.model })
-    }
-
-    fn reply(&self, response: ChatResponse, names: &WireNames) -> Result<Reply, ModelError> {
-        let (text, tokens) = (response.texts().concat(), tokens(&response.usage));
-        let (stop, is_unsaid) = match &response.stop_reason {
-            Some(reason) => (stop(reason), false),
-            None => (Stop::Other, true),
+        let request = self.client.post(format!("{}{path}", self.base_url)).json(&body);
+        let answer = self.exchange(request).await?;
+        let answer = match self.settings.provider.format {
+            Format::OpenAi => openai::answer(&answer, &names),
+            Format::Anthropic => anthropic::answer(&answer, &names),
         };
-        let calls = response.into_tool_calls().into_iter();
-        let calls: Vec<NativeCall> = calls.map(|call| wire::call(call, names)).collect();
-        if text.is_empty() && calls.is_empty() && is_unsaid {
-            // What is no answer of the language at all looks like this.
+        let Answer { text, calls, stop, tokens } = answer;
+        if text.is_empty() && calls.is_empty() && stop.is_none() {
+            // JSON in another format looks like this.
             let why = "it answered nothing that could be read: check `planner.provider` and \
                        `planner.base_url`";
             return Err(self.lost(why.to_owned(), None));
         }
-        let (cost, model) = (self.settings.price.map(|it| it.of(tokens)), self.name.clone());
-        Ok(Reply { text, calls, stop, tokens, cost, model, missed: Vec::new() })
+        let cost = self.settings.price.map(|price| price.of(tokens));
+        let stop = stop.unwrap_or(Stop::Other);
+        Ok(Reply { text, calls, stop, tokens, cost, model: self.name.clone(), missed: Vec::new() })
+    }
+
+    /// Sends a request with the key, and returns the JSON of the answer.
+    async fn exchange(&self, request: RequestBuilder) -> Result<Value, ModelError> {
+        let request = match self.settings.provider.format {
+            Format::OpenAi => request,
+            Format::Anthropic => request.header("anthropic-version", anthropic::VERSION),
+        };
+        let request = match self.key_header()? {
+            Some((name, key)) => request.header(name, key),
+            None => request,
+        };
+        let answer = timeout(self.settings.timeout, http::exchange(request)).await;
+        let seconds = self.settings.timeout.as_secs_f64();
+        let slow = |_| self.lost(format!("it did not answer in {seconds} s"), None);
+        let answer = answer.map_err(slow)?.map_err(|err| self.failed(err))?;
+        let body = String::from_utf8_lossy(&answer.body);
+        if !answer.status.is_success() {
+            return Err(self.answered(
+                answer.status,
+                &body,
+                failures::retry_after(&answer.headers),
+            ));
+        }
+        serde_json::from_str(&body)
+            .map_err(|_| self.lost(format!("it answered no JSON: {}", self.shown(&body)), None))
+    }
+
+    fn key_header(&self) -> Result<Option<(HeaderName, HeaderValue)>, ModelError> {
+        let key = match &self.settings.key {
+            Key::None => return Ok(None),
+            Key::Variable(_, Some(key)) => key,
+            Key::Variable(name, None) => {
+                return Err(self.refused(format!(
+                    "the variable `{name}` is not set, which should have its key: set it, or name \
+                     another one by `planner.api_key_env`"
+                )));
+            }
+        };
+        let (name, value) = match self.settings.provider.format {
+            Format::OpenAi => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
+            Format::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
+        };
+        let mut value = value.map_err(|_| {
+            self.refused("the key has characters that no header can have: check it".to_owned())
+        })?;
+        value.set_sensitive(true);
+        Ok(Some((name, value)))
+    }
+
+    /// Returns whether the model is in the list of its provider.
+    pub async fn is_listed(&self) -> Result<bool, ModelError> {
+        let list = self.exchange(self.client.get(format!("{}models", self.base_url))).await?;
+        let wanted = self.settings.model.as_str();
+        // Gemini lists `models/NAME`, and Ollama `NAME:TAG`.
+        let is_wanted = |id: &str| {
+            let name = id.strip_prefix("models/").unwrap_or(id);
+            name == wanted || name.split_once(':').is_some_and(|(name, _)| name == wanted)
+        };
+        let models = list["data"].as_array().into_iter().flatten();
+        Ok(models.filter_map(|model| model["id"].as_str()).any(is_wanted))
     }
 }
 
@@ -137,19 +156,14 @@ impl Model for Provider {
         &self.name
     }
 
-    /// Asks again without the form if the provider refuses it, and remembers that it does.
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
-        let form = question.answer.as_ref().filter(|_| !is_formless);
-        match self.try_once(question, form).await {
-            Err(ModelError::Refused { why, .. })
-                if form.is_some() && about_form(&why).is_some() =>
-            {
-                tracing::debug!(%why, "the provider does not keep answers in form");
-                let answer = self.try_once(question, None).await;
-                if answer.is_ok() {
-                    self.is_formless.store(true, Ordering::Relaxed);
-                }
+        let may_form = self.settings.structured && !self.refuses_form.load(Ordering::Relaxed);
+        let form = question.answer.as_ref().filter(|_| may_form);
+        match self.ask_once(question, form).await {
+            Err(ModelError::Refused { why, .. }) if form.is_some() && mentions_form(&why) => {
+                tracing::debug!(%why, "the provider keeps no answer to a schema");
+                let answer = self.ask_once(question, None).await;
+                self.refuses_form.fetch_or(answer.is_ok(), Ordering::Relaxed);
                 answer
             }
             answer => answer,
@@ -157,69 +171,64 @@ impl Model for Provider {
     }
 }
 
-/// Asks the provider what its models are: enough to see that it answers, and that the key opens it.
-impl Provider {
-    /// Returns whether the model is among those that its provider lists, if it lists any.
-    pub async fn is_listed(&self) -> Result<bool, ModelError> {
-        if !has_list(self.kind) {
-            return Ok(false);
-        }
-        let target = self.target().await?;
-        let auth = target.auth;
-        let names = self.exchanges.run(&target.endpoint, |endpoint| {
-            self.client.all_model_names(self.kind, ProviderConfig::from((endpoint, auth)))
-        });
-        let names = match timeout(self.settings.timeout, names).await {
-            Ok(names) => names.map_err(|err| self.failed(err))?,
-            Err(_) => return Err(self.lost("it does not answer".to_owned(), None)),
+/// Returns the address before the paths of the format, with a slash at its end.
+fn base_url(settings: &Settings) -> Result<String, String> {
+    let default = settings.provider.base_url;
+    let Some(written) = &settings.base_url else {
+        return if default.is_empty() {
+            let name = settings.provider.name();
+            Err(format!("`{name}` has an address for each user: set `planner.base_url`"))
+        } else {
+            Ok(default.to_owned())
         };
-        let wanted = self.settings.model.as_str();
-        Ok(names
-            .iter()
-            .any(|it| it == wanted || it.split_once(':').is_some_and(|it| it.0 == wanted)))
-    }
-}
-
-fn tokens(usage: &Usage) -> Tokens {
-    let count = |tokens: Option<i32>| {
-        tokens.and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
     };
-    Tokens { input: count(usage.prompt_tokens), output: count(usage.completion_tokens) }
+    let url: Url = written.parse().map_err(|err| {
+        format!("`planner.base_url` is no address ({err}): write `https://host/v1`")
+    })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("`planner.base_url` is neither `http://…` nor `https://…`".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let why = "`planner.base_url` has a password: name a variable by `planner.api_key_env`";
+        return Err(why.to_owned());
+    }
+    Ok(format!("{}/", written.trim_end_matches('/')))
 }
 
-fn stop(reason: &StopReason) -> Stop {
-    match reason {
-        StopReason::Completed(_) | StopReason::StopSequence(_) => Stop::End,
-        StopReason::MaxTokens(_) => Stop::Length,
-        StopReason::ToolCall(_) => Stop::Calls,
-        StopReason::ContentFilter(_) => Stop::Filter,
-        StopReason::Other(_) => Stop::Other,
+/// Returns a schema as the schema of an object, which providers require.
+fn object_schema(schema: &Value) -> Value {
+    match schema {
+        Value::Object(fields) if !fields.is_empty() => {
+            let mut fields = fields.clone();
+            // Some providers refuse this key.
+            fields.shift_remove("$schema");
+            fields.entry("type").or_insert_with(|| json!("object"));
+            if fields["type"] == "object" {
+                fields.entry("properties").or_insert_with(|| json!({}));
+            }
+            Value::Object(fields)
+        }
+        _ => json!({ "type": "object", "properties": {} }),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{
-        super::{ProviderKind, settings},
-        *,
-    };
-
-    /// Makes ready to ask a server that is not there.
-    pub(super) fn provider() -> Provider {
-        Provider::new(&Settings {
-            provider: ProviderKind::named("openai").unwrap(),
-            base_url: Some("http://127.0.0.1:1/v1".to_owned()),
-            model: "m".to_owned(),
-            key: Key::Variable("K".to_owned(), Some("sk-secret".to_owned())),
-            timeout: settings::TIMEOUT,
-            retries: 0,
-            max_tokens: None,
-            temperature: None,
-            price: None,
-            structured: true,
-            native_tools: true,
-            fallback: None,
-        })
-        .unwrap()
+/// Reads the arguments of a call: an object, or its text.
+fn read_arguments(written: &Value) -> Value {
+    match written {
+        Value::Null => json!({}),
+        Value::String(text) if text.trim().is_empty() => json!({}),
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| written.clone()),
+        other => other.clone(),
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Removes thoughts that stand in tags before the text.
+fn without_thoughts(text: &str) -> &str {
+    let start = text.trim_start();
+    let rest = start.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));
+    rest.map_or(text, |(_, rest)| rest.trim_start())
 }

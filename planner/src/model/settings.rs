@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use genai::adapter::AdapterKind;
-
-use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider};
-use crate::nearest::did_you_mean;
+use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind};
 
 /// How long a model may take for one answer where nothing is said: slow ones think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
@@ -17,7 +14,7 @@ pub const MOST_RETRIES: u32 = 20;
 /// Which model is asked, where, and how.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
-    /// Whose language it speaks.
+    /// The provider, which says the format and the address.
     pub provider: ProviderKind,
     /// Where it is, if not where its provider is.
     pub base_url: Option<String>,
@@ -51,40 +48,6 @@ pub enum Key {
     /// The variable of the environment that has it, and what that says. Nothing where it is not
     /// set, which is said when somebody asks.
     Variable(String, Option<String>),
-}
-
-/// A language that providers speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProviderKind(pub(super) AdapterKind);
-
-impl ProviderKind {
-    /// Returns the provider of a name, such as `openai`, or says which there are.
-    pub fn named(name: &str) -> Result<Self, String> {
-        if let Some(kind) = AdapterKind::from_lower_str(name)
-            && AdapterKind::all().contains(&kind)
-        {
-            return Ok(Self(kind));
-        }
-        let names = || AdapterKind::all().iter().map(AdapterKind::as_lower_str);
-        let help = did_you_mean(name, names()).unwrap_or_else(|| {
-            let all: Vec<String> = names().map(|it| format!("`{it}`")).collect();
-            format!(
-                "there are {}; whatever else imitates one of them, often `openai`, has a `base_url`",
-                all.join(", ")
-            )
-        });
-        Err(format!("there is no provider `{name}`: {help}"))
-    }
-
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        self.0.as_lower_str()
-    }
-
-    /// Returns the variable that its users keep their key in, if it wants one.
-    pub fn usual_variable(self) -> Option<&'static str> {
-        self.0.default_key_env_name()
-    }
 }
 
 impl Settings {

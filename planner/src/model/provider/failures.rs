@@ -1,10 +1,8 @@
-//! What a provider did instead of answering: which of that may pass, and how long to wait. No key
-//! is ever shown.
+//! Errors of providers: which of them may pass, and how long to wait. No message shows a key.
 
 use std::time::Duration;
 
 use chrono::DateTime;
-use genai::webc;
 use reqwest::{
     StatusCode,
     header::{DATE, HeaderMap, HeaderName, RETRY_AFTER},
@@ -13,54 +11,49 @@ use reqwest::{
 use super::{
     super::{
         Key, ModelError,
-        exchange::{ANSWER_BYTES, Broken},
+        http::{ANSWER_BYTES, ExchangeError},
     },
     Provider,
-    form::about_form,
 };
 
-/// Characters of what a provider says about an error that are repeated.
-const SAID: usize = 300;
+/// Characters of a provider's message that are repeated.
+const SHOWN: usize = 300;
+/// Words by which a provider refuses to keep an answer to a schema.
+const FORM_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
-    /// Says which errors may pass.
-    pub(super) fn failed(&self, err: Broken) -> ModelError {
-        let err = match err {
-            Broken::Said(err) => *err,
-            Broken::Lost(why) => return self.lost(self.shown(&why), None),
-            Broken::TooLong => {
-                return self.refused(format!(
-                    "its answer has more than {} MB, and was not read to its end: check \
-                     `planner.base_url`, or set `planner.max_tokens`",
-                    ANSWER_BYTES >> 20
-                ));
-            }
-        };
-        let status = err.status();
-        let wait = err.headers().and_then(retry_after);
-        if let Some(status) = status {
-            return self.answered(status, body(&err), wait);
-        }
+    /// Returns the error for an exchange without an answer.
+    pub(super) fn failed(&self, err: ExchangeError) -> ModelError {
         match err {
-            genai::Error::WebModelCall { webc_error, .. }
-            | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
-                webc::Error::ResponseFailedNotJson { body, .. }
-                | webc::Error::ResponseFailedInvalidJson { body, .. } => {
-                    self.lost(format!("it answered what is no JSON: {}", self.shown(&body)), None)
-                }
-                other => self.lost(self.shown(&other.to_string()), None),
-            },
-            genai::Error::ChatResponseGeneration { cause, .. } => {
-                self.lost(format!("its answer cannot be read: {}", self.shown(&cause)), None)
-            }
-            other => self.refused(self.shown(&other.to_string())),
+            ExchangeError::Unreachable(cause) => self.lost(
+                format!(
+                    "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
+                    self.shown(&cause)
+                ),
+                None,
+            ),
+            ExchangeError::Lost(cause) => self.lost(
+                format!("its answer broke off before its end ({})", self.shown(&cause)),
+                None,
+            ),
+            ExchangeError::TooLong => self.refused(format!(
+                "its answer has more than {} MB, and was not read to its end: check \
+                 `planner.base_url`, or set `planner.max_tokens`",
+                ANSWER_BYTES >> 20
+            )),
         }
     }
 
-    fn answered(&self, status: StatusCode, body: &str, wait: Option<Duration>) -> ModelError {
+    /// Returns the error for an answer with the status of one.
+    pub(super) fn answered(
+        &self,
+        status: StatusCode,
+        body: &str,
+        wait: Option<Duration>,
+    ) -> ModelError {
         let why = format!("it answered {status}: {}", self.shown(body));
         match status {
-            // No money, which does not come back by waiting.
+            // The account is empty. Waiting does not help.
             StatusCode::TOO_MANY_REQUESTS if body.contains("insufficient_quota") => {
                 self.refused(why)
             }
@@ -82,10 +75,10 @@ impl Provider {
             StatusCode::NOT_FOUND => self.refused(format!(
                 "{why}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
-            _ => match about_form(body) {
-                // It may stand behind what is shown.
-                Some(word) if !why.contains(word) => {
-                    self.refused(format!("{why} (it speaks of `{word}`)"))
+            _ => match FORM_WORDS.iter().find(|word| body.contains(**word)) {
+                // The word may stand behind what is shown.
+                Some(word) if !why.contains(*word) => {
+                    self.refused(format!("{why} (it mentions `{word}`)"))
                 }
                 _ => self.refused(why),
             },
@@ -100,42 +93,35 @@ impl Provider {
         ModelError::Refused { model: self.name.clone(), why }
     }
 
-    /// Returns the beginning of what a provider said, without the key: some repeat it.
-    pub(super) fn shown(&self, said: &str) -> String {
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = match &self.settings.key {
-            Key::Variable(_, Some(key)) => said.replace(key.as_str(), "***"),
-            _ => said,
+    /// Returns the beginning of a provider's message. Some providers repeat the key: it is hidden.
+    pub(super) fn shown(&self, message: &str) -> String {
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = match &self.settings.key {
+            Key::Variable(_, Some(key)) => message.replace(key.as_str(), "***"),
+            _ => message,
         };
-        match said.char_indices().nth(SAID) {
-            Some((end, _)) => format!("{}…", &said[..end]),
-            None => said,
+        match message.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &message[..end]),
+            None => message,
         }
     }
 }
 
-/// Returns what a provider said with an error.
-fn body(err: &genai::Error) -> &str {
-    match err {
-        genai::Error::WebModelCall { webc_error, .. }
-        | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
-            webc::Error::ResponseFailedStatus { body, .. } => body,
-            _ => "",
-        },
-        genai::Error::HttpError { body, .. } => body,
-        _ => "",
-    }
+/// Returns whether a provider refuses to keep an answer to a schema.
+pub(super) fn mentions_form(why: &str) -> bool {
+    FORM_WORDS.iter().any(|word| why.contains(word))
 }
 
-/// Returns how long a provider wants one to wait, where it says so: in (milli)seconds, or until
-/// when by its own clock.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// Returns how long a provider asks to wait: in seconds, in milliseconds, or until a time of its own
+/// clock.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let date = |name: HeaderName| {
         let written = headers.get(name)?.to_str().ok()?;
         DateTime::parse_from_rfc2822(written.trim()).ok()
     };
-    let seconds = number("retry-after-ms").map(|it| it / 1e3).or_else(|| number("retry-after"));
+    let seconds =
+        number("retry-after-ms").map(|millis| millis / 1e3).or_else(|| number("retry-after"));
     match seconds {
         Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         None => (date(RETRY_AFTER)? - date(DATE)?).to_std().ok(),
@@ -218,7 +204,7 @@ mod tests {
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
             let err = provider.answered(StatusCode::BAD_REQUEST, body, None);
-            assert_eq!(about_form(err.why()).is_some(), expected, "{err}");
+            assert_eq!(mentions_form(err.why()), expected, "{err}");
         }
     }
 }

@@ -1,0 +1,76 @@
+//! HTTP exchanges with a limit on the size of the answer.
+
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
+
+/// Bytes of an answer: many times the longest that models write.
+pub(super) const ANSWER_BYTES: usize = 16 << 20;
+/// Bytes of an answer that is an error. The rest is not read.
+const ERROR_BYTES: usize = 64 << 10;
+/// How long a provider may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The name that Faber sends with each request.
+const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+
+/// An answer that was read.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum ExchangeError {
+    /// The provider cannot be reached, for this reason.
+    Unreachable(String),
+    /// The connection was lost within the answer, for this reason.
+    Lost(String),
+    /// The answer has more than [`ANSWER_BYTES`].
+    TooLong,
+}
+
+/// Makes a client. It follows no redirect, so that a key goes to its provider only.
+pub(super) fn client() -> reqwest::Result<Client> {
+    // An error means that another provider of cryptography is installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::none())
+        .build()
+}
+
+/// Sends a request and reads the answer. The connection is closed when the answer is too long.
+pub(super) async fn exchange(request: RequestBuilder) -> Result<Answer, ExchangeError> {
+    let response = request.send().await;
+    let mut response = response.map_err(|err| ExchangeError::Unreachable(cause(&err)))?;
+    let status = response.status();
+    let headers = std::mem::take(response.headers_mut());
+    let limit = if status.is_success() { ANSWER_BYTES } else { ERROR_BYTES };
+    let mut body = Vec::new();
+    while let Some(chunk) =
+        response.chunk().await.map_err(|err| ExchangeError::Lost(cause(&err)))?
+    {
+        body.extend_from_slice(&chunk);
+        if body.len() > limit {
+            if status.is_success() {
+                return Err(ExchangeError::TooLong);
+            }
+            body.truncate(limit);
+            break;
+        }
+    }
+    Ok(Answer { status, headers, body })
+}
+
+/// Returns the innermost cause of an error.
+fn cause(err: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = err;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

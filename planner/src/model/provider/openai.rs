@@ -1,0 +1,119 @@
+//! `OpenAI`'s chat completions.
+
+use serde_json::{Map, Value, json};
+
+use super::{Answer, object_schema, read_arguments, text, without_thoughts};
+use crate::model::{
+    AnswerForm, Message, NativeCall, OfferedTool, Question, Settings, Stop, Tokens,
+    names::WireNames,
+};
+
+/// Models with these prefixes want `max_completion_tokens` in place of `max_tokens`.
+const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
+/// The field of a call in which Gemini sends what it wants back, such as signatures of thoughts.
+const EXTRA: &str = "extra_content";
+
+/// Writes a question.
+pub(super) fn request(
+    question: &Question,
+    names: &WireNames,
+    settings: &Settings,
+    form: Option<&AnswerForm>,
+) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(settings.model));
+    if !question.tools.is_empty() {
+        let tools = question.tools.iter().map(|offered| tool(offered, names));
+        body.insert("tools".to_owned(), tools.collect());
+    }
+    let messages = question.messages.iter().flat_map(|said| messages(said, names));
+    body.insert("messages".to_owned(), messages.collect());
+    if let Some(form) = form {
+        // The strict form has no room for parameters that only a tool's own schema knows.
+        let schema = json!({ "name": form.name, "strict": false, "schema": form.schema });
+        let format = json!({ "type": "json_schema", "json_schema": schema });
+        body.insert("response_format".to_owned(), format);
+    }
+    if let Some(limit) = settings.max_tokens {
+        let is_new = NEW_LIMIT.iter().any(|prefix| settings.model.starts_with(prefix));
+        let key = if is_new { "max_completion_tokens" } else { "max_tokens" };
+        body.insert(key.to_owned(), json!(limit));
+    }
+    if let Some(temperature) = settings.temperature {
+        body.insert("temperature".to_owned(), json!(temperature));
+    }
+    Value::Object(body)
+}
+
+fn tool(tool: &OfferedTool, names: &WireNames) -> Value {
+    json!({ "type": "function", "function": {
+        "name": names.wire(tool.name.as_str()),
+        "description": tool.description,
+        "parameters": object_schema(&tool.schema),
+    } })
+}
+
+fn messages(message: &Message, names: &WireNames) -> Vec<Value> {
+    match message {
+        Message::System(text) => vec![json!({ "role": "system", "content": text })],
+        Message::User(text) => vec![json!({ "role": "user", "content": text })],
+        Message::Assistant { text, calls } => {
+            let mut message = json!({ "role": "assistant", "content": text });
+            if !calls.is_empty() {
+                let calls = calls.iter().map(|written| call(written, names));
+                message["tool_calls"] = calls.collect();
+            }
+            vec![message]
+        }
+        Message::Results(results) => results
+            .iter()
+            .map(|result| {
+                json!({ "role": "tool", "tool_call_id": result.id, "content": result.text })
+            })
+            .collect(),
+    }
+}
+
+fn call(call: &NativeCall, names: &WireNames) -> Value {
+    let name = names.wire(&call.tool);
+    let function = json!({ "name": name, "arguments": call.arguments.to_string() });
+    let mut written = json!({ "id": call.id, "type": "function", "function": function });
+    if let Some(extra) = call.signatures.first().and_then(|text| serde_json::from_str(text).ok()) {
+        written[EXTRA] = extra;
+    }
+    written
+}
+
+/// Reads an answer.
+pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
+    let choice = &answer["choices"][0];
+    let message = &choice["message"];
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let calls = calls.map(|call| NativeCall {
+        id: text(&call["id"]),
+        tool: names.tool(&text(&call["function"]["name"])),
+        arguments: read_arguments(&call["function"]["arguments"]),
+        signatures: call.get(EXTRA).map(Value::to_string).into_iter().collect(),
+    });
+    let stop = choice["finish_reason"].as_str().map(|reason| match reason {
+        "stop" | "stop_sequence" => Stop::End,
+        "length" | "max_tokens" => Stop::Length,
+        "tool_calls" | "function_call" => Stop::Calls,
+        "content_filter" => Stop::Filter,
+        _ => Stop::Other,
+    });
+    let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
+    Answer {
+        text: without_thoughts(&content(&message["content"])).to_owned(),
+        calls: calls.collect(),
+        stop,
+        tokens: Tokens { input: count("prompt_tokens"), output: count("completion_tokens") },
+    }
+}
+
+/// Returns the text of a message. Mistral sends parts, of which some are thoughts.
+fn content(content: &Value) -> String {
+    let parts = content.as_array().into_iter().flatten();
+    let texts: String = parts.filter_map(|part| part["text"].as_str()).collect();
+    content.as_str().map_or(texts, str::to_owned)
+}

@@ -1,0 +1,102 @@
+//! The providers that the configuration knows by name.
+
+use crate::nearest::did_you_mean;
+
+use Format::{Anthropic, OpenAi};
+
+/// The format of a provider's requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// `OpenAI`'s chat completions.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+/// A provider of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderKind {
+    name: &'static str,
+    pub(super) format: Format,
+    /// The address before `chat/completions` or `messages`. Empty if each user has another one.
+    pub(super) base_url: &'static str,
+    /// The variable that usually has the key. Empty if no key is needed.
+    key_variable: &'static str,
+}
+
+/// Every provider: its name, its format, its address and the variable with its key.
+#[rustfmt::skip]
+const PROVIDERS: [ProviderKind; 31] = [
+    kind("openai", OpenAi, "https://api.openai.com/v1/", "OPENAI_API_KEY"),
+    kind("anthropic", Anthropic, "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY"),
+    kind("gemini", OpenAi, "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
+    kind("groq", OpenAi, "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
+    kind("ollama", OpenAi, "http://localhost:11434/v1/", ""),
+    kind("ollama_cloud", OpenAi, "https://ollama.com/v1/", "OLLAMA_API_KEY"),
+    kind("mistral", OpenAi, "https://api.mistral.ai/v1/", "MISTRAL_API_KEY"),
+    kind("deepseek", OpenAi, "https://api.deepseek.com/v1/", "DEEPSEEK_API_KEY"),
+    kind("cohere", OpenAi, "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),
+    kind("xai", OpenAi, "https://api.x.ai/v1/", "XAI_API_KEY"),
+    kind("together", OpenAi, "https://api.together.xyz/v1/", "TOGETHER_API_KEY"),
+    kind("fireworks", OpenAi, "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY"),
+    kind("open_router", OpenAi, "https://openrouter.ai/api/v1/", "OPEN_ROUTER_API_KEY"),
+    kind("vertex", OpenAi, "", "VERTEX_API_KEY"),
+    kind("bedrock_api", OpenAi, "", "BEDROCK_API_KEY"),
+    kind("kimi", OpenAi, "https://api.moonshot.ai/v1/", "KIMI_API_KEY"),
+    kind("moonshot", OpenAi, "https://api.moonshot.cn/v1/", "MOONSHOT_API_KEY"),
+    kind("minimax", Anthropic, "https://api.minimax.io/anthropic/v1/", "MINIMAX_API_KEY"),
+    kind("zai", OpenAi, "https://api.z.ai/api/paas/v4/", "ZAI_API_KEY"),
+    kind("bigmodel", OpenAi, "https://open.bigmodel.cn/api/paas/v4/", "BIGMODEL_API_KEY"),
+    kind("aliyun", OpenAi, "https://dashscope.aliyuncs.com/compatible-mode/v1/", "ALIYUN_API_KEY"),
+    kind("qwen_cloud", OpenAi, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/", "QWEN_CLOUD_API_KEY"),
+    kind("baidu", OpenAi, "https://qianfan.baidubce.com/v2/", "BAIDU_API_KEY"),
+    kind("nebius", OpenAi, "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY"),
+    kind("mimo", OpenAi, "https://api.mimo.com/openai/v1/", "MIMO_API_KEY"),
+    kind("aihubmix", OpenAi, "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY"),
+    kind("atlascloud", OpenAi, "https://api.atlascloud.ai/v1/", "ATLASCLOUD_API_KEY"),
+    kind("requesty", OpenAi, "https://router.requesty.ai/v1/", "REQUESTY_API_KEY"),
+    kind("github_copilot", OpenAi, "https://models.github.ai/inference/", "GITHUB_TOKEN"),
+    kind("opencode_go", OpenAi, "https://opencode.ai/zen/go/v1/", "OPENCODE_GO_API_KEY"),
+    kind("omlx", OpenAi, "http://127.0.0.1:8000/v1/", "OMLX_API_KEY"),
+];
+
+const fn kind(
+    name: &'static str,
+    format: Format,
+    base_url: &'static str,
+    key_variable: &'static str,
+) -> ProviderKind {
+    ProviderKind { name, format, base_url, key_variable }
+}
+
+impl ProviderKind {
+    /// Every provider.
+    pub(super) const ALL: &'static [Self] = &PROVIDERS;
+
+    /// Returns the provider with a name, such as `openai`. The error lists the names.
+    pub fn named(name: &str) -> Result<Self, String> {
+        if let Some(found) = Self::ALL.iter().find(|kind| kind.name == name) {
+            return Ok(*found);
+        }
+        let names = || Self::ALL.iter().map(|kind| kind.name);
+        let help = did_you_mean(name, names()).unwrap_or_else(|| {
+            let all: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+            format!(
+                "there are {}; for a server with the API of one of them, often `openai`, set \
+                 `base_url`",
+                all.join(", ")
+            )
+        });
+        Err(format!("there is no provider `{name}`: {help}"))
+    }
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the variable that usually has the key of this provider, if it needs a key.
+    pub fn usual_variable(self) -> Option<&'static str> {
+        (!self.key_variable.is_empty()).then_some(self.key_variable)
+    }
+}
