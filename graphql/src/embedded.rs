@@ -12,7 +12,8 @@ use executor::{
     worker::{Parts, Scope, Worker},
 };
 use futures::StreamExt;
-use planner::{compile, offline::Offline};
+use offline::Offline;
+use planner::compile;
 use serde_json::Value;
 use shared::{
     clock::Clock,

@@ -1,16 +1,11 @@
 //! The tools that a plan may use, as they are when it is made.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
     id::{ToolName, ToolSetName},
     tool::{Names, ToolDefinition},
 };
-
-use crate::offline::Read;
 
 /// The tools that a plan may use. Clones share one list.
 #[derive(Clone, Debug)]
@@ -26,8 +21,6 @@ impl Default for Catalog {
 struct Listed {
     tools: Vec<CatalogTool>,
     names: Names<usize>,
-    /// Made when words are first planned with it.
-    read: OnceLock<Read>,
 }
 
 /// A tool, and whether it may be planned.
@@ -58,7 +51,7 @@ impl Catalog {
         for (at, tool) in tools.iter().enumerate() {
             names.add(&tool.definition, at);
         }
-        Self(Arc::new(Listed { tools, names, read: OnceLock::new() }))
+        Self(Arc::new(Listed { tools, names }))
     }
 
     /// Returns what a name means: `set.name`, or the plain name of the earliest set that has it.
@@ -71,9 +64,9 @@ impl Catalog {
         self.0.names.shown(tool)
     }
 
-    /// Returns what the planner without a model makes of the tools, which it does once.
-    pub(crate) fn read(&self, read: impl FnOnce(&Self) -> Read) -> &Read {
-        self.0.read.get_or_init(|| read(self))
+    /// Returns whether both are clones of one catalog.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns every tool.
@@ -114,7 +107,7 @@ impl Catalog {
             names.add_qualified(&tool.definition, at);
         }
         let tools = self.0.tools.clone();
-        Self(Arc::new(Listed { tools, names, read: OnceLock::new() }))
+        Self(Arc::new(Listed { tools, names }))
     }
 
     /// Returns this catalog with only some of its tools. What the others are called means nothing.

@@ -7,7 +7,6 @@
 mod build;
 mod cycle;
 mod looping;
-mod mapping;
 mod names;
 mod numbers;
 mod order;
@@ -20,26 +19,25 @@ mod references;
 mod report;
 mod sub_plan;
 mod tools;
-mod undo;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
-    id::StepId,
+    id::{STEP_ID_LEN, StepId, is_step_id_char},
     limits,
     plan::{About, Mapping, Plan, StepPolicy},
+    template::Path,
 };
 
 pub use self::parse::{parse, parse_value};
 use self::{
-    names::Naming,
-    parameters::Given,
+    names::{Naming, clip},
+    parameters::{Given, Room},
     report::Report,
     sub_plan::{Inline, Tree},
     tools::Choice,
-    undo::Undo,
 };
 use crate::{
     catalog::Catalog,
@@ -131,6 +129,36 @@ struct Step<'a> {
     undo: Option<Box<Undo<'a>>>,
 }
 
+/// The call that undoes a step, with all that is known of it alone.
+struct Undo<'a> {
+    choice: Choice<'a>,
+    given: Given,
+    policy: StepPolicy,
+}
+
+/// The place of the parameters in a compensation.
+const UNDO_PARAMETERS: &str = "compensate.parameters";
+
+impl<'a> Undo<'a> {
+    /// Reads a step's `compensate` and reports its errors.
+    fn read(
+        at: usize,
+        written: &Value,
+        catalog: &'a Catalog,
+        room: &mut Room,
+        report: &mut Report,
+    ) -> Option<Self> {
+        if written.is_null() {
+            return None;
+        }
+        let draft = parse::compensation(at, written, report)?;
+        let choice = tools::choose_undo(at, &draft, catalog, report);
+        let given = room.read(at, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+        let policy = policy::read_undo(at, &draft, &choice, report);
+        Some(Self { choice, given, policy })
+    }
+}
+
 /// Says why a draft is not even looked at.
 fn refusal(draft: &Draft) -> Option<Diagnostic> {
     match draft.tools.len() {
@@ -151,11 +179,11 @@ fn refusal(draft: &Draft) -> Option<Diagnostic> {
 fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Step<'a>> {
     let choices = tools::choose(draft, world, report);
     let ids = names::assign(draft, report);
-    let mut room = parameters::Room::default();
+    let mut room = Room::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
     let steps = steps.map(|(at, ((written, choice), id))| {
         let given = room.read(at, "parameters", written.parameters.as_ref(), report);
-        let mapping = mapping::read(at, written, report);
+        let mapping = read_mapping(at, written, report);
         let policy = policy::read(at, written, &choice, report);
         let for_each = written.for_each.as_ref().map(|it| Arc::new(Value::from(it.as_str())));
         let undo = written.compensate.as_ref();
@@ -166,6 +194,38 @@ fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Ste
     let steps = steps.collect();
     room.check(report);
     steps
+}
+
+/// Reads a step's `outputMapping`. Wrong entries are reported and left out.
+fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<Mapping> {
+    let Some(mapping) = &step.output_mapping else { return Vec::new() };
+    let mut read = Vec::with_capacity(mapping.len());
+    for (path, variable) in mapping {
+        match check_mapping(path, variable) {
+            Ok(mapping) => read.push(mapping),
+            Err(message) => report.error(at, || {
+                let place = format!("tools[{at}].outputMapping{}", place::key(path));
+                Diagnostic::error("plan.invalid_mapping", place, message)
+                    .with_help("write `{\"path in the output\": \"variable\"}`")
+            }),
+        }
+    }
+    read
+}
+
+fn check_mapping(written: &str, variable: &Value) -> Result<Mapping, String> {
+    let path = written.parse::<Path>();
+    let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
+    let Value::String(variable) = variable else {
+        return Err(format!("a variable's name must be text, not {}", place::kind(variable)));
+    };
+    let is_name = (1..=STEP_ID_LEN).contains(&variable.chars().count())
+        && variable.chars().all(is_step_id_char);
+    if !is_name {
+        let rule = "letters, digits, `_`, `-` and `.`, at most 128";
+        return Err(format!("`{}` is not a variable's name: {rule}", clip(variable)));
+    }
+    Ok(Mapping { written: written.to_owned(), path, variable: variable.as_str().into() })
 }
 
 #[cfg(test)]

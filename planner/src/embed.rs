@@ -4,7 +4,6 @@
 //! this program ([`Local`]), or a server ([`Server`]). What is made of a text is kept in the store
 //! ([`Kept`]), so that no text is embedded twice.
 
-mod builtin;
 mod choice;
 mod encoder;
 mod fingerprint;

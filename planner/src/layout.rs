@@ -8,7 +8,6 @@
 //! Everything is deterministic and has a bound: the same graph has the same drawing, and one of
 //! 2,000 nodes and 6,000 edges takes a fraction of a second.
 
-mod crossings;
 mod layers;
 mod ordering;
 mod pack;

@@ -10,7 +10,6 @@ pub mod inherited;
 pub mod layout;
 pub mod model;
 pub mod nearest;
-pub mod offline;
 pub mod plans;
 pub mod select;
 pub mod toolkit;

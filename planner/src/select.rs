@@ -9,11 +9,9 @@ mod collision;
 mod figures;
 mod hybrid;
 mod index;
-mod kinds;
 mod lexical;
 mod outcomes;
 mod parts;
-mod profile;
 mod rows;
 mod selector;
 #[cfg(test)]
@@ -24,9 +22,8 @@ mod words;
 pub use self::{
     collision::{COLLISIONS, Collision, Similarity, TooManyPairs},
     figures::Figures,
-    index::{Centroids, Tools},
+    index::{Centroid, Centroids, Tools},
     outcomes::{NEAR, Outcomes},
-    profile::Centroid,
     selector::{Ask, MARGIN, Match, SelectError, Selection, Selector, Told},
     vector::cosine,
 };

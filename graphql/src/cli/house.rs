@@ -10,8 +10,8 @@ use executor::{
     control::Control,
     worker::{Handle, Parts, Scope, Worker},
 };
-use planner::{embed::Embedders, offline::Offline};
-use sandbox::Launcher;
+use offline::Offline;
+use planner::embed::Embedders;
 use shared::{
     clock::Clock,
     execution::ExecutionState,

@@ -27,7 +27,7 @@ pub(super) fn find(
         report.error(first.get(), || {
             let cycle = search.shortest(first);
             let next = cycle.get(1).copied().unwrap_or(first);
-            let (place, help) = references::explain(steps, naming, (first, next));
+            let (place, help) = references::explain(steps, naming, first, next);
             let names = written(&cycle, steps);
             let message = format!("Circular dependency detected between tools: {names}");
             Diagnostic::error("plan.cycle", place, message).with_help(help)

@@ -61,12 +61,7 @@ pub(super) fn check(
 }
 
 /// Warns where what a step goes through is certainly no list.
-pub(super) fn check_list(
-    steps: &[Step<'_>],
-    (at, step): (usize, &Step<'_>),
-    list: &Reference,
-    report: &mut Report,
-) {
+pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
     let End::Found(Shape::Of(Some(schema))) = target.shape().at(list.path.segments()) else {
@@ -82,7 +77,7 @@ pub(super) fn check_list(
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let list = lists.into_iter().find(|(_, it)| plain_type(it) == Some("array"));
         let help = list.map_or_else(
-            || format!("`{}` fails with `step.not_a_list` when it runs", step.id),
+            || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
             |(name, _)| format!("perhaps its `{name}` is meant"),
         );
         Diagnostic::warning("plan.not_a_list", place::field(at, "forEach"), message).with_help(help)

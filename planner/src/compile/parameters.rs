@@ -15,12 +15,11 @@ use shared::{
 };
 
 use super::{
-    Step,
+    Step, UNDO_PARAMETERS,
     names::{Naming, clip},
     numbers, place,
     report::{Report, WHOLE},
     tools::Choice,
-    undo,
 };
 use crate::nearest::did_you_mean;
 
@@ -132,7 +131,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
     let mut budget = Budget::of_plan();
     for (at, step) in steps.iter().enumerate() {
         let own = (&step.choice, &step.given, "parameters");
-        let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, undo::PARAMETERS));
+        let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, UNDO_PARAMETERS));
         for (choice, given, field) in std::iter::once(own).chain(undo) {
             if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
                 let parameters = &*given.parameters;

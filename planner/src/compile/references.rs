@@ -13,11 +13,10 @@ use shared::{
 };
 
 use super::{
-    Step, looping,
+    Step, UNDO_PARAMETERS, looping,
     names::{Naming, clip},
     outputs, place,
     report::{Report, WHOLE},
-    undo,
 };
 use crate::nearest::did_you_mean;
 
@@ -97,7 +96,7 @@ impl<'a> Site<'a> {
     fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
         let own = Some((PARAMETERS, &step.given.parameters));
         let list = step.for_each.as_ref().map(|it| (FOR_EACH, it));
-        let undo = step.undo.as_ref().map(|it| (undo::PARAMETERS, &it.given.parameters));
+        let undo = step.undo.as_ref().map(|it| (UNDO_PARAMETERS, &it.given.parameters));
         let sites = [list, own, undo].into_iter().flatten();
         sites.map(move |(field, value)| Self { at, field, value })
     }
@@ -109,7 +108,7 @@ impl<'a> Site<'a> {
 
     /// Returns whether it is what undoes the step, and so knows what the step returned.
     pub(super) fn is_undo(&self) -> bool {
-        self.field == undo::PARAMETERS
+        self.field == UNDO_PARAMETERS
     }
 }
 
@@ -199,13 +198,12 @@ impl<'a> Looking<'a, '_> {
     }
 
     fn check_list(&mut self, template: Template) -> Option<Reference> {
-        let step = self.step();
         let Template::Whole(list) = template else {
-            let written = step.written.for_each.as_deref().unwrap_or_default();
+            let written = self.step().written.for_each.as_deref().unwrap_or_default();
             self.report.error(self.at, || looping::not_whole(self.at, written));
             return None;
         };
-        outputs::check_list(self.steps, (self.at, step), &list, self.report);
+        outputs::check_list(self.steps, self.at, &list, self.report);
         Some(list)
     }
 
@@ -382,7 +380,8 @@ fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
 pub(super) fn explain(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
-    (from, to): (StepIx, StepIx),
+    from: StepIx,
+    to: StepIx,
 ) -> (String, String) {
     let (step, id) = (&steps[from.get()], &steps[to.get()].id);
     let is_named = |it: &Value| it.as_str().and_then(|it| naming.names.find(it)) == Some(to);

@@ -3,18 +3,39 @@
 use std::{num::NonZero, ops::Range, path::Path, sync::Arc, thread::available_parallelism};
 
 use async_trait::async_trait;
+use tokenizers::Tokenizer;
 use tokio::{
     sync::Semaphore,
     task::{JoinError, JoinSet, spawn_blocking},
 };
 
-use super::{EmbedError, Embedder, builtin, encoder::Encoder, fingerprint, weights::Broken};
+use super::{
+    EmbedError, Embedder,
+    encoder::Encoder,
+    fingerprint,
+    shape::{Pooling, Reading, Shape, Way},
+    transformer::Transformer,
+    weights::{Broken, Weights},
+};
 
 /// Bytes of the texts that are encoded together: some hundred tokens, which keep the matrices large
 /// enough for the cores and small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
 /// The most texts that are encoded together.
 const BATCH: usize = 64;
+
+/// The name of the encoder whose weights are part of this program. Another quantisation has another name.
+const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
+/// Its configuration. `builtin/README.md` says where it comes from and how it was made.
+const BUILTIN_CONFIG: &str = r#"{
+    "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
+    "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": 512
+}"#;
+/// Tokens of a text that it reads.
+const BUILTIN_TOKENS: usize = 256;
+
+static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
+static TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 
 /// An encoder in this process.
 #[derive(Debug)]
@@ -44,12 +65,12 @@ impl Local {
 
     /// Opens the encoder whose weights are part of this program.
     pub async fn builtin() -> Result<Self, EmbedError> {
-        let opened = spawn_blocking(builtin::open);
+        let opened = spawn_blocking(open_builtin);
         let encoder = opened
             .await
-            .map_err(|err| broken_off(builtin::MODEL, &err))?
-            .map_err(|it| unusable(builtin::MODEL, &it))?;
-        Ok(Self::new(builtin::MODEL.to_owned(), encoder))
+            .map_err(|err| broken_off(BUILTIN, &err))?
+            .map_err(|it| unusable(BUILTIN, &it))?;
+        Ok(Self::new(BUILTIN.to_owned(), encoder))
     }
 
     fn new(model: String, encoder: Encoder) -> Self {
@@ -65,6 +86,15 @@ fn unusable(model: &str, why: &Broken) -> EmbedError {
 
 fn broken_off(model: &str, err: &JoinError) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: format!("encoding was broken off ({err})") }
+}
+
+fn open_builtin() -> Result<Encoder, Broken> {
+    let tokenizer = Tokenizer::from_bytes(TOKENIZER).map_err(|err| Broken(err.to_string()))?;
+    let reading = Reading { tokens: BUILTIN_TOKENS, is_lowered: false };
+    let transformer =
+        Transformer::load(&Shape::read(BUILTIN_CONFIG)?, &Weights::included(WEIGHTS)?)?;
+    let pooling = Pooling { ways: vec![Way::Mean], is_normalized: true };
+    Encoder::new(tokenizer, reading, transformer, pooling)
 }
 
 #[async_trait]

@@ -97,7 +97,7 @@ impl Weights {
         let size = u64::from_le_bytes(header);
         let mut header = Vec::new();
         file.by_ref().take(size.min(HEADER_BYTES)).read_to_end(&mut header).map_err(unreadable)?;
-        Self::new(&header, (size, len), Source::File(Mutex::new(file)))
+        Self::new(&header, size, len, Source::File(Mutex::new(file)))
     }
 
     /// Reads what is part of this program.
@@ -105,10 +105,10 @@ impl Weights {
         let (size, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let size = u64::from_le_bytes(*size);
         let header = rest.get(..usize::try_from(size).unwrap_or(usize::MAX)).unwrap_or_default();
-        Self::new(header, (size, bytes.len() as u64), Source::Memory(bytes))
+        Self::new(header, size, bytes.len() as u64, Source::Memory(bytes))
     }
 
-    fn new(header: &[u8], (size, len): (u64, u64), source: Source) -> Result<Self, Broken> {
+    fn new(header: &[u8], size: u64, len: u64, source: Source) -> Result<Self, Broken> {
         let is_none = |why: &dyn std::fmt::Display| {
             Broken(format!("its weights are no whole `safetensors` file ({why}): fetch it again"))
         };

@@ -1,6 +1,9 @@
 //! Chooses tools, and keeps what it knows of them up to date.
 
-use std::sync::{Arc, Mutex as Plain, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex as Plain, PoisonError},
+};
 
 use shared::clock::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
@@ -8,8 +11,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{
     Criterion, TooManyPairs, best,
     index::{Centroids, Index, Tools, embedded, examples},
-    kinds::Kinds,
-    outcomes::{self, Outcomes},
+    outcomes::{self, KINDS, Outcomes},
     rows::Rows,
     vector::Compared,
 };
@@ -29,6 +31,43 @@ pub struct Selector {
     kinds: Mutex<Kinds>,
     /// What kept out what was learned the last time, so that it is said once.
     pub(super) told_of_learned: Told,
+}
+
+/// The first queries of all kinds that were last asked about, and their vectors.
+///
+/// They stay in memory: queries of people are not stored longer than the kinds themselves.
+#[derive(Debug, Default)]
+struct Kinds {
+    texts: Vec<String>,
+    rows: Arc<Rows>,
+    /// Vectors by text, including recently evicted ones that readers may still need.
+    vectors: BTreeMap<String, Vec<f32>>,
+}
+
+impl Kinds {
+    /// Returns the vectors of all kinds, in their order; only what is new is embedded.
+    async fn rows(
+        &mut self,
+        outcomes: &Outcomes,
+        embedder: &dyn Embedder,
+    ) -> Result<Arc<Rows>, EmbedError> {
+        if outcomes.queries().eq(self.texts.iter().map(String::as_str)) {
+            return Ok(Arc::clone(&self.rows));
+        }
+        let new = |query: &&str| !self.vectors.contains_key(*query);
+        let missing: Vec<&str> = outcomes.queries().filter(new).collect();
+        if !missing.is_empty() {
+            let made = embedded(embedder, &missing).await?;
+            self.vectors.extend(missing.iter().map(|query| (*query).to_owned()).zip(made));
+        }
+        self.texts = outcomes.queries().map(str::to_owned).collect();
+        if self.vectors.len() > 2 * KINDS {
+            self.vectors.retain(|text, _| self.texts.contains(text));
+        }
+        let vectors = self.texts.iter().filter_map(|text| self.vectors.get(text));
+        self.rows = Arc::new(Rows::new(vectors.map(Vec::as_slice).enumerate()));
+        Ok(Arc::clone(&self.rows))
+    }
 }
 
 /// What was said in the log the last time.

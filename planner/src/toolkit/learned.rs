@@ -142,7 +142,8 @@ impl Learned {
     pub fn score(
         &self,
         toolkit: &Toolkit,
-        (from, to): (&NodeName, &NodeName),
+        from: &NodeName,
+        to: &NodeName,
         tool: impl Fn(&NodeName) -> Option<ToolName>,
         at: Timestamp,
     ) -> Option<f64> {

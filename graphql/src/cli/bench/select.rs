@@ -14,10 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{control::Control, options::Options};
+use executor::{
+    control::Control,
+    options::Options,
+    registry::{self, Registry},
+    sources::{CONNECT_TIMEOUT, Sources},
+    toolbox::Toolbox,
+};
+use offline::Offline;
 use planner::{
     embed::{Embedder, Local, Source},
-    offline::Offline,
     select::{Criterion, Similarity},
 };
 use serde_json::{Value, json};

@@ -21,7 +21,7 @@ fn tool(name: &NodeName) -> Option<ToolName> {
 }
 
 fn score(learned: &Learned, from: &str, to: &str, at: Timestamp) -> Option<f64> {
-    learned.score(&seed(), (&name(from), &name(to)), tool, at)
+    learned.score(&seed(), &name(from), &name(to), tool, at)
 }
 
 #[test]
@@ -102,7 +102,7 @@ proptest! {
             prop_assert!(found.iter().all(|it| it.score > 0.0));
         }
         for edge in seed().ordered_edges() {
-            let score = learned.score(&seed(), (edge.from, edge.to), tool, last);
+            let score = learned.score(&seed(), edge.from, edge.to, tool, last);
             prop_assert!(score.is_none_or(|it| (FLOOR..=1.0).contains(&it)), "{:?}", score);
         }
     }

@@ -8,8 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{control::Control, options::Options};
-use planner::{draft::Draft, offline::Offline};
+use executor::{
+    control::Control,
+    options::Options,
+    registry::{self, Registry},
+    sources::Sources,
+    toolbox::Toolbox,
+};
+use offline::Offline;
+use planner::draft::Draft;
 use serde_json::json;
 use shared::{
     clock::{Clock, WallClock},
