@@ -23,9 +23,9 @@ use std::{
     time::Duration,
 };
 
+use ::toolsets::sources::SetConfig;
 use planner::{select::MARGIN, toolkit::Toolkit};
 use serde_json::Value;
-use toolsets::sources::SetConfig;
 
 pub use self::{
     access::AccessConfig,

@@ -321,7 +321,6 @@ mod tests {
     use std::path::Path;
 
     use expect_test::{Expect, expect};
-    use sandbox::Launcher;
     use serde_json::{Value, json};
     use shared::limits;
 

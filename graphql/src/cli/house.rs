@@ -12,6 +12,7 @@ use executor::{
 };
 use offline::Offline;
 use planner::embed::Embedders;
+use sandbox::Launcher;
 use shared::{
     clock::Clock,
     execution::ExecutionState,

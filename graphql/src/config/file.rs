@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
+use ::toolsets::sources::{SetConfig, habilis};
 use planner::{nearest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
-use toolsets::sources::{SetConfig, habilis};
 
 use super::{
     AccessConfig, ConfigError, EmbeddingConfig, Limits, PlannerConfig, ToolkitFiles, access, age,

@@ -299,9 +299,10 @@ impl Engine {
         &self,
         learned: &Learned,
         toolkit: &Toolkit,
-        edge: (&NodeName, &NodeName),
+        from: &NodeName,
+        to: &NodeName,
     ) -> Option<f64> {
-        learned.score(toolkit, edge, |name| Some(self.meant(name)), self.clock.now())
+        learned.score(toolkit, from, to, |name| Some(self.meant(name)), self.clock.now())
     }
 
     async fn lessons(&self) -> Result<(Option<Record>, Lessons), EngineError> {

@@ -289,7 +289,7 @@ impl Toolkit {
             None
         };
         let edge = |it: graph::Edge<'_>| {
-            let score = |learned| engine.learned_score(learned, &self.0, (it.from, it.to));
+            let score = |learned| engine.learned_score(learned, &self.0, it.from, it.to);
             ToolkitEdge::new(it, learned.as_ref().and_then(score))
         };
         Ok(self.0.ordered_edges().into_iter().map(edge).collect())

@@ -14,13 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    control::Control,
-    options::Options,
-    registry::{self, Registry},
-    sources::{CONNECT_TIMEOUT, Sources},
-    toolbox::Toolbox,
-};
+use executor::{control::Control, options::Options};
 use offline::Offline;
 use planner::{
     embed::{Embedder, Local, Source},

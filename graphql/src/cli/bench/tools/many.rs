@@ -8,13 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{
-    control::Control,
-    options::Options,
-    registry::{self, Registry},
-    sources::Sources,
-    toolbox::Toolbox,
-};
+use executor::{control::Control, options::Options};
 use offline::Offline;
 use planner::draft::Draft;
 use serde_json::json;
