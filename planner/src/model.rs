@@ -1,7 +1,7 @@
-//! Language models: what they are asked, and what they answer.
+//! Language models: questions, answers and errors.
 //!
-//! Whoever asks knows one trait, [`Model`]. That there are providers, each with a language of its
-//! own, names that they do not like, and bad days, ends here.
+//! Callers know one trait, [`Model`]. The formats of providers, their rules for names, retries and
+//! fallbacks are hidden behind it.
 
 mod fallback;
 mod http;
@@ -28,109 +28,109 @@ pub use self::{
     settings::{Key, Settings},
 };
 
-/// Something that answers in words, or with calls of tools.
+/// A language model, which answers in words or with calls of tools.
 #[async_trait]
 pub trait Model: Debug + Send + Sync {
-    /// Names the model for people: its provider and its name there.
+    /// Returns the provider and the name of the model there.
     fn name(&self) -> &str;
 
     /// Asks, and waits for the whole answer.
     ///
-    /// It ends: every implementation limits how long it waits and how often it tries.
+    /// Each implementation limits the wait and the number of tries.
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError>;
 }
 
-/// What a model is asked.
+/// A question to a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// What was said so far, oldest first.
+    /// The conversation so far, oldest message first.
     pub messages: Vec<Message>,
-    /// The tools that it may call, in the way of its provider.
+    /// The tools that the model may call through the interface of its provider.
     pub tools: Vec<OfferedTool>,
-    /// What the answer must look like, if it must. Providers that cannot promise it are asked all
-    /// the same, so that the words of the question must say it, too.
+    /// The schema that the answer must have. A provider may ignore it, so the words of the question
+    /// must ask for the same.
     pub answer: Option<AnswerForm>,
 }
 
-/// Something that was said.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The rules.
     System(String),
-    /// What a person, or the program, says.
+    /// A message of a person or of the program.
     User(String),
-    /// What the model said.
+    /// An answer of the model.
     Assistant {
-        /// Its words.
+        /// The words of the answer.
         text: String,
-        /// What it called.
+        /// The calls of the answer.
         calls: Vec<NativeCall>,
     },
-    /// What came of the calls of the message before: one for each.
+    /// The results of the calls in the message before, one for each.
     Results(Vec<CallResult>),
 }
 
-/// A tool as a model is told of it.
+/// A tool that is offered to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferedTool {
-    /// The name by which it is called. Providers that allow fewer letters are shown another one.
+    /// The name of the tool. A provider that allows fewer characters sees another name.
     pub name: ToolName,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub schema: Value,
 }
 
-/// The form of an answer.
+/// The schema of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerForm {
-    /// A name for it, of letters, digits, `_` and `-`.
+    /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
     /// Its JSON Schema.
     pub schema: Value,
 }
 
-/// A call of a tool, in the way of the provider.
+/// A call of a tool through the interface of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NativeCall {
-    /// What the provider calls it by.
+    /// The provider's identifier of the call.
     pub id: String,
-    /// The tool, by the name under which it was offered, or whatever else the model wrote.
+    /// The name under which the tool was offered, or another name that the model wrote.
     pub tool: String,
-    /// The arguments: an object, or whatever else the model wrote.
+    /// The arguments: an object, or other JSON that the model wrote.
     pub arguments: Value,
-    /// What the provider wants back with the call, unread.
+    /// JSON that the provider wants back with the call. Faber does not read it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<String>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
     /// The call's [`NativeCall::id`].
     pub id: String,
-    /// The tool, as it was called.
+    /// The name of the tool in the call.
     pub tool: String,
-    /// What came of it, in words or as JSON.
+    /// The result, in words or as JSON.
     pub text: String,
 }
 
-/// What a model answered.
+/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Its words. Thoughts that the provider keeps apart are left out.
+    /// The words of the answer, without thoughts that the provider marks.
     pub text: String,
-    /// What it wants to be called.
+    /// The calls that the model asks for.
     pub calls: Vec<NativeCall>,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: Stop,
-    /// What it took.
+    /// The tokens of question and answer.
     pub tokens: Tokens,
-    /// What it cost, where the configuration knows its price.
+    /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
-    /// Who answered: the model that was asked, or the one that stands in for it.
+    /// The model that answered: the one that was asked, or its fallback.
     pub model: String,
-    /// What was tried before and came to nothing, oldest first.
+    /// The tries before that failed, oldest first.
     pub missed: Vec<ModelError>,
 }
 
@@ -138,19 +138,19 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// It had said everything.
+    /// The answer is complete.
     End,
-    /// It waits for what comes of its calls.
+    /// The model waits for the results of its calls.
     Calls,
-    /// It had no more room: the answer is cut.
+    /// The answer reached the limit of tokens and is cut off.
     Length,
-    /// The provider did not let it go on.
+    /// A filter of the provider stopped the answer.
     Filter,
-    /// The provider does not say, or says something else.
+    /// The provider gives no reason, or an unknown one.
     Other,
 }
 
-/// What an answer took, as far as the provider says.
+/// Tokens, as the provider counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// Tokens of the question.
@@ -159,32 +159,32 @@ pub struct Tokens {
     pub output: u64,
 }
 
-/// What a million tokens cost, in the money of whoever wrote it down.
+/// The price of a million tokens, in the currency of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Those of questions.
+    /// The price of questions.
     pub input: f64,
-    /// Those of answers.
+    /// The price of answers.
     pub output: f64,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// It did not answer as it should; it may, later.
+    /// There is no answer now. A later try may succeed.
     #[error("the model `{model}` is not available: {why}")]
     Unavailable {
-        /// Which.
+        /// The model.
         model: String,
         /// What happened, and what to do.
         why: String,
-        /// How long it wants to be left alone.
+        /// The wait that the provider asks for.
         wait: Option<Duration>,
     },
-    /// It does not answer this, or not to us: asking again is no use.
+    /// The model or its provider refuses. Another try does not help.
     #[error("the model `{model}` cannot be used: {why}")]
     Refused {
-        /// Which.
+        /// The model.
         model: String,
         /// What happened, and what to do.
         why: String,
@@ -192,7 +192,7 @@ pub enum ModelError {
 }
 
 impl Price {
-    /// Returns what tokens cost, to a billionth.
+    /// Returns the cost of tokens, rounded to a billionth.
     pub fn of(self, tokens: Tokens) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "tokens are counted in millions")]
         let each = |price: f64, count: u64| price * count as f64;
@@ -201,14 +201,14 @@ impl Price {
     }
 }
 
-/// Returns what several answers cost together, if there are any and of each is known what it did.
+/// Returns the cost of several answers. Returns none if the cost of one is unknown.
 pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let costs: Vec<f64> = costs.into_iter().collect::<Option<_>>()?;
     (!costs.is_empty()).then(|| (costs.iter().sum::<f64>() * 1e9).round() / 1e9)
 }
 
 impl ModelError {
-    /// Returns which model.
+    /// Returns the model.
     pub fn model(&self) -> &str {
         match self {
             Self::Unavailable { model, .. } | Self::Refused { model, .. } => model,
@@ -225,8 +225,8 @@ impl ModelError {
 
 impl std::iter::Sum for Tokens {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |mut sum, it| {
-            sum += it;
+        all.fold(Self::default(), |mut sum, tokens| {
+            sum += tokens;
             sum
         })
     }

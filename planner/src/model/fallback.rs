@@ -1,4 +1,4 @@
-//! Two models, of which the second answers where the first does not.
+//! A model with a fallback.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// Two models, of which the second answers where the first does not.
+/// A model with a fallback, which is asked when the model fails.
 #[derive(Debug)]
 pub struct Fallback {
     first: Arc<dyn Model>,
@@ -14,7 +14,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Puts one model behind another.
+    /// Adds a fallback to a model.
     pub fn new(first: Arc<dyn Model>, second: Arc<dyn Model>) -> Self {
         Self { first, second }
     }
@@ -43,7 +43,7 @@ impl Model for Fallback {
     }
 }
 
-/// One error of two: it may pass if either may.
+/// Joins two errors. The result may pass if one of them may.
 fn neither(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
     match (first, second) {
@@ -82,9 +82,10 @@ mod tests {
                 ),
             ),
         ] {
-            let model = |it| Arc::new(Scripted::new(vec![it])) as Arc<dyn Model>;
+            let model = |answer| Arc::new(Scripted::new(vec![answer])) as Arc<dyn Model>;
             let answer = Fallback::new(model(first), model(second)).ask(&Question::default()).await;
-            let answer = answer.map(|it| (it.text, it.missed.len())).map_err(|it| it.to_string());
+            let answer =
+                answer.map(|reply| (reply.text, reply.missed.len())).map_err(|err| err.to_string());
             let expected = expected.map(|(text, n)| (text.to_owned(), n)).map_err(str::to_owned);
             assert_eq!(answer, expected);
         }

@@ -7,7 +7,7 @@ use super::OfferedTool;
 /// The most characters of a name.
 const LENGTH: usize = 64;
 
-/// What each tool of a question is called on the wire.
+/// The name of each tool of a question at the provider.
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
     to: BTreeMap<String, String>,
@@ -15,12 +15,12 @@ pub(super) struct WireNames {
 }
 
 impl WireNames {
-    /// Gives each tool a name: its own with `_` for what is not allowed, numbered where two would
-    /// have the same.
+    /// Names each tool: its own name with `_` for each character that is not allowed. Equal names get
+    /// a number.
     pub(super) fn of(tools: &[OfferedTool]) -> Self {
         let mut names = Self::default();
         let own: BTreeSet<&str> =
-            tools.iter().map(|it| it.name.as_str()).filter(|it| is_allowed(it)).collect();
+            tools.iter().map(|tool| tool.name.as_str()).filter(|name| is_allowed(name)).collect();
         for tool in tools {
             let name = tool.name.as_str();
             if names.to.contains_key(name) {
@@ -44,13 +44,12 @@ impl WireNames {
         names
     }
 
-    /// Returns what a tool is called on the wire. One that is not offered any more, but was called,
-    /// still has a name that is allowed.
+    /// Returns the provider's name of a tool. A tool that is no longer offered gets an allowed name, too.
     pub(super) fn wire(&self, tool: &str) -> String {
         self.to.get(tool).cloned().unwrap_or_else(|| allowed(tool))
     }
 
-    /// Returns the tool that a model means, or what it wrote.
+    /// Returns the tool with a name at the provider, or the name itself.
     pub(super) fn tool(&self, wire: &str) -> String {
         self.from.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }
@@ -73,8 +72,8 @@ mod tests {
     use super::*;
 
     fn names(tools: &[&str]) -> Vec<String> {
-        let offered = |it: &&str| OfferedTool {
-            name: it.parse().unwrap(),
+        let offered = |name: &&str| OfferedTool {
+            name: name.parse().unwrap(),
             description: String::new(),
             schema: json!({}),
         };
@@ -83,7 +82,7 @@ mod tests {
         for tool in tools {
             assert_eq!(names.tool(&names.wire(tool)), *tool);
         }
-        tools.iter().map(|it| names.wire(it)).collect()
+        tools.iter().map(|tool| names.wire(tool)).collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A model that is asked again where that may help.
+//! Retries of questions.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -14,15 +14,15 @@ use tokio::time::sleep;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// How often, and after how long, a question is asked again.
+/// How often, and after which wait, a question is asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// How often it is asked again.
+    /// The most retries.
     pub retries: u32,
-    /// The wait before the first of these, twice as long before each further one; of each a part
-    /// from its half to all of it, so that those that were refused together do not come back so.
+    /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to half
+    /// at random, so that clients that failed together do not retry together.
     pub pause: Duration,
-    /// The longest wait. A model that wants to be left alone for longer is given up.
+    /// The longest wait. If a provider asks for more, the question fails.
     pub longest: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Default for Patience {
     }
 }
 
-/// A model that is asked again where that may help.
+/// A model whose questions are asked again after errors that may pass.
 #[derive(Debug)]
 pub struct Patient {
     model: Arc<dyn Model>,
@@ -45,22 +45,22 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// Makes a model patient.
+    /// Adds retries to a model.
     pub fn new(model: Arc<dyn Model>, patience: Patience) -> Self {
         Self::with_seed(model, patience, RandomState::new().hash_one(0))
     }
 
-    /// Makes a model patient; the same seed gives the same waits.
+    /// Adds retries to a model. The same seed gives the same waits.
     pub fn with_seed(model: Arc<dyn Model>, patience: Patience, seed: u64) -> Self {
         Self { model, patience, dice: AtomicU64::new(seed) }
     }
 
-    /// Returns a part of a wait, from its half to all of it.
+    /// Returns a random part of a wait, between half and all of it.
     fn part(&self, of: Duration) -> Duration {
         // A multiplier of Knuth's, whose upper bits are as good as dice.
-        let step = |it: u64| it.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let rolled =
-            self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(step(it)));
+            self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
         let rolled = step(rolled.unwrap_or_default()) >> 54;
         let share = u32::try_from(rolled).unwrap_or_default();
         of / 2 + of / 2 * share / 1_024
@@ -85,10 +85,10 @@ impl Model for Patient {
                 Err(err) => err,
             };
             let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
-            // Whoever says how long is not asked sooner, and a little later by everybody else.
+            // Clients that were told the same wait retry at different times after it.
             let part = self.part(pause);
-            let next = wait.map_or(part, |it| it.saturating_add(pause.saturating_sub(part)));
-            let is_too_long = wait.is_some_and(|it| it > longest);
+            let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
+            let is_too_long = wait.is_some_and(|wait| wait > longest);
             if missed.len() >= retries as usize || is_too_long {
                 return Err(given_up(model, why, missed.len() + 1, is_too_long, *wait));
             }
@@ -161,9 +161,9 @@ mod tests {
         };
         let patient = Patient::with_seed(Arc::new(Scripted::default()), Patience::default(), 1);
         let parts: Vec<Duration> = (0..1_000).map(|_| patient.part(whole)).collect();
-        assert!(parts.iter().all(|it| (whole / 2..=whole).contains(it)));
+        assert!(parts.iter().all(|part| (whole / 2..=whole).contains(part)));
         for part in [parts, (0..1_000).map(part).collect()] {
-            let early = part.iter().filter(|it| **it < whole * 3 / 4).count();
+            let early = part.iter().filter(|part| **part < whole * 3 / 4).count();
             assert!((400..600).contains(&early), "{early} of 1000 are in the first half of it");
         }
     }

@@ -1,4 +1,4 @@
-//! A model for tests: it answers what it was given, one after another, and keeps what it was asked.
+//! A model for tests with answers that are given before.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 
-/// A model whose answers are known before.
+/// A model that answers from a list and keeps the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
@@ -18,12 +18,12 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Makes a model that answers this, one after another, and then refuses.
+    /// Makes a model that gives these answers one after another, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
         Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
     }
 
-    /// Returns what it was asked.
+    /// Returns the questions so far.
     pub(crate) fn asked(&self) -> Vec<Question> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -56,13 +56,13 @@ pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
     })
 }
 
-/// Returns that it cannot answer now, and how many seconds it wants to be left alone.
+/// Returns an error that may pass, with the seconds that the provider asks to wait.
 pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
     let wait = seconds.map(Duration::from_secs);
     Err(ModelError::Unavailable { model: "scripted".to_owned(), why: "busy".to_owned(), wait })
 }
 
-/// Returns that it does not answer.
+/// Returns a refusal.
 pub(crate) fn refused() -> Result<Reply, ModelError> {
     Err(ModelError::Refused { model: "scripted".to_owned(), why: "no".to_owned() })
 }

@@ -1,63 +1,61 @@
-//! Which model is asked, where, and how patiently.
+//! The settings of a model.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind};
 
-/// How long a model may take for one answer where nothing is said: slow ones think for a minute.
+/// The default time limit of one answer. Slow models think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
-/// How often a question is asked again where nothing is said.
+/// The default number of retries.
 pub const RETRIES: u32 = 3;
-/// The most that can be configured.
+/// The most retries that can be configured.
 pub const MOST_RETRIES: u32 = 20;
 
-/// Which model is asked, where, and how.
+/// The settings of a model.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// The provider, which says the format and the address.
     pub provider: ProviderKind,
-    /// Where it is, if not where its provider is.
+    /// The address, if not the provider's.
     pub base_url: Option<String>,
-    /// Its name there.
+    /// The name of the model at its provider.
     pub model: String,
-    /// What opens it.
+    /// The key for the provider.
     pub key: Key,
-    /// How long one answer may take.
+    /// The time limit of one answer.
     pub timeout: Duration,
-    /// How often a question is asked again that could not be answered then.
+    /// How often a question is asked again after an error that may pass.
     pub retries: u32,
-    /// The most tokens of an answer, if not the provider's.
+    /// The most tokens of an answer. Without one the provider decides.
     pub max_tokens: Option<u32>,
-    /// How freely it chooses its words, if not as the provider has it.
+    /// The temperature. Without one the provider decides.
     pub temperature: Option<f64>,
-    /// What its answers cost, if somebody said.
+    /// The price of tokens, if it is known.
     pub price: Option<Price>,
-    /// Whether the provider is asked to keep answers in form.
+    /// Asks the provider to keep plans to their schema.
     pub structured: bool,
-    /// Whether tools are offered in the way of the provider. Otherwise in words.
+    /// Offers tools through the interface of the provider. Otherwise they are described in words.
     pub native_tools: bool,
-    /// The model that answers where this one does not.
+    /// The model that is asked when this one fails.
     pub fallback: Option<Box<Settings>>,
 }
 
-/// What opens a model.
+/// The key for a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
-    /// Nothing: it is open.
+    /// The provider needs no key.
     None,
-    /// The variable of the environment that has it, and what that says. Nothing where it is not
-    /// set, which is said when somebody asks.
+    /// The name of an environment variable, and its value. A question fails if the variable has no value.
     Variable(String, Option<String>),
 }
 
 impl Settings {
-    /// Returns the name that people know the model by.
+    /// Returns `PROVIDER/MODEL`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name(), self.model)
     }
 
-    /// Makes the model: patient, and with another one behind it where one is named. Nothing is
-    /// sent yet.
+    /// Makes the model with its retries and its fallback. Sends nothing.
     pub fn model(&self) -> Result<Arc<dyn Model>, ModelError> {
         let patience = Patience { retries: self.retries, ..Patience::default() };
         let first = Arc::new(Patient::new(Arc::new(Provider::new(self)?), patience));
