@@ -154,7 +154,7 @@ pub fn parse_tool_calls(
     text: &str,
     known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Vec<ToolCall>, TooMuch> {
-    read_tool_calls(text, known).map(|it| it.calls)
+    read_tool_calls(text, known).map(|read| read.calls)
 }
 
 /// Returns the same calls, and what wanted to be one: whoever wrote it can be told.
@@ -173,11 +173,11 @@ pub fn read_tool_calls(
 /// Drops loose calls that only announce an explicit one: the same tool with the same arguments.
 fn without_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
-        calls
-            .iter()
-            .any(|it| !it.format.is_loose() && it.tool == loose.tool && it.args == loose.args)
+        calls.iter().any(|call| {
+            !call.format.is_loose() && call.tool == loose.tool && call.args == loose.args
+        })
     };
     let keep: Vec<bool> =
-        calls.iter().map(|it| !it.format.is_loose() || !is_announced(it)).collect();
+        calls.iter().map(|call| !call.format.is_loose() || !is_announced(call)).collect();
     calls.into_iter().zip(keep).filter_map(|(call, keep)| keep.then_some(call)).collect()
 }

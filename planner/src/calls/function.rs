@@ -78,14 +78,14 @@ fn has_body(source: &Source<'_>, end: usize) -> bool {
 
 /// Returns whether one of these words is right before `start`.
 fn follows(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
-    words.iter().any(|it| {
-        let Some(at) = start.checked_sub(it.len() + 1) else { return false };
-        source.word_at(at, it).is_some()
-            && source.byte(at + it.len()) == Some(b' ')
+    words.iter().any(|word| {
+        let Some(at) = start.checked_sub(word.len() + 1) else { return false };
+        source.word_at(at, word).is_some()
+            && source.byte(at + word.len()) == Some(b' ')
             && at
                 .checked_sub(1)
-                .and_then(|it| source.byte(it))
-                .is_none_or(|it| !it.is_ascii_alphanumeric() && it != b'_')
+                .and_then(|before| source.byte(before))
+                .is_none_or(|byte| !byte.is_ascii_alphanumeric() && byte != b'_')
     })
 }
 
@@ -107,18 +107,18 @@ impl<'a> Arguments<'_, 'a> {
             at = self.argument(at)?;
         }
         let end = at + 1;
-        self.place().map(|it| (it, end)).ok_or(Misfit::At(end))
+        self.place().map(|args| (args, end)).ok_or(Misfit::At(end))
     }
 
     /// Reads one argument and the comma behind it.
     fn argument(&mut self, at: usize) -> Result<usize, Misfit> {
         let name = self.name(at)?;
-        let value_at = name.map_or(at, |it| it.2);
+        let value_at = name.map_or(at, |name| name.2);
         let (value, end, is_bare) = match argument::quoted(self.source, value_at) {
             Some(Given::Value(value, end)) => (value, end, false),
             Some(Given::None(at)) => return Err(Misfit::At(at)),
             Some(Given::Cut) => return Err(Misfit::Cut),
-            None => self.bare(value_at, name.map(|it| it.0))?,
+            None => self.bare(value_at, name.map(|name| name.0))?,
         };
         // A quote that was forgotten may have put something into a string.
         let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
@@ -165,7 +165,9 @@ impl<'a> Arguments<'_, 'a> {
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
             return Err(Misfit::At(end));
         }
-        let key = key.or_else(|| self.tool.parameters.get(self.given.len()).map(|it| &*it.name));
+        let key = key.or_else(|| {
+            self.tool.parameters.get(self.given.len()).map(|parameter| &*parameter.name)
+        });
         let value = match key {
             Some(key) => argument::typed(self.tool, key, text),
             None => word::meaning(text),
@@ -175,7 +177,7 @@ impl<'a> Arguments<'_, 'a> {
 
     /// Gives what has no name to the parameters, in the order of the schema.
     fn place(mut self) -> Option<Args> {
-        let is_object = matches!(&*self.given, [Value::Object(it)] if self.is_all(it));
+        let is_object = matches!(&*self.given, [Value::Object(object)] if self.is_all(object));
         if is_object && self.args.is_empty() {
             return match self.given.pop() {
                 Some(Value::Object(args)) => Some(args),
@@ -189,14 +191,14 @@ impl<'a> Arguments<'_, 'a> {
         for (parameter, value) in self.tool.parameters.iter().zip(self.given) {
             args.insert(parameter.name.clone(), value);
         }
-        let is_given_twice = self.args.keys().any(|it| args.contains_key(it));
+        let is_given_twice = self.args.keys().any(|name| args.contains_key(name));
         args.extend(self.args);
         (!is_given_twice).then_some(args)
     }
 
     /// Returns whether an object can be all arguments in one.
     fn is_all(&self, object: &Args) -> bool {
-        self.tool.parameters.is_empty() || object.keys().all(|it| self.tool.has(it))
+        self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }
 
     fn skip(&self, at: usize) -> Result<usize, Misfit> {
@@ -206,6 +208,8 @@ impl<'a> Arguments<'_, 'a> {
 
 /// Returns whether a word could be the name of a parameter or of a type.
 fn is_identifier(word: &str) -> bool {
-    word.starts_with(|it: char| it.is_alphabetic() || it == '_')
-        && word.chars().all(|it| it.is_alphanumeric() || matches!(it, '_' | ' ' | '='))
+    word.starts_with(|character: char| character.is_alphabetic() || character == '_')
+        && word
+            .chars()
+            .all(|character| character.is_alphanumeric() || matches!(character, '_' | ' ' | '='))
 }

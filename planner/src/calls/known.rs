@@ -35,19 +35,19 @@ impl KnownTool {
         let properties = definition.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
             name: name.clone(),
-            is_text: types(schema).is_some_and(|it| it == ["string"]),
+            is_text: types(schema).is_some_and(|types| types == ["string"]),
         });
         Self { name: definition.qualified(), parameters: parameters.collect() }
     }
 
     /// Returns whether a word given for `parameter` is a string, whatever it looks like.
     pub(super) fn is_text(&self, parameter: &str) -> bool {
-        self.parameters.iter().any(|it| it.is_text && it.name == parameter)
+        self.parameters.iter().any(|known| known.is_text && known.name == parameter)
     }
 
     /// Returns whether the tool has that parameter, as far as anybody knows.
     pub(super) fn has(&self, parameter: &str) -> bool {
-        self.parameters.iter().any(|it| it.name == parameter)
+        self.parameters.iter().any(|known| known.name == parameter)
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
         }
         _ => return None,
     }
-    types.retain(|it| *it != "null");
+    types.retain(|kind| *kind != "null");
     types.dedup();
     Some(types)
 }
@@ -100,7 +100,7 @@ impl<'a> CatalogNames<'a> {
             Some(meant) => meant,
             None => self.plain.get_or_init(|| fold(self.catalog, plain)).get(&lower)?,
         };
-        meant.as_deref().map(|it| self.known(it, name))
+        meant.as_deref().map(|tool| self.known(tool, name))
     }
 
     fn known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
@@ -116,7 +116,9 @@ impl<'a> CatalogNames<'a> {
 
 /// Returns a name in lower case as the interfaces of providers have it.
 fn plain(name: &str) -> String {
-    let one = |it: char| if it.is_alphanumeric() || matches!(it, '_' | '-') { it } else { '_' };
+    let one = |character: char| {
+        if character.is_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }
+    };
     name.to_lowercase().chars().map(one).collect()
 }
 
@@ -129,9 +131,9 @@ fn fold(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Fo
             let meant = &meant.definition;
             folded
                 .entry(with(name.as_str()))
-                .and_modify(|it| {
-                    if it.as_ref().is_some_and(|it| it.qualified() != meant.qualified()) {
-                        *it = None;
+                .and_modify(|known| {
+                    if known.as_ref().is_some_and(|known| known.qualified() != meant.qualified()) {
+                        *known = None;
                     }
                 })
                 .or_insert_with(|| Some(Arc::clone(meant)));

@@ -67,13 +67,13 @@ impl Tree {
 
 impl Object {
     pub(super) fn into_map(self) -> Map<String, Value> {
-        self.fields.into_iter().map(|(key, it)| (key, it.into_value())).collect()
+        self.fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect()
     }
 
     /// Returns the field with one of these names, whatever their case; of several the last.
     pub(super) fn get(&self, names: &[&str]) -> Option<&Tree> {
-        let is_meant = |key: &str| names.iter().any(|it| key.eq_ignore_ascii_case(it));
-        self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, it)| it)
+        let is_meant = |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
+        self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, tree)| tree)
     }
 }
 
@@ -193,7 +193,7 @@ impl Reader<'_, '_> {
         self.skip(Comments::All)?;
         match self.source.byte(self.at) {
             Some(b',') => self.step(),
-            Some(it) if it == close => {}
+            Some(byte) if byte == close => {}
             _ => return Err(Misfit::Here),
         }
         Ok(())
@@ -263,7 +263,7 @@ impl Reader<'_, '_> {
 
     fn stuck(self, misfit: Misfit) -> Stuck {
         let (at, resume) = match misfit {
-            Misfit::Here => (self.at, self.last_string.map_or(self.at, |it| it + 1)),
+            Misfit::Here => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
             Misfit::At(at) => (at, at),
             Misfit::Endless(at) => (self.source.len(), at + 1),
         };
@@ -278,7 +278,7 @@ pub(crate) fn all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
     let (mut found, mut at) = (Vec::new(), 0);
     while at < source.len() {
-        at = source.skip(at, |it| it != b'{' && it != b'[');
+        at = source.skip(at, |byte| byte != b'{' && byte != b'[');
         if at >= source.len() {
             break;
         }

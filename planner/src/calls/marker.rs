@@ -24,24 +24,24 @@ const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
 pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let marked = |word| {
         let end = source.word_at(at, word)?;
-        let sign = source.skip(end, |it| matches!(it, b'*' | b'`' | b'_'));
+        let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
         (source.byte(sign) == Some(b':')).then_some(sign + 1)
     };
-    marked("tool").map(|it| (it, true)).or_else(|| marked("action").map(|it| (it, false)))
+    marked("tool").map(|end| (end, true)).or_else(|| marked("action").map(|end| (end, false)))
 }
 
 /// Returns where the mark of arguments at `at` ends, if it is there.
 pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
     let first = source.byte(at)?.to_ascii_lowercase();
-    if !NOUNS.iter().chain(&WHOSE).any(|it| it.as_bytes().first() == Some(&first)) {
+    if !NOUNS.iter().chain(&WHOSE).any(|word| word.as_bytes().first() == Some(&first)) {
         return None;
     }
-    let whose = WHOSE.iter().find_map(|it| source.word_at(at, it));
-    let whose = whose.filter(|it| matches!(source.byte(*it), Some(b' ' | b'_')));
-    let noun = whose.map_or(at, |it| it + 1);
-    let end = NOUNS.iter().find_map(|it| source.word_at(noun, it))?;
+    let whose = WHOSE.iter().find_map(|word| source.word_at(at, word));
+    let whose = whose.filter(|end| matches!(source.byte(*end), Some(b' ' | b'_')));
+    let noun = whose.map_or(at, |end| end + 1);
+    let end = NOUNS.iter().find_map(|word| source.word_at(noun, word))?;
     let sign =
-        source.skip(end, |it| matches!(it, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
+        source.skip(end, |byte| matches!(byte, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
     if source.byte(sign) == Some(b':') {
         return Some(sign + 1);
     }
@@ -49,18 +49,19 @@ pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
         return Some(wide);
     }
     // Without a colon nothing but an object says what is meant.
-    let sign = source.skip(sign, |it| matches!(it, b'=' | b'-' | b'>'));
+    let sign = source.skip(sign, |byte| matches!(byte, b'=' | b'-' | b'>'));
     let object = layout(source, sign);
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
 /// Returns the name that stands before the mark of arguments at the end of `line`, if it ends so.
 pub(super) fn before_arguments(line: &str) -> Option<&str> {
-    let is_around = |it: char| it.is_whitespace() || matches!(it, '*' | '`' | '_');
+    let is_around =
+        |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
     let before = |text: &'_ str, words: &[&str]| {
-        words.iter().find_map(|it| {
-            let at = text.len().checked_sub(it.len())?;
-            text.get(at..).filter(|end| end.eq_ignore_ascii_case(it)).map(|_| at)
+        words.iter().find_map(|word| {
+            let at = text.len().checked_sub(word.len())?;
+            text.get(at..).filter(|end| end.eq_ignore_ascii_case(word)).map(|_| at)
         })
     };
     let line = line.trim_end_matches(is_around);
@@ -78,7 +79,7 @@ pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
     let mut at = at;
     loop {
         let start = source.skip_markup(at);
-        at = source.skip(start, |it| matches!(it, b'>' | b'#' | b'|' | b',' | b';'));
+        at = source.skip(start, |byte| matches!(byte, b'>' | b'#' | b'|' | b',' | b';'));
         at = bullet_end(source, at).unwrap_or(at);
         if at == start {
             return at;
@@ -89,12 +90,14 @@ pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
 /// Returns where the bullet or the number of a list at `at` ends, if one is there.
 pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let end = match source.byte(at)? {
-        b'-' | b'+' => source.skip(at, |it| matches!(it, b'-' | b'+' | b'>')),
-        it if it.is_ascii_digit() => {
-            let end = source.skip(at, |it| it.is_ascii_digit());
+        b'-' | b'+' => source.skip(at, |byte| matches!(byte, b'-' | b'+' | b'>')),
+        byte if byte.is_ascii_digit() => {
+            let end = source.skip(at, |byte| byte.is_ascii_digit());
             matches!(source.byte(end)?, b'.' | b')').then_some(end + 1)?
         }
-        it if it >= 0x80 => ["•", "–", "—", "→"].iter().find_map(|it| source.word_at(at, it))?,
+        byte if byte >= 0x80 => {
+            ["•", "–", "—", "→"].iter().find_map(|word| source.word_at(at, word))?
+        }
         _ => return None,
     };
     source.byte(end).filter(u8::is_ascii_whitespace).map(|_| end)

@@ -22,8 +22,8 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     if !matches!(source.byte(at + 1), Some(b'T' | b't' | b'|' | 0xef)) {
         return None;
     }
-    let begun = BEGINS.iter().find_map(|it| source.word_at(at, it))?;
-    let kind = source.word_at(begun, "function").and_then(|it| token(source, it, &BETWEEN));
+    let begun = BEGINS.iter().find_map(|word| source.word_at(at, word))?;
+    let kind = source.word_at(begun, "function").and_then(|end| token(source, end, &BETWEEN));
     let name_at = source.skip_space(kind.unwrap_or(begun));
     let name_end = source.name_end(name_at);
     if name_end == name_at {
@@ -43,8 +43,8 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
             if tool.is_none() {
                 reading.miss(name, Why::Unknown);
             }
-            let call =
-                tool.map(|it| reading.call(&it, object.into_map(), CallFormat::Simple, at..end));
+            let call = tool
+                .map(|tool| reading.call(&tool, object.into_map(), CallFormat::Simple, at..end));
             Attempt::Read { calls: call.into_iter().collect(), end }
         }
         Ok((_, end)) => broken(reading, name, end),
@@ -56,7 +56,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
 fn arguments(source: &Source<'_>, at: usize) -> usize {
     // Kimi numbers its calls: `functions.name:0`.
     let at = match source.byte(at) {
-        Some(b':') => source.skip(at + 1, |it| it.is_ascii_digit()),
+        Some(b':') => source.skip(at + 1, |byte| byte.is_ascii_digit()),
         _ => at,
     };
     let at = match source.word_at(at, ID) {
@@ -68,7 +68,7 @@ fn arguments(source: &Source<'_>, at: usize) -> usize {
 }
 
 fn token(source: &Source<'_>, at: usize, tokens: &[&str]) -> Option<usize> {
-    tokens.iter().find_map(|it| source.word_at(at, it))
+    tokens.iter().find_map(|word| source.word_at(at, word))
 }
 
 fn broken(reading: &Reading<'_>, name: &str, at: usize) -> Attempt {

@@ -36,7 +36,7 @@ pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
     shown: impl Fn(&ToolDefinition) -> ToolName,
 ) -> String {
-    let tools: Vec<_> = tools.into_iter().map(|it| (shown(it), it)).collect();
+    let tools: Vec<_> = tools.into_iter().map(|tool| (shown(tool), tool)).collect();
     if tools.is_empty() {
         return String::new();
     }
@@ -75,7 +75,7 @@ pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
 
 fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
     let _ = writeln!(prompt, "- {name}");
-    for line in tool.description.lines().map(str::trim).filter(|it| !it.is_empty()) {
+    for line in tool.description.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let _ = writeln!(prompt, "  {line}");
     }
     let root = &tool.input_schema;
@@ -115,31 +115,33 @@ fn tell(
         return;
     }
     let whole = flat(root, schema, 0);
-    if let Some(items) =
-        whole.get("items").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()))
+    if let Some(items) = whole
+        .get("items")
+        .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
     {
         tell(prompt, (root, "each item", items), true, depth + 1, left);
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, field) in fields.take(FIELDS) {
-        let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+        let is_required =
+            required.is_some_and(|required| required.iter().any(|field| field == name));
         tell(prompt, (root, name, field), is_required, depth + 1, left);
     }
 }
 
 /// Returns the types of a value in words, also where its choices are written elsewhere.
 fn types(root: &Value, schema: &Value) -> Option<String> {
-    if let Some(types) = known::types(schema).filter(|it| !it.is_empty()) {
+    if let Some(types) = known::types(schema).filter(|types| !types.is_empty()) {
         return Some(types.join(" or "));
     }
-    let choices = ["anyOf", "oneOf"].iter().find_map(|it| schema.get(it)?.as_array());
+    let choices = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let mut types: Vec<&str> = if let Some(choices) = choices {
-        let types = choices.iter().map(|it| known::types(resolved(root, it)));
+        let types = choices.iter().map(|choice| known::types(resolved(root, choice)));
         types.collect::<Option<Vec<_>>>()?.concat()
     } else {
         let all = schema.get("allOf")?.as_array()?;
-        all.iter().find_map(|it| known::types(resolved(root, it)))?
+        all.iter().find_map(|part| known::types(resolved(root, part)))?
     };
     types.dedup();
     (!types.is_empty()).then(|| types.join(" or "))
@@ -151,7 +153,7 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
     let required = schema.get("required").and_then(Value::as_array);
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flatten().map(move |(name, schema)| {
-        (name, schema, required.is_some_and(|it| it.iter().any(|it| it == name)))
+        (name, schema, required.is_some_and(|required| required.iter().any(|field| field == name)))
     })
 }
 
@@ -165,7 +167,7 @@ fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     let needs = |(_, tool): &&(ToolName, &ToolDefinition)| {
         parameters(tool).any(|(_, _, is_required)| is_required)
     };
-    let rest = tools.iter().filter(|it| !needs(it));
+    let rest = tools.iter().filter(|tool| !needs(tool));
     let tried = tools.iter().filter(needs).chain(rest).take(TRIED);
     tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
@@ -174,7 +176,7 @@ fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
             Value::Object(args) => Value::Object(args),
             _ => json!({}),
         });
-        let args = made.find(|it| valid.as_ref().is_none_or(|valid| valid.is_valid(it)));
+        let args = made.find(|args| valid.as_ref().is_none_or(|valid| valid.is_valid(args)));
         Some(call(name.as_str(), &args?))
     })
 }

@@ -33,7 +33,9 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut at = schema;
     for _ in 0..DEEP {
         let Some(place) = at.get("$ref").and_then(Value::as_str) else { break };
-        let Some(target) = place.strip_prefix('#').and_then(|it| root.pointer(it)) else { break };
+        let Some(target) = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
+            break;
+        };
         at = target;
     }
     at
@@ -58,8 +60,8 @@ fn merge(
         for (key, value) in part.as_object().into_iter().flatten() {
             match (all.get_mut(key), value) {
                 (Some(Value::Object(old)), Value::Object(new)) if key == "properties" => {
-                    for (name, it) in new {
-                        old.entry(name).or_insert_with(|| it.clone());
+                    for (name, schema) in new {
+                        old.entry(name).or_insert_with(|| schema.clone());
                     }
                 }
                 (Some(Value::Array(old)), Value::Array(new)) if key == "required" => {
@@ -114,18 +116,18 @@ impl Sampler<'_> {
             return Value::Null;
         }
         let schema = flat(self.root, schema, self.choice);
-        let given = |key: &str| schema.get(key).filter(|it| !it.is_null()).cloned();
+        let given = |key: &str| schema.get(key).filter(|value| !value.is_null()).cloned();
         let first = |key: &str| {
             let list = schema.get(key).and_then(Value::as_array);
-            list.and_then(|it| it.iter().find(|it| !it.is_null())).cloned()
+            list.and_then(|values| values.iter().find(|value| !value.is_null())).cloned()
         };
         let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
         if let Some(said) = said.or_else(|| given("default")) {
             return said;
         }
-        let deeper = |name: &str, it: &Value| match depth {
+        let deeper = |name: &str, schema: &Value| match depth {
             0 => Value::Null,
-            _ => self.make(name, it, depth - 1),
+            _ => self.make(name, schema, depth - 1),
         };
         match kind(&schema) {
             "integer" => number(&schema, true),
@@ -134,25 +136,28 @@ impl Sampler<'_> {
             "array" => {
                 let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
                 let items = schema.get("items").cloned().unwrap_or_default();
-                let first = |at| schema.get("prefixItems").and_then(|it: &Value| it.get(at));
+                let first = |at| schema.get("prefixItems").and_then(|items: &Value| items.get(at));
                 let least = usize::try_from(least).unwrap_or(0);
                 let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
                 let item = |at: usize| match deeper(name, first(at).unwrap_or(&items)) {
                     Value::String(text) if is_unique && at > 0 => json!(format!("{text}{at}")),
-                    Value::Number(it) if is_unique => it.as_i64().map_or(json!(at), |it| {
-                        json!(it.saturating_add(i64::try_from(at).unwrap_or(0)))
-                    }),
+                    Value::Number(number) if is_unique => {
+                        number.as_i64().map_or(json!(at), |number| {
+                            json!(number.saturating_add(i64::try_from(at).unwrap_or(0)))
+                        })
+                    }
                     other => other,
                 };
                 (0..least).map(item).collect()
             }
             "object" => {
                 let required = schema.get("required").and_then(Value::as_array);
-                let is_needed =
-                    |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+                let is_needed = |name: &str| {
+                    required.is_some_and(|required| required.iter().any(|field| field == name))
+                };
                 let fields = schema.get("properties").and_then(Value::as_object);
-                let fields = fields.into_iter().flatten().filter(|it| is_needed(it.0));
-                fields.map(|(name, it)| (name.clone(), deeper(name, it))).collect()
+                let fields = fields.into_iter().flatten().filter(|field| is_needed(field.0));
+                fields.map(|(name, schema)| (name.clone(), deeper(name, schema))).collect()
             }
             _ => text(&schema, name, || self.take(PATTERN)),
         }
@@ -161,7 +166,9 @@ impl Sampler<'_> {
 
 fn kind(schema: &Map<String, Value>) -> &str {
     let said = match schema.get("type") {
-        Some(Value::Array(types)) => types.iter().find(|it| *it != "null").and_then(Value::as_str),
+        Some(Value::Array(types)) => {
+            types.iter().find(|kind| *kind != "null").and_then(Value::as_str)
+        }
         other => other.and_then(Value::as_str),
     };
     let has = |key| schema.contains_key(key);
@@ -176,10 +183,10 @@ fn kind(schema: &Map<String, Value>) -> &str {
 fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     let of = |key: &str| schema.get(key).and_then(Value::as_f64);
     let mut number: f64 = 1.0;
-    let least = of("minimum").or_else(|| of("exclusiveMinimum").map(|it| it + 1.0));
-    let most = of("maximum").or_else(|| of("exclusiveMaximum").map(|it| it - 1.0));
-    number = most.map_or(number, |it| number.min(it));
-    number = least.map_or(number, |it| number.max(it));
+    let least = of("minimum").or_else(|| of("exclusiveMinimum").map(|limit| limit + 1.0));
+    let most = of("maximum").or_else(|| of("exclusiveMaximum").map(|limit| limit - 1.0));
+    number = most.map_or(number, |most| number.min(most));
+    number = least.map_or(number, |least| number.max(least));
     match of("multipleOf") {
         Some(step) if step > 0.0 => number = (number / step).ceil() * step,
         _ if is_whole => number = number.ceil(),
@@ -203,8 +210,9 @@ fn text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> 
         Some("uuid") => "123e4567-e89b-42d3-a456-426614174000",
         _ => name,
     };
-    let of =
-        |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
+    let of = |key: &str| {
+        schema.get(key).and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok())
+    };
     let fitted = |text: &str| {
         let missing = of("minLength").unwrap_or(0).min(1_000).saturating_sub(text.chars().count());
         let last = text.chars().last().unwrap_or('x');
@@ -214,7 +222,7 @@ fn text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> 
     let pattern = schema.get("pattern").filter(|_| may_try());
     let Some(pattern) = pattern else { return Value::from(fitted(formatted)) };
     let pattern = shared::schema::Schema::new(&json!({ "pattern": pattern }));
-    let fits = |it: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(it));
-    let mut texts = std::iter::once(formatted).chain(TEXTS).map(|it| Value::from(fitted(it)));
+    let fits = |text: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(text));
+    let mut texts = std::iter::once(formatted).chain(TEXTS).map(|text| Value::from(fitted(text)));
     texts.find(fits).unwrap_or_else(|| Value::from(fitted(formatted)))
 }

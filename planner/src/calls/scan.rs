@@ -75,7 +75,7 @@ impl Scan<'_, '_> {
     /// Reads the word at this place, and the call that it begins, if it does.
     fn word(&mut self) {
         let source = &self.reading.source;
-        let start = source.skip(self.at, |it| matches!(it, b'-' | b'.'));
+        let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
         let end = source.name_end(start);
         let missed = self.reading.missed();
         if let Some(end) = simple::echo_end(source, start, &mut self.echoes_are_endless) {

@@ -28,15 +28,16 @@ pub fn schemas_for<'a>(
     let sets: Vec<&str> =
         capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
     // Faber's own tools keep their names in whatever set they are.
-    let own = |it: &ToolDefinition| it.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
-    let is_open = |it: &&ToolDefinition| {
+    let own =
+        |tool: &ToolDefinition| tool.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
+    let is_open = |tool: &&ToolDefinition| {
         capabilities.is_empty()
-            || sets.contains(&it.set.as_str())
-            || own(it).is_some_and(|it| sets.contains(&it.as_str()))
+            || sets.contains(&tool.set.as_str())
+            || own(tool).is_some_and(|set| sets.contains(&set.as_str()))
     };
-    let named = |it: &ToolDefinition| {
-        let name = shown(it);
-        let schema = schema(&name, it);
+    let named = |tool: &ToolDefinition| {
+        let name = shown(tool);
+        let schema = schema(&name, tool);
         (name.into(), schema)
     };
     tools.into_iter().filter(is_open).map(named).collect()

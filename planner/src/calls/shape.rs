@@ -99,7 +99,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
 /// Returns whether an object is a call of a registered tool.
 pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
     let name = object.get(&TOOL).or_else(|| object.get(&NAME));
-    let named = name.and_then(Tree::as_str).is_some_and(|it| reading.tool(it).is_some());
+    let named = name.and_then(Tree::as_str).is_some_and(|name| reading.tool(name).is_some());
     named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
 }
 
@@ -115,7 +115,7 @@ pub(super) fn in_tags(
 
 /// Returns whether what is open wants to be a call, and of what.
 pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
-    collect_open(reading, open, &mut Vec::new()).is_some_and(|it| it.is_known)
+    collect_open(reading, open, &mut Vec::new()).is_some_and(|wanted| wanted.is_known)
 }
 
 /// Adds the calls in a value, outermost first. What is in a call is never one.
@@ -186,15 +186,15 @@ fn collect_open(
 fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
     let is_there = |names: &[&str]| {
         object.get(names).is_some()
-            || key.is_some_and(|key| names.iter().any(|it| it.eq_ignore_ascii_case(key)))
+            || key.is_some_and(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
     };
     let names = [object.get(&TOOL), object.get(&NAME)].into_iter().flatten();
-    let mut names = names.filter_map(|it| match it {
+    let mut names = names.filter_map(|tree| match tree {
         Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
         other => other.as_str(),
     });
     let first = names.clone().next();
-    let known = names.find(|it| reading.tool(it).is_some());
+    let known = names.find(|name| reading.tool(name).is_some());
     let name = known.or(first).unwrap_or_default().to_owned();
     let is_sure = known.is_some() || object.get(&TOOL).is_some();
     let wanted = Wanted { name, is_known: known.is_some(), is_sure };
@@ -204,7 +204,7 @@ fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<W
 /// Returns whether nothing in an object is a call: it tells of a result, of a tool, or of what others said.
 fn is_opaque(object: &Object) -> bool {
     let is = |field: &str, values: &[&str]| {
-        object.get(&[field]).and_then(Tree::as_str).is_some_and(|it| values.contains(&it))
+        object.get(&[field]).and_then(Tree::as_str).is_some_and(|value| values.contains(&value))
     };
     is("type", &["tool_result", "function_call_output"])
         || is("role", &["tool", "function", "user", "system"])
@@ -216,7 +216,7 @@ fn is_definition(object: &Object) -> bool {
     if let Some(Tree::Object(function)) = object.get(&["function"]) {
         return is_definition(function);
     }
-    let has = |it: &Object, key: &str| it.get(&[key]).is_some();
+    let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
     // Whoever says `tool` calls one, unless he says what it is for.
     if text(object, &TOOL).is_some() && !is_described {
@@ -227,12 +227,12 @@ fn is_definition(object: &Object) -> bool {
     }
     let Some(Tree::Object(parameters)) = object.get(&["parameters"]) else { return false };
     let fields = &parameters.fields;
-    let is_schema = |it: &Tree| matches!(it, Tree::Object(it) if has(it, "type"));
+    let is_schema = |tree: &Tree| matches!(tree, Tree::Object(object) if has(object, "type"));
     let has_properties = matches!(parameters.get(&["properties"]), Some(Tree::Object(_)));
     let is_object = text(parameters, &["type"]) == Some("object");
     // A value may look like a schema: `{"shape": {"type": "circle"}}`.
     has_properties && is_object
-        || is_described && (has_properties || fields.iter().all(|(_, it)| is_schema(it)))
+        || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
 /// Takes an object apart that is a call, or gives it back.
@@ -268,7 +268,7 @@ fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
 }
 
 fn text<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
-    names.iter().find_map(|it| object.get(&[it]).and_then(Tree::as_str))
+    names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
 /// Takes the field with the first of these names that is there; of several the last.
@@ -280,7 +280,7 @@ fn take(object: &mut Object, names: &[&str]) -> Option<Tree> {
 }
 
 fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
-    let name = names.iter().find(|it| text(object, &[it]).is_some())?;
+    let name = names.iter().find(|name| text(object, &[name]).is_some())?;
     match take(object, &[name])? {
         Tree::Leaf(Value::String(text)) => Some(text),
         _ => None,
@@ -297,7 +297,7 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
     let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
         Some(args) => {
-            arguments(reading, args, &tool).and_then(|it| both(it, shape.beside, &tool, is_own))
+            arguments(reading, args, &tool).and_then(|own| both(own, shape.beside, &tool, is_own))
         }
         None => beside(shape.beside, &tool),
     };
@@ -352,12 +352,12 @@ fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
         !tool.has(key) && is_one_of(&LOOSE_ARGS, key) && matches!(tree, Tree::Object(_))
     };
     if fields.len() == 1
-        && let Some((_, Tree::Object(object))) = fields.pop_if(|it| is_all(it))
+        && let Some((_, Tree::Object(object))) = fields.pop_if(|field| is_all(field))
     {
         return Some(object.into_map());
     }
     let all = fields.iter().all(|(key, _)| tool.has(key));
-    all.then(|| fields.into_iter().map(|(key, it)| (key, it.into_value())).collect())
+    all.then(|| fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect())
 }
 
 /// Returns the fields that may be arguments: those that say something.
@@ -374,5 +374,5 @@ fn written(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)>
 }
 
 fn is_one_of(names: &[&str], key: &str) -> bool {
-    names.iter().any(|it| it.eq_ignore_ascii_case(key))
+    names.iter().any(|name| name.eq_ignore_ascii_case(key))
 }

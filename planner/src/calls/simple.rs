@@ -41,7 +41,7 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     }
     let quoted = skip_quotes(source, name_end);
     let behind = source.word_at(quoted, "()").unwrap_or(quoted);
-    let object = source.skip_markup(source.skip(behind, |it| it == b','));
+    let object = source.skip_markup(source.skip(behind, |byte| byte == b','));
     let after = marker::layout(source, behind);
     let call = Call { reading, tool, start, name: name_at..name_end };
     Some(match marker::arguments(source, after) {
@@ -58,18 +58,19 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
 fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, as the next `TOOL:` does: nothing is looked at twice.
-    let stop = source.skip(at, |it| it != b'\n' && it != b':');
+    let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
     let line = source.slice(at..stop);
     let is_marked = source.byte(stop) == Some(b':');
     let name = if is_marked { marker::before_arguments(line)? } else { line };
-    let is_around =
-        |it: char| it.is_whitespace() || matches!(it, ',' | '.' | '"' | '\'' | '`' | '*');
+    let is_around = |character: char| {
+        character.is_whitespace() || matches!(character, ',' | '.' | '"' | '\'' | '`' | '*')
+    };
     let name = name.trim_end_matches(is_around);
     Some((reading.tool(name)?, at + name.len()))
 }
 
 fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
-    source.skip(at, |it| matches!(it, b'"' | b'\'' | b'`'))
+    source.skip(at, |byte| matches!(byte, b'"' | b'\'' | b'`'))
 }
 
 struct Call<'r, 'a> {
@@ -124,11 +125,11 @@ impl Call<'_, '_> {
     /// Reads a call that names no arguments: nothing else is on its line, and none are below it.
     fn alone(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
-        let rest = source.skip(behind, |it| {
-            matches!(it, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
+        let rest = source.skip(behind, |byte| {
+            matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
         let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
-        if !is_alone || RESULTS.iter().any(|it| source.word_at(after, it).is_some()) {
+        if !is_alone || RESULTS.iter().any(|word| source.word_at(after, word).is_some()) {
             return Attempt::Passed(self.name.start);
         }
         let line = marker::layout(source, rest);
@@ -186,8 +187,8 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
 /// Its second line has the tool. It ends with the sentence that a result ends with, or else with its paragraph.
 pub(super) fn echo_end(source: &Source<'_>, at: usize, is_endless: &mut bool) -> Option<usize> {
     let headers = [prompt::SUCCESSFUL, prompt::FAILED];
-    let start = headers.iter().find_map(|it| source.word_at(at, it))?;
-    let line = source.skip(start, |it| it.is_ascii_whitespace() || it == b'>');
+    let start = headers.iter().find_map(|word| source.word_at(at, word))?;
+    let line = source.skip(start, |byte| byte.is_ascii_whitespace() || byte == b'>');
     source.word_at(line, "tool:")?;
     if !*is_endless {
         if let Some(end) = source.find(start..source.len(), prompt::PLEASE) {

@@ -71,22 +71,22 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn skip_space(&self, at: usize) -> usize {
-        self.skip(at, |it| it.is_ascii_whitespace())
+        self.skip(at, |byte| byte.is_ascii_whitespace())
     }
 
     /// Skips blanks within a line.
     pub(super) fn skip_blanks(&self, at: usize) -> usize {
-        self.skip(at, |it| it == b' ' || it == b'\t')
+        self.skip(at, |byte| byte == b' ' || byte == b'\t')
     }
 
     /// Skips blanks within a line, and marks that close around code.
     pub(super) fn skip_marks(&self, at: usize) -> usize {
-        self.skip(at, |it| matches!(it, b' ' | b'\t' | b'`' | b'*'))
+        self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
 
     /// Returns where the line that `at` is in ends.
     pub(super) fn line_end(&self, at: usize) -> usize {
-        self.skip(at, |it| it != b'\n')
+        self.skip(at, |byte| byte != b'\n')
     }
 
     /// Returns whether `word` is at `at`, whatever its case, and where it ends.
@@ -101,9 +101,9 @@ impl<'a> Source<'a> {
     /// Returns where `needle` is in a part of the text, if it is.
     pub(super) fn find(&self, range: Range<usize>, needle: &str) -> Option<usize> {
         let start = range.start;
-        let found = self.text.get(range.clone()).and_then(|it| it.find(needle));
-        self.add_steps(found.map_or(range.len(), |it| it + needle.len()));
-        found.map(|it| start + it)
+        let found = self.text.get(range.clone()).and_then(|rest| rest.find(needle));
+        self.add_steps(found.map_or(range.len(), |found| found + needle.len()));
+        found.map(|found| start + found)
     }
 
     /// Returns whether what looks like a comment begins a path: text follows its sign at once, as in
@@ -111,7 +111,7 @@ impl<'a> Source<'a> {
     pub(super) fn begins_path(&self, at: usize) -> bool {
         self.byte(at) == Some(b'/')
             && matches!(self.byte(at + 1), Some(b'/' | b'*'))
-            && self.byte(at + 2).is_some_and(|it| !it.is_ascii_whitespace())
+            && self.byte(at + 2).is_some_and(|byte| !byte.is_ascii_whitespace())
     }
 
     /// Skips blanks and comments; a comment without an end is an error at its beginning.
@@ -134,16 +134,16 @@ impl<'a> Source<'a> {
         }
         let end = self.find(at + 2..self.len(), "*/");
         self.comments_never_end.set(end.is_none());
-        end.map(|it| it + 2).ok_or(at)
+        end.map(|end| end + 2).ok_or(at)
     }
 
     /// Skips blanks and what Markdown puts around code: backticks, stars, and a fence's language.
     pub(super) fn skip_markup(&self, at: usize) -> usize {
         let mut at = self.skip_space(at);
         while let Some(mark @ (b'`' | b'*')) = self.byte(at) {
-            let end = self.skip(at, |it| it == mark);
+            let end = self.skip(at, |byte| byte == mark);
             let is_fence = mark == b'`' && end - at >= 3;
-            at = if is_fence { self.skip(end, |it| it.is_ascii_alphanumeric()) } else { end };
+            at = if is_fence { self.skip(end, |byte| byte.is_ascii_alphanumeric()) } else { end };
             at = self.skip_space(at);
         }
         at
@@ -156,9 +156,9 @@ impl<'a> Source<'a> {
 
     /// Returns where the identifier at `at` ends, if one is there.
     pub(super) fn key_end(&self, at: usize) -> Option<usize> {
-        let is_start = |it: u8| it.is_ascii_alphabetic() || it == b'_' || it == b'$';
-        self.byte(at).filter(|it| is_start(*it))?;
-        Some(self.skip(at, |it| is_start(it) || it.is_ascii_digit() || it == b'-'))
+        let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
+        self.byte(at).filter(|byte| is_start(*byte))?;
+        Some(self.skip(at, |byte| is_start(byte) || byte.is_ascii_digit() || byte == b'-'))
     }
 }
 
@@ -186,7 +186,7 @@ impl<'a> Reading<'a> {
             return None;
         }
         let plain = || {
-            let space = NAMESPACES.iter().find(|it| name.starts_with(**it))?;
+            let space = NAMESPACES.iter().find(|space| name.starts_with(**space))?;
             (self.known)(&name[space.len()..])
         };
         (self.known)(name).or_else(plain)

@@ -46,7 +46,7 @@ impl<'a> Tag<'a> {
             return None;
         }
         let (full, stop) = name_at(source, at + 1)?;
-        let close = source.skip(stop, |it| !matches!(it, b'>' | b'<' | b'\n'));
+        let close = source.skip(stop, |byte| !matches!(byte, b'>' | b'<' | b'\n'));
         if source.byte(close) != Some(b'>') {
             return None;
         }
@@ -66,7 +66,7 @@ impl<'a> Tag<'a> {
         while !rest.is_empty() {
             let (key, value) = rest.split_once('=')?;
             let (key, value) = (key.trim(), value.trim_start());
-            let quote = value.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+            let quote = value.chars().next().filter(|character| matches!(character, '"' | '\''))?;
             let (value, behind) = value[1..].split_once(quote)?;
             if key.is_empty() || key.contains(char::is_whitespace) {
                 return None;
@@ -83,13 +83,13 @@ impl<'a> Tag<'a> {
 }
 
 fn name_at<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
-    let end =
-        source.skip(at, |it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-' | b':' | b'.'));
+    let end = source
+        .skip(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.'));
     (end > at).then(|| (source.slice(at..end), end))
 }
 
 fn local(name: &str) -> &str {
-    name.rsplit_once(':').map_or(name, |(_, it)| it)
+    name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
 
 fn unquoted(value: &str) -> String {
@@ -101,13 +101,13 @@ fn name_attribute(attributes: &str) -> Option<String> {
     if !before.ends_with(char::is_whitespace) {
         return None;
     }
-    let quote = value.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+    let quote = value.chars().next().filter(|character| matches!(character, '"' | '\''))?;
     let (value, _) = value[1..].split_once(quote)?;
     Some(unquoted(value))
 }
 
 fn kind(name: &str) -> Kind {
-    let is_one_of = |names: &[&str]| names.iter().any(|it| it.eq_ignore_ascii_case(name));
+    let is_one_of = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     if is_one_of(&CALLS) {
         Kind::Call
     } else if is_one_of(&THOUGHTS) || is_one_of(&RESULTS) {
@@ -123,14 +123,14 @@ pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
         return false;
     }
     let Some((name, end)) = name_at(source, at + 2) else { return false };
-    let is_thought = THOUGHTS.iter().any(|it| it.eq_ignore_ascii_case(local(name)));
+    let is_thought = THOUGHTS.iter().any(|known| known.eq_ignore_ascii_case(local(name)));
     is_thought && source.byte(end) == Some(b'>')
 }
 
 /// Returns whether a tag at `at` is in backticks.
 pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
-    let before = at.checked_sub(1).and_then(|it| source.byte(it));
-    let fence = at.checked_sub(2).and_then(|it| source.byte(it));
+    let before = at.checked_sub(1).and_then(|at| source.byte(at));
+    let fence = at.checked_sub(2).and_then(|at| source.byte(at));
     before == Some(b'`') && fence != Some(b'`')
 }
 
@@ -185,7 +185,7 @@ impl Tags {
     /// Returns the closing tag of the one at `at`.
     pub(super) fn close(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
         match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
-            Some(ends) => ends.get(ends.partition_point(|it| it.start < at)).cloned(),
+            Some(ends) => ends.get(ends.partition_point(|end| end.start < at)).cloned(),
             None => self.closes.get(&at).cloned(),
         }
     }
@@ -193,14 +193,14 @@ impl Tags {
     /// Returns whether a thought ends in a part of the text.
     pub(super) fn has_thought_end(&self, range: Range<usize>) -> bool {
         self.thoughts.values().any(|ends| {
-            let next = ends.get(ends.partition_point(|it| it.start < range.start));
-            next.is_some_and(|it| it.start < range.end)
+            let next = ends.get(ends.partition_point(|end| end.start < range.start));
+            next.is_some_and(|end| end.start < range.end)
         })
     }
 
     /// Returns where the next tag after `at` begins that matters.
     pub(super) fn next(&self, at: usize) -> Option<usize> {
-        self.opens.get(self.opens.partition_point(|it| *it <= at)).copied()
+        self.opens.get(self.opens.partition_point(|open| *open <= at)).copied()
     }
 }
 

@@ -20,7 +20,7 @@ fn calls(text: &str) -> Vec<ToolCall> {
 
 /// The calls of a text as JSON: tool, arguments, format.
 fn read(text: &str) -> Value {
-    calls(text).iter().map(|it| json!([it.tool, it.args, it.format.as_str()])).collect()
+    calls(text).iter().map(|call| json!([call.tool, call.args, call.format.as_str()])).collect()
 }
 
 /// Expects one call.

@@ -12,12 +12,12 @@ const PRINT: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 /// Python's prefixes count: `r"\d"` is raw, `f`, `b` and `u` change nothing. So do the quotes of
 /// print, `“…”` and `‘…’`.
 pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
-    let is_quote = |it: u8| matches!(it, b'"' | b'\'');
+    let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(at)? {
         first if is_quote(first) => Some((at, false)),
-        b'r' | b'R' => source.byte(at + 1).filter(|it| is_quote(*it)).map(|_| (at + 1, true)),
+        b'r' | b'R' => source.byte(at + 1).filter(|byte| is_quote(*byte)).map(|_| (at + 1, true)),
         b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
-            source.byte(at + 1).filter(|it| is_quote(*it)).map(|_| (at + 1, false))
+            source.byte(at + 1).filter(|byte| is_quote(*byte)).map(|_| (at + 1, false))
         }
         0xe2 => {
             PRINT.iter().any(|(open, _)| source.word_at(at, open).is_some()).then_some((at, false))
@@ -55,13 +55,13 @@ pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(St
                 text.push_str(source.slice(from..at));
                 let (character, end) = escape(source, at);
                 match character {
-                    Some(it) => text.push(it),
+                    Some(character) => text.push(character),
                     None => text.push('\\'),
                 }
                 from = end;
                 at = end.max(at + 2);
             }
-            it if it == quote && is_close(at) => {
+            byte if byte == quote && is_close(at) => {
                 text.push_str(source.slice(from..at));
                 return Some((text, at + width));
             }
@@ -71,7 +71,7 @@ pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(St
 }
 
 fn is_end(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
-    (1..width).all(|it| source.byte(at + it) == Some(quote))
+    (1..width).all(|offset| source.byte(at + offset) == Some(quote))
 }
 
 /// Reads an escape; without a character, only the backslash stands for itself.
@@ -82,9 +82,10 @@ fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
         Some(b'r') => '\r',
         Some(b'b') => '\u{8}',
         Some(b'f') => '\u{c}',
-        Some(it @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(it),
+        Some(byte @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(byte),
         Some(b'u') => {
-            return unicode(source, at).map_or((None, at + 1), |(it, end)| (Some(it), end));
+            return unicode(source, at)
+                .map_or((None, at + 1), |(character, end)| (Some(character), end));
         }
         _ => return (None, at + 1),
     };
@@ -96,7 +97,10 @@ fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
     let end = at + 6;
     let low = || {
         let is_escape = source.byte(end) == Some(b'\\') && source.byte(end + 1) == Some(b'u');
-        is_escape.then(|| hex(source, end + 2)).flatten().filter(|it| (0xdc00..0xe000).contains(it))
+        is_escape
+            .then(|| hex(source, end + 2))
+            .flatten()
+            .filter(|low| (0xdc00..0xe000).contains(low))
     };
     if (0xd800..0xdc00).contains(&first)
         && let Some(low) = low()
@@ -109,7 +113,7 @@ fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
 
 fn hex(source: &Source<'_>, at: usize) -> Option<u32> {
     (at..at + 4)
-        .try_fold(0, |code, it| Some(code * 16 + char::from(source.byte(it)?).to_digit(16)?))
+        .try_fold(0, |code, at| Some(code * 16 + char::from(source.byte(at)?).to_digit(16)?))
 }
 
 /// Returns where the word that begins at `at` ends, blanks at its end included.
@@ -122,7 +126,7 @@ pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<us
     while let Some(byte) = source.byte(end) {
         match byte {
             b'\n' | b'\r' => break,
-            it if ends.contains(&it) => break,
+            byte if ends.contains(&byte) => break,
             b'/' if is_after_blank && matches!(source.byte(end + 1), Some(b'/' | b'*')) => break,
             b'{' | b'[' | b'(' => {
                 end = group_end(source, end).ok_or(end)?;
@@ -144,8 +148,8 @@ pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
         b'[' => b']',
         _ => b')',
     };
-    let stop = source.skip(at + 1, |it| {
-        it != close && !matches!(it, b'{' | b'[' | b'(' | b'"' | b'\'' | b'\n' | b'\r')
+    let stop = source.skip(at + 1, |byte| {
+        byte != close && !matches!(byte, b'{' | b'[' | b'(' | b'"' | b'\'' | b'\n' | b'\r')
     });
     (source.byte(stop) == Some(close)).then_some(stop + 1)
 }
@@ -165,7 +169,8 @@ pub(super) fn literal(word: &str) -> Option<Value> {
     if matches!(word, "null" | "None" | "NULL") {
         return Some(Value::Null);
     }
-    let is_number = word.starts_with(|it: char| it.is_ascii_digit() || it == '-');
+    let is_number =
+        word.starts_with(|character: char| character.is_ascii_digit() || character == '-');
     let number: Value = serde_json::from_str(word).ok().filter(|_| is_number)?;
     let is_whole = !word.contains(['.', 'e', 'E']);
     (!is_whole || !number.is_f64() || word == "-0").then_some(number)

@@ -39,7 +39,7 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
         (Kind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
         (Kind::Call, close) => {
             let open_end = tags.next(at).unwrap_or(source.len()).max(tag.end);
-            let close = close.filter(|it| it.start >= tag.end);
+            let close = close.filter(|close| close.start >= tag.end);
             let is_closed = close.is_some();
             let close = close.unwrap_or(open_end..open_end);
             let body = tag.end..close.start;
@@ -116,7 +116,7 @@ impl<'a> Element<'_, 'a> {
             if next >= self.body.end {
                 break;
             }
-            let child = Tag::at(source, next).filter(|it| it.end <= self.body.end);
+            let child = Tag::at(source, next).filter(|child| child.end <= self.body.end);
             let Some(child) = child.filter(is_part) else {
                 if is_first && !is_marked {
                     return Attempt::Passed(self.body.start);
@@ -147,8 +147,8 @@ impl<'a> Element<'_, 'a> {
         let name_at = source.skip_space(self.body.start);
         let name_end = source.name_end(name_at);
         let mut at = source.skip_space(name_end);
-        let next = Tag::at(source, at).filter(|it| it.end <= self.body.end);
-        let is_key = next.is_some_and(|it| it.name == "arg_key");
+        let next = Tag::at(source, at).filter(|tag| tag.end <= self.body.end);
+        let is_key = next.is_some_and(|tag| tag.name == "arg_key");
         let is_last = self.is_closed && at == self.body.end;
         if name_end == name_at || !(is_key || is_last) {
             return None;
@@ -158,7 +158,7 @@ impl<'a> Element<'_, 'a> {
         let mut args = Args::new();
         while self.is_closed && at < self.body.end {
             let mut part = |name| {
-                let tag = Tag::at(source, at).filter(|it| it.name == name && !it.is_empty)?;
+                let tag = Tag::at(source, at).filter(|tag| tag.name == name && !tag.is_empty)?;
                 let (range, end) = content(source, &tag, self.body.end)?;
                 at = source.skip_space(end);
                 Some(text(source, range))
@@ -196,7 +196,7 @@ impl<'a> Element<'_, 'a> {
                 Attempt::Read { calls: call.into_iter().collect(), end }
             }
             Ok((Tree::List(items), end)) => {
-                let calls = items.into_iter().filter_map(|it| match it {
+                let calls = items.into_iter().filter_map(|tree| match tree {
                     Tree::Object(object) => {
                         let span = object.span.clone();
                         shape::in_tags(self.reading, object, span)
@@ -311,9 +311,9 @@ impl<'a> Element<'_, 'a> {
         let args = match given {
             None => Some(Args::new()),
             Some(Given::Object(args)) => Some(args),
-            Some(Given::Fields(fields)) => {
-                merged(fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))))
-            }
+            Some(Given::Fields(fields)) => merged(
+                fields.into_iter().map(|(key, text)| (key.clone(), value(text, &key, &tool))),
+            ),
             Some(Given::Text(text)) => {
                 let (args, steps) = pairs::read_whole(&text, &tool);
                 self.reading.source.add_steps(steps);
@@ -342,7 +342,7 @@ fn has_more(tag: &Tag<'_>) -> bool {
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {
-    names.iter().any(|it| it.eq_ignore_ascii_case(name))
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Returns whether a child belongs to a call.
@@ -367,7 +367,7 @@ fn content(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Option<(Range<us
 
 fn text(source: &Source<'_>, range: Range<usize>) -> Text {
     let written = source.slice(range);
-    let data = written.trim().strip_prefix(tags::CDATA).and_then(|it| it.strip_suffix("]]>"));
+    let data = written.trim().strip_prefix(tags::CDATA).and_then(|text| text.strip_suffix("]]>"));
     match data {
         Some(data) => Text { text: data.to_owned(), is_exact: true },
         None => Text { text: tags::decoded(written).into_owned(), is_exact: false },
@@ -377,7 +377,7 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
 /// Reads the value of a field, and returns where that ends: its content, or its `value`.
 fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), Misfit> {
     let said = tag.attributes().unwrap_or_default();
-    let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, it)| it);
+    let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
@@ -396,7 +396,7 @@ fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)
     let mut fields = Vec::new();
     let mut at = range.start;
     while at < range.end {
-        let tag = Tag::at(source, at).filter(|it| it.end <= range.end).ok_or(Misfit)?;
+        let tag = Tag::at(source, at).filter(|tag| tag.end <= range.end).ok_or(Misfit)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
         let (text, end) = field(source, &tag, range.end)?;
         fields.push((key, text));
@@ -429,7 +429,7 @@ fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
     let word = text.trim();
     let is_json = word.starts_with(['{', '[']);
     let json = serde_json::from_str(word).ok().filter(|_| is_json);
-    json.filter(|it| !json::is_deeper_than(it, limits::JSON_DEPTH))
+    json.filter(|value| !json::is_deeper_than(value, limits::JSON_DEPTH))
         .or_else(|| word::literal(word))
         .unwrap_or_else(|| Value::from(text))
 }
@@ -438,8 +438,8 @@ fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
 /// both are there: they lay tags out, and everything else is what was written.
 fn without_layout(text: &str) -> &str {
     let inner = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n"));
-    let last = |it: &str| it.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);
-    match inner.and_then(|it| Some((it, last(it)?))) {
+    let last = |text: &str| text.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);
+    match inner.and_then(|inner| Some((inner, last(inner)?))) {
         Some((inner, len)) => inner[..len].strip_suffix('\r').unwrap_or(&inner[..len]),
         None => text,
     }
