@@ -40,13 +40,13 @@ pub struct ToolCall {
     pub tool: ToolName,
     /// The arguments, exactly as written.
     pub args: Map<String, Value>,
-    /// How the call was written.
+    /// The format of the call.
     pub format: CallFormat,
     /// The text of the call.
     pub raw: String,
 }
 
-/// What was written as a call and is none.
+/// A text that looks like a call and cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The tool, as written.
@@ -76,17 +76,16 @@ impl Why {
     }
 }
 
-/// What is in a reply.
+/// The calls in a reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     /// The calls, in the order of their places.
     pub calls: Vec<ToolCall>,
-    /// What was written in the form of a call and is none, and sentences whose pairs are not clear; not
-    /// what prose may look like.
+    /// Texts in a format of calls that cannot be called, and prose that names a tool and arguments.
     pub missed: Vec<Missed>,
 }
 
-/// How a call was written.
+/// The format of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFormat {
@@ -135,7 +134,7 @@ pub enum TooMuch {
         limits::REPLY_BYTES
     )]
     Text {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
     /// There are too many calls.

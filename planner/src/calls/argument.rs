@@ -1,4 +1,4 @@
-//! What arguments are made of, however they are laid out.
+//! The values of arguments, in any layout.
 
 use serde_json::{Map, Value};
 
@@ -7,13 +7,13 @@ use super::{KnownTool, lenient, source::Source, word};
 /// The arguments of a call.
 pub(super) type Args = Map<String, Value>;
 
-/// What came of looking for one value.
+/// The result of reading a value.
 pub(super) enum Given {
     /// A value, and where it ends.
     Value(Value, usize),
     /// None; the text goes on at that place.
     None(usize),
-    /// One that the end of the text cuts off.
+    /// The end of the text cuts the value off.
     Cut,
 }
 

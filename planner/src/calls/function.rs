@@ -93,7 +93,7 @@ struct Arguments<'s, 'a> {
     source: &'s Source<'a>,
     tool: &'s KnownTool,
     args: Args,
-    /// What has no name, in order.
+    /// Values without a name, in order.
     given: Vec<Value>,
 }
 

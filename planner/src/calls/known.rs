@@ -11,7 +11,7 @@ use shared::{id::ToolName, tool::ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// What reading a call must know of the tool.
+/// The parts of a tool that reading a call needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
     /// The registered name, by which the call is reported.
@@ -25,7 +25,7 @@ pub struct KnownTool {
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// Whether it is always a string, so that an unquoted `42` means `"42"`.
+    /// Set if the value is always a string, so that an unquoted `42` means `"42"`.
     pub is_text: bool,
 }
 
@@ -75,11 +75,11 @@ pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
     plain: OnceCell<BTreeMap<String, Folded>>,
-    /// What has been asked for: a text may name a tool a million times.
+    /// Earlier lookups: a text may name a tool a million times.
     found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 
-/// What a name in lower case means; nothing, if several tools share it.
+/// The tool with a name in lower case. None if several tools share the name.
 type Folded = Option<Arc<ToolDefinition>>;
 
 impl<'a> CatalogNames<'a> {

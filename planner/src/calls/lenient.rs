@@ -1,7 +1,7 @@
 //! JSON as models write it: quotes of either kind or none, trailing commas, comments, Python's words.
 //!
-//! Nothing is read twice. What cannot be read says where the text goes on, which is behind all that was
-//! read, but for the last string: a quote that was forgotten may have put something into it.
+//! Nothing is read twice. After an error the scan goes on behind all that was read, except the last
+//! string: if a quote is missing, that string may hold other calls.
 
 use std::ops::Range;
 
@@ -33,9 +33,9 @@ pub(super) struct Object {
 pub(super) struct Stuck {
     /// The first byte that does not fit.
     pub(super) at: usize,
-    /// Where something else may begin.
+    /// The place where something else may begin.
     pub(super) resume: usize,
-    /// Whether the text ended before the value did.
+    /// Set if the text ended before the value did.
     pub(super) is_cut: bool,
     /// The lists and objects that were open, outermost first.
     pub(super) open: Vec<Open>,
@@ -99,7 +99,7 @@ pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
     (object, source.steps())
 }
 
-/// What does not fit, at the reader's place or at that of a word's bracket.
+/// A misfit, at the reader's place or at the bracket of a word.
 #[derive(Clone, Copy)]
 enum Misfit {
     Here,
@@ -112,7 +112,7 @@ struct Reader<'s, 'a> {
     source: &'s Source<'a>,
     at: usize,
     open: Vec<Open>,
-    /// Where the last thing read begins, if it is a string.
+    /// The start of the last value, if that is a string.
     last_string: Option<usize>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 
-/// What arguments are called; of two that begin alike the longer one first.
+/// The words for arguments. Of two words with the same beginning, the longer one stands first.
 const NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -16,7 +16,7 @@ const NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// What may stand before that: `Action Input`.
+/// Words that may stand before them: `Action Input`.
 const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns where the mark of a tool at `at` ends, if it is there, and whether nothing else is meant

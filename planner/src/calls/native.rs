@@ -6,13 +6,13 @@ use super::{
     source::{Attempt, Broken, Reading, Source, Why},
 };
 
-/// What begins a call.
+/// Tokens that begin a call.
 const BEGINS: [&str; 3] = ["[TOOL_CALLS]", "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"];
-/// What stands between its name and its arguments.
+/// Tokens between the name and the arguments.
 const BETWEEN: [&str; 3] = ["[ARGS]", "<|tool_call_argument_begin|>", "<｜tool▁sep｜>"];
-/// What may stand before that, with an id behind it.
+/// A token that may stand before them, with an id behind it.
 const ID: &str = "[CALL_ID]";
-/// What ends it.
+/// Tokens that end a call.
 const ENDS: [&str; 2] = ["<|tool_call_end|>", "<｜tool▁call▁end｜>"];
 
 /// Reads the call whose token is at `at`, if one is there.

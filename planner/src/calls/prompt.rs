@@ -1,4 +1,4 @@
-//! What a model is told about tools, and about what came of a call.
+//! The prompt that describes tools to a model, and the report of a result.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
     sample::{flat, resolved, sample},
 };
 
-/// How deep is told what is in a parameter.
+/// How many levels of a parameter are described.
 const DEPTH: usize = 2;
 /// Fields of one object that are told.
 const FIELDS: usize = 24;
@@ -20,11 +20,11 @@ const LINES: usize = 2_000;
 const TRIED: usize = 16;
 const CHOICES: usize = 4;
 
-/// How the report of a call that went well begins.
+/// The beginning of the report of a success.
 pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
-/// How the report of a call that failed begins.
+/// The beginning of the report of a failure.
 pub(super) const FAILED: &str = "Tool execution failed:";
-/// How the last line of either begins.
+/// The beginning of the last line of a report.
 pub(super) const PLEASE: &str = "\nPlease provide a";
 
 /// Writes the system prompt that teaches a model to call these tools; empty if there are none.

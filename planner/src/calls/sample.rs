@@ -1,4 +1,4 @@
-//! What fits the schema of a tool's parameters: as far as it is told, and as an example.
+//! Example values for the schemas of parameters.
 
 use std::cell::Cell;
 

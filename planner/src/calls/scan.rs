@@ -1,4 +1,4 @@
-//! One way through the text, from left to right.
+//! The scan of a text, once, from left to right.
 
 use shared::limits;
 
@@ -34,10 +34,10 @@ struct Scan<'r, 'a> {
     /// The tags of the text, once one is met.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// Whether a call of a registered tool could not be read: what looks like a loose call behind it
-    /// may be one of its arguments.
+    /// Set after a call of a registered tool that could not be read. Functions and sentences behind it
+    /// may be its arguments.
     has_broken: bool,
-    /// Whether no echo of a result ends as results do.
+    /// Set if no report of a result behind this place has the usual end.
     echoes_are_endless: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which JSON objects are calls: Faber's own shape, `OpenAI`'s, Anthropic's, and what models make of them.
+//! JSON objects that are calls: Faber's shape, `OpenAI`'s, Anthropic's, and variants that models write.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ const ASIDE: [&str; 24] = [
     "plan",
 ];
 
-/// Where an object stands, which says how much it must show.
+/// The place of an object. It decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Anywhere.
@@ -66,10 +66,10 @@ struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// What is beside the name, where arguments are not in a field of their own.
+    /// Fields beside the name, if no field holds the arguments.
     beside: Vec<(String, Tree)>,
     span: Range<usize>,
-    /// Whether nothing but a call can be meant.
+    /// Set if the object can only be a call.
     is_sure: bool,
 }
 
@@ -151,7 +151,7 @@ fn place_of(key: &str) -> Place {
 struct Wanted {
     name: String,
     is_known: bool,
-    /// Whether nothing but a call can be meant.
+    /// Set if the object can only be a call.
     is_sure: bool,
 }
 

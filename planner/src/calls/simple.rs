@@ -12,7 +12,7 @@ use super::{
     source::{Attempt, Broken, Reading, Source, Why},
 };
 
-/// What follows a tool's name where a result is told and nothing is called.
+/// Labels behind a tool's name in the report of a result.
 const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
 /// Ways to write that there are no arguments.
@@ -77,7 +77,7 @@ struct Call<'r, 'a> {
     reading: &'r Reading<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
-    /// Where the name is.
+    /// The place of the name.
     name: Range<usize>,
 }
 

@@ -9,27 +9,27 @@ use std::{
 pub(super) use super::Why;
 use super::{CallFormat, KnownTool, Missed, ToolCall};
 
-/// What models put before the name of a function: the namespaces of their own interfaces.
+/// Namespaces that some models put before the name of a function.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// The longest name that is looked up: tools' names have at most as many bytes.
 const NAME_BYTES: usize = 256;
-/// What is said of calls that are none has an end.
+/// The most missed calls that are reported.
 const MISSED: usize = 32;
 
 /// A text under the eyes of the readers; positions are bytes.
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
-    /// Whether a search for the end of a comment has come to the end of the text.
+    /// Set once a search for the end of a comment reached the end of the text.
     comments_never_end: Cell<bool>,
 }
 
-/// Which comments may stand between values.
+/// The comments that may stand between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     /// `// …` and `/* … */`.
     Slashes,
-    /// Those and `# …`, where no value can begin.
+    /// Also `# …`, where no value can begin.
     All,
 }
 
@@ -229,25 +229,25 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What became of an attempt to read a call.
+/// The result of an attempt to read a call.
 pub(super) enum Attempt {
-    /// Nothing is here; the text goes on at that place.
+    /// No call begins here. The scan goes on at this place.
     Passed(usize),
-    /// What ends at `end` is read, and belongs to these calls, if to any.
+    /// The text up to `end` is read. It has these calls, or none.
     Read { calls: Vec<ToolCall>, end: usize },
-    /// Something wants to be a call and is none.
+    /// The text begins a call that cannot be read.
     Broken(Broken),
 }
 
 /// A call that cannot be read: what follows may still belong to its arguments.
 pub(super) struct Broken {
-    /// What could be read before it.
+    /// Calls that were read before it.
     pub(super) calls: Vec<ToolCall>,
-    /// How far it could be read.
+    /// The place up to which it was read.
     pub(super) at: usize,
-    /// Whether the text ends within it.
+    /// Set if the text ends inside it.
     pub(super) is_cut: bool,
-    /// Whether its tool is registered.
+    /// Set if its tool is registered.
     pub(super) is_known: bool,
 }
 

@@ -11,7 +11,7 @@ const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", 
 /// Tags that are calls.
 const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
-/// What a tag is for.
+/// The purpose of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Its content is not read.
@@ -31,11 +31,11 @@ pub(super) struct Tag<'a> {
     pub(super) full: &'a str,
     /// The `name` attribute, also as `<function=name>`.
     pub(super) attribute: Option<String>,
-    /// Where it ends.
+    /// The end of the tag.
     pub(super) end: usize,
-    /// Whether it is an element of its own: `<args/>`.
+    /// Set for an element without content: `<args/>`.
     pub(super) is_empty: bool,
-    /// What else it says.
+    /// The attributes, as written.
     rest: &'a str,
 }
 
@@ -134,13 +134,13 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
     before == Some(b'`') && fence != Some(b'`')
 }
 
-/// Which closing tag belongs to which opening one.
+/// Pairs of opening and closing tags.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     closes: BTreeMap<usize, Range<usize>>,
     opens: Vec<usize>,
-    /// Where thoughts end, by what their tags are called. One does not stand in another: a model
-    /// thinks of tags, too.
+    /// The ends of thoughts, by the name of the tag. Thoughts do not nest, because models also write
+    /// about tags.
     thoughts: BTreeMap<String, Vec<Range<usize>>>,
 }
 
@@ -204,7 +204,7 @@ impl Tags {
     }
 }
 
-/// How a section begins that has no tags and no entities.
+/// The beginning of a section without tags and entities.
 pub(super) const CDATA: &str = "<![CDATA[";
 
 /// Replaces XML's five entities and those of numbers; anything else stays as it is.

@@ -1,4 +1,4 @@
-//! What is read, what is not, and how long it takes.
+//! Texts with calls, texts without calls, and the time to read them.
 
 mod forms;
 mod linear;

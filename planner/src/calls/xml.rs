@@ -62,7 +62,7 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
 /// The text of an argument.
 struct Text {
     text: String,
-    /// Whether it is given as it is: it was CDATA.
+    /// Set if the text was CDATA and is taken as it stands.
     is_exact: bool,
 }
 
@@ -83,7 +83,7 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
-    /// Whether nothing of it can be missing: it is closed, or its arguments are.
+    /// Set if the element or its arguments are closed, so that nothing is missing.
     is_whole: bool,
 }
 

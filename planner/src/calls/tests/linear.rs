@@ -5,7 +5,7 @@ use shared::limits;
 use super::{read_counting, tools};
 use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
 
-/// How often a byte may be looked at, on average.
+/// The most looks at a byte, on average.
 const LOOKS: usize = 12;
 
 fn check(name: &str, text: &str) {
@@ -14,7 +14,7 @@ fn check(name: &str, text: &str) {
     assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// What might make a reader look again and again.
+/// Texts that may make a reader look at a byte many times.
 const PARTS: &[&str] = &[
     "{",
     "[",
@@ -152,7 +152,7 @@ const PARTS: &[&str] = &[
     "\u{201c}",
 ];
 
-/// Those that are read most often, and those that other readers stumble over.
+/// The texts that take the most looks.
 const WORST: [&str; 12] = [
     "{",
     "[",

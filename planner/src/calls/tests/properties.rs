@@ -1,4 +1,4 @@
-//! What holds for every text and every call.
+//! Properties of every text and every call.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
@@ -120,7 +120,7 @@ const VALUES: [&str; 24] = [
     "https://a.b/?c=d",
     "(a)",
 ];
-/// What stands between two pairs.
+/// Texts between two pairs.
 const BETWEEN: [&str; 20] = [
     " and ",
     ", ",

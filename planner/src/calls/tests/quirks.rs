@@ -1,4 +1,4 @@
-//! What models really write.
+//! Calls as models really write them.
 
 use std::sync::Arc;
 
