@@ -80,11 +80,8 @@ use crate::{
     schema,
 };
 
-/// Who would log codes, tokens, whole messages (rmcp those of MCP servers, even in warnings), and
-/// what providers answer, of which some repeat the key: the most that is logged of them, whatever is
-/// asked for.
-const HELD_BACK: [(&str, LevelFilter); 2] =
-    [("rmcp", LevelFilter::ERROR), ("genai", LevelFilter::OFF)];
+/// Crates that log tokens or whole messages, and the most that is logged of them at any log level.
+const HELD_BACK: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,7 +351,6 @@ mod tests {
             tracing::warn!(target: "rmcp::service::client", "Received unexpected message");
             tracing::warn!(target: "rmcp::transport::auth", "a token");
             tracing::error!(target: "rmcp::service", "fail to close sink");
-            tracing::error!(target: "genai", "a key");
             tracing::trace!(target: "executor", "ours");
         });
         assert_eq!(*heard.lock().unwrap(), ["ERROR rmcp::service", "TRACE executor"]);
