@@ -176,25 +176,26 @@ fn phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     Given::Value(argument::typed(tool, key.name, text), end)
 }
 
-/// Returns whether a sentence or a line ends at `end`, and no other pair of the tool begins behind it.
+/// Returns whether a sentence or a line ends at `end`, and no other pair of the tool follows.
 fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     let stop = source.skip(end, |byte| matches!(byte, b'.' | b';'));
     let behind = source.skip_blanks(stop);
     let is_end = match source.byte(behind) {
         None | Some(b'\n' | b'\r') => true,
-        Some(_) => stop > end && behind > stop && !has_pair_ahead(source, behind, tool),
+        Some(_) => stop > end && behind > stop,
     };
-    let next = source
-        .skip(behind, |byte| byte.is_ascii_whitespace() || matches!(byte, b'-' | b'*' | b'`'));
-    is_end && !argument::is_key(source, next, tool)
+    is_end && !has_pair_ahead(source, behind, tool)
 }
 
-/// Returns whether the rest of the line has a parameter of the tool, up to the next call: the full stop
-/// before it may be a part of a value.
+/// Returns whether the rest of the line, up to the next call, or the beginning of the next line has a
+/// parameter of the tool. The full stop before it may be a part of a value.
 fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     let mut at = at;
     loop {
         at = source.skip(at, |byte| !is_name_byte(byte) && byte != b'\n');
+        if source.byte(at) == Some(b'\n') {
+            return argument::is_key(source, marker::layout(source, at), tool);
+        }
         let end = source.name_end(at);
         let word = source.slice(at..end);
         if word.is_empty() || sentence::is_verb(word) || marker::tool(source, at).is_some() {
