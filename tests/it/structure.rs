@@ -59,6 +59,7 @@ fn crates_depend_in_one_direction() {
         mongo: shared
         sqlite: shared
         planner: shared
+        offline: planner shared
         executor: shared toolbox
         builtin: http_client sandbox secrets shared toolbox
         http_client:
@@ -67,7 +68,7 @@ fn crates_depend_in_one_direction() {
         secrets: shared
         toolbox: shared
         toolsets: builtin http_client mcp sandbox secrets shared toolbox
-        graphql: executor mcp mongo planner sandbox shared sqlite toolbox toolsets
+        graphql: executor mcp mongo offline planner sandbox shared sqlite toolbox toolsets
     "#]]
     .assert_eq(&lines.collect::<String>());
 }
