@@ -84,13 +84,11 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
             Ok((Tree::Object(object), _)) if shape::is_call(reading, &object) => {
                 Attempt::Passed(at)
             }
-            Ok((Tree::Object(_), end)) if pairs::follow(source, end, tool) => {
-                missed(reading, tool, end)
+            Ok((Tree::Object(object), end)) if !pairs::follow(source, end, tool) => {
+                call(reading, tool, object.into_map(), start..end)
             }
-            Ok((Tree::Object(object), end)) => call(reading, tool, object.into_map(), start..end),
-            Ok(_) => missed(reading, tool, at),
             Err(stuck) if stuck.is_cut => Attempt::cut(reading, tool),
-            Err(_) => missed(reading, tool, at),
+            _ => missed(reading, tool, at),
         };
     }
     match pairs::read(source, at, tool) {
