@@ -19,14 +19,14 @@ use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public}
 
 /// Redirects that are followed: honest servers need fewer.
 const HOPS: usize = 5;
-/// How long a server may take to accept a connection.
+/// Time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Who asks.
+/// The user agent.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-/// What is understood, where the configuration does not say.
+/// The default of the header `accept`.
 const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
-/// What the tools of one source are called through; they share its connections.
+/// The client of one source. Its tools share the connections.
 #[derive(Debug, Default)]
 pub struct Http {
     anywhere: OnceCell<Client>,
@@ -51,7 +51,7 @@ impl TryFrom<String> for ServerUrl {
     }
 }
 
-/// Which addresses a request may go to.
+/// The addresses to which a request may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Any: a person wrote it.
@@ -63,14 +63,14 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Says whether a URL may be asked, as far as one can see from it.
+    /// Rejects URLs with a forbidden address. Does not resolve names.
     fn check(self, url: &Url) -> Result<(), Refused> {
         check(url, self != Self::Public)?;
         if self == Self::Near { check_led(url) } else { Ok(()) }
     }
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone)]
 pub struct Outgoing {
     /// Its method.
@@ -81,11 +81,11 @@ pub struct Outgoing {
     pub headers: HeaderMap,
     /// Its body, if it has one.
     pub body: Option<Vec<u8>>,
-    /// Which addresses it may go to.
+    /// The addresses to which it may go.
     pub reach: Reach,
 }
 
-/// What a server answered.
+/// An answer of a server.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The server's host and port.
@@ -96,7 +96,7 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body, as far as it was read.
     pub body: Vec<u8>,
-    /// Whether there was more than may be read.
+    /// `true` if the body was longer than the limit.
     pub is_cut: bool,
 }
 
@@ -144,7 +144,7 @@ impl Http {
     pub async fn once(&self, asked: &Outgoing, most: usize) -> Result<Reply, Broken> {
         let response = self.hop(asked).await?;
         let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        if kind.is_some_and(|it| it.starts_with(b"text/event-stream")) {
+        if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
             let (status, headers) = (response.status(), response.headers().clone());
             let host = host(&asked.url);
             return Ok(Reply { host, status, headers, body: Vec::new(), is_cut: false });
@@ -217,7 +217,7 @@ fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broke
     let location = String::from_utf8_lossy(location.as_bytes());
     let url = asked.url.join(&location);
     let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
-    let from = response.remote_addr().map(|it| it.ip());
+    let from = response.remote_addr().map(|address| address.ip());
     led(asked, url, from).map(Some).map_err(Broken::Refused)
 }
 
@@ -235,7 +235,7 @@ fn led(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Ref
         asked.headers.clone()
     } else {
         let accept = asked.headers.get(header::ACCEPT).cloned();
-        accept.map(|it| (header::ACCEPT, it)).into_iter().collect()
+        accept.map(|value| (header::ACCEPT, value)).into_iter().collect()
     };
     Ok(Outgoing { url, headers, reach, ..asked.clone() })
 }
@@ -259,8 +259,8 @@ async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, B
 fn broken(url: &Url, err: &reqwest::Error) -> Broken {
     let mut source = err.source();
     while let Some(cause) = source {
-        let own = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref());
-        if let Some(refused) = own.and_then(|it| it.downcast_ref::<Refused>()) {
+        let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        if let Some(refused) = own.and_then(|error| error.downcast_ref::<Refused>()) {
             return Broken::Refused(refused.clone());
         }
         source = cause.source();
@@ -281,7 +281,7 @@ pub fn host(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// What happened is said by the last cause.
+/// Returns the last cause, which names the failure.
 fn told(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
@@ -337,7 +337,7 @@ mod tests {
     fn nothing_leads_to_what_is_link_local_but_that_itself() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {
             let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
-            led(&asked, to.parse().unwrap(), at).map(|it| it.reach)
+            led(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
         };
         let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
         for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {

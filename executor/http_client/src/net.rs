@@ -1,4 +1,4 @@
-//! Which addresses on the network tools may reach.
+//! The network addresses that tools may reach.
 //!
 //! A tool that fetches what a model or a page names could be led to what only this machine can
 //! reach: a neighbour, a cloud's metadata, Faber itself. So names are resolved once, by
@@ -18,8 +18,8 @@ use reqwest::{
 /// Returns whether an address belongs to the public internet, in whatever form it is written.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(it) => is_public_v4(it),
-        IpAddr::V6(it) => is_public_v6(it),
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
     }
 }
 
@@ -58,10 +58,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 /// form it is written: clouds tell their machines their secrets there.
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(it) => it.is_link_local(),
-        IpAddr::V6(it) => match embedded(it) {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => match embedded(v6) {
             Some(embedded) => embedded.is_link_local(),
-            None => it.is_unicast_link_local(),
+            None => v6.is_unicast_link_local(),
         },
     }
 }
@@ -109,7 +109,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Says that a text is no URL. What may be a name and a password in it is left out.
+    /// Makes the error for a text that is no URL. Leaves out a name and a password.
     pub fn no_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
         let shown = match rest.rsplit_once('@') {
@@ -163,7 +163,7 @@ fn address(url: &Url) -> Option<IpAddr> {
 /// connected to.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
-    /// Whether private addresses will do, too.
+    /// `true` if private addresses are allowed.
     pub allow_private: bool,
     /// Whether, of these, link-local ones will do.
     pub allow_link_local: bool,
@@ -174,9 +174,9 @@ impl PublicOnly {
         let all = tokio::net::lookup_host((name, 0)).await?;
         let mut found: Vec<_> = all.collect();
         let is_known = !found.is_empty();
-        found.retain(|it| self.allow_private || is_public(it.ip()));
+        found.retain(|address| self.allow_private || is_public(address.ip()));
         let is_private = found.is_empty();
-        found.retain(|it| self.allow_link_local || !is_link_local(it.ip()));
+        found.retain(|address| self.allow_link_local || !is_link_local(address.ip()));
         if is_known && found.is_empty() {
             let name = name.to_owned();
             let refused =
@@ -342,7 +342,7 @@ mod tests {
     async fn names_of_private_addresses_do_not_resolve() {
         let all = PublicOnly { allow_private: true, allow_link_local: false };
         let found = all.addresses("localhost").await.unwrap();
-        assert!(found.iter().all(|it| it.ip().is_loopback()) && !found.is_empty());
+        assert!(found.iter().all(|address| address.ip().is_loopback()) && !found.is_empty());
         let refused = PublicOnly { allow_private: false, ..all }.addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);

@@ -1,4 +1,4 @@
-//! What an MCP server's answer means.
+//! Conversion of answers into outputs and errors.
 
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData, ResourceContents,
@@ -36,7 +36,7 @@ pub(super) fn is_ours(code: RpcCode) -> bool {
 /// The field of structured content that has what is beside it.
 const BESIDE: &str = "$content";
 
-/// What a result carries.
+/// The content of a result.
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
@@ -61,7 +61,7 @@ pub(super) fn output(
         return Err(ToolError::failed(complaint(&result)));
     }
     let misfit = promised.zip(result.structured_content.as_ref());
-    if let Some(why) = misfit.and_then(|(schema, it)| schema.complaint(it)) {
+    if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
         let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
         return Err(ToolError::failed(message).terminal());
     }
@@ -110,7 +110,7 @@ fn complaint(result: &CallToolResult) -> String {
         .content
         .iter()
         .filter_map(ContentBlock::as_text)
-        .map(|it| it.text.as_str())
+        .map(|text| text.text.as_str())
         .collect();
     match (texts.is_empty(), &result.structured_content) {
         (false, _) => texts.join("\n"),
@@ -122,8 +122,9 @@ fn complaint(result: &CallToolResult) -> String {
 /// Returns structured content with what is beside it, where that has a place: whatever comes along, the
 /// rest stays where plans look for it. Texts say the same once more.
 fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
-    let beside = contents.into_iter().filter(|it| it.as_text().is_none());
-    let (places, values): (Vec<_>, Vec<_>) = beside.map(|it| (place(&it), content(it))).unzip();
+    let beside = contents.into_iter().filter(|block| block.as_text().is_none());
+    let (places, values): (Vec<_>, Vec<_>) =
+        beside.map(|block| (place(&block), content(block))).unzip();
     let mut binaries = Vec::new();
     match &mut value {
         Value::Object(fields) if !values.is_empty() && !fields.contains_key(BESIDE) => {
@@ -140,7 +141,7 @@ fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
 
 fn contents(contents: Vec<ContentBlock>) -> Output {
     let (places, mut values): (Vec<_>, Vec<_>) =
-        contents.into_iter().map(|it| (place(&it), content(it))).unzip();
+        contents.into_iter().map(|block| (place(&block), content(block))).unzip();
     let is_one = values.len() == 1;
     let mut value = match values.len() {
         0 => Value::Null,
@@ -160,9 +161,9 @@ fn contents(contents: Vec<ContentBlock>) -> Output {
 fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
     let unknown = || "application/octet-stream".to_owned();
     match content {
-        ContentBlock::Image(it) => Some(("/data", it.mime_type.clone())),
-        ContentBlock::Audio(it) => Some(("/data", it.mime_type.clone())),
-        ContentBlock::Resource(it) => match &it.resource {
+        ContentBlock::Image(image) => Some(("/data", image.mime_type.clone())),
+        ContentBlock::Audio(audio) => Some(("/data", audio.mime_type.clone())),
+        ContentBlock::Resource(embedded) => match &embedded.resource {
             ResourceContents::BlobResourceContents { mime_type, .. } => {
                 Some(("/resource/blob", mime_type.clone().unwrap_or_else(unknown)))
             }
@@ -191,8 +192,8 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
-        let text =
-            output(result, None, 60).map_or_else(|err| err.to_string(), |it| it.value.to_string());
+        let text = output(result, None, 60)
+            .map_or_else(|err| err.to_string(), |output| output.value.to_string());
         expected.assert_eq(&text);
     }
 
@@ -224,7 +225,7 @@ mod tests {
             let result = json!({ "content": content, "structuredContent": structured });
             let result = serde_json::from_value(result).unwrap();
             let Output { value, binaries } = output(result, None, 1_000).unwrap();
-            (value, binaries.into_iter().map(|it| it.at).collect::<Vec<_>>())
+            (value, binaries.into_iter().map(|binary| binary.at).collect::<Vec<_>>())
         };
         let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
         let (value, places) =
@@ -302,7 +303,9 @@ mod tests {
         let read = |contents: &[Value]| {
             let result = serde_json::from_value(json!({ "content": contents })).unwrap();
             let Output { value, binaries } = output(result, None, 1_000).unwrap();
-            let places = binaries.into_iter().map(|it| (it.at, it.mime_type, it.base64.len()));
+            let places = binaries
+                .into_iter()
+                .map(|binary| (binary.at, binary.mime_type, binary.base64.len()));
             (value, places.collect::<Vec<_>>())
         };
         let (value, places) = read(&contents);

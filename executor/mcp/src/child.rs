@@ -18,11 +18,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{McpCommand, link::Ends, secrets::Secrets, wire::Wire};
+use super::{McpCommand, secrets::Secrets, session::Ends, wire::Wire};
 
 /// Bytes of one line on standard error that go into the log.
 const LOG_LINE: u64 = 4 << 10;
-/// How long a server that has closed its output may take to end and say why.
+/// Time limit for a server's exit after it closed its output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A server that is a process of ours.
@@ -77,7 +77,7 @@ impl Child {
         &self.command
     }
 
-    /// Says what is wrong with the server, with its own last words.
+    /// Describes the failure with the server's last lines on standard error.
     pub(super) async fn complaint(&mut self, what: &str) -> String {
         let command = &self.command;
         let ended = timeout(LAST_WORDS, self.group.wait()).await;

@@ -34,20 +34,20 @@ pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec
 
 /// Takes secrets out of what is said of one tool, and returns whether its names have none.
 fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
-    offer.description = offer.description.take().map(|it| seen.clean(it.into_owned()).into());
-    offer.title = offer.title.take().map(|it| seen.clean(it));
-    for (key, it) in offer.meta.iter_mut().flat_map(|it| &mut it.0) {
+    offer.description = offer.description.take().map(|text| seen.clean(text.into_owned()).into());
+    offer.title = offer.title.take().map(|title| seen.clean(title));
+    for (key, value) in offer.meta.iter_mut().flat_map(|meta| &mut meta.0) {
         if key == EXAMPLES {
-            *it = seen.clean_value(it.take());
+            *value = seen.clean_value(value.take());
         }
     }
     let mut schemas = std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema);
-    schemas.all(|it| clean_schema(Arc::make_mut(it), seen))
+    schemas.all(|schema| clean_schema(Arc::make_mut(schema), seen))
 }
 
 /// Takes secrets out of a schema, and returns whether its names have none.
 fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
-    let mut is_fit = !schema.keys().any(|it| seen.is_in(it));
+    let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {
         ("description" | "title" | "$comment", Value::String(text)) => {
             *text = seen.clean(std::mem::take(text));
@@ -58,14 +58,14 @@ fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
             true
         }
         ("enum" | "examples", Value::Array(values)) => {
-            values.retain(|it| !seen.is_in_value(it));
+            values.retain(|value| !seen.is_in_value(value));
             !values.is_empty()
         }
         ("default" | "const" | "example" | "enum" | "examples", value) => !seen.is_in_value(value),
         (map, Value::Object(schemas)) if MAPS.contains(&map) => {
-            is_fit &= !schemas.keys().any(|it| seen.is_in(it));
+            is_fit &= !schemas.keys().any(|key| seen.is_in(key));
             let mut schemas = schemas.values_mut().filter_map(Value::as_object_mut);
-            is_fit &= schemas.all(|it| clean_schema(it, seen));
+            is_fit &= schemas.all(|schema| clean_schema(schema, seen));
             true
         }
         (_, Value::Object(schema)) => {
@@ -73,7 +73,7 @@ fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
             true
         }
         (_, Value::Array(items)) => {
-            items.retain_mut(|it| match it {
+            items.retain_mut(|item| match item {
                 Value::Object(schema) => {
                     is_fit &= clean_schema(schema, seen);
                     true

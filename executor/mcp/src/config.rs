@@ -1,4 +1,4 @@
-//! How a configuration describes an MCP server.
+//! The settings of an MCP server.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::oauth::{self, OAuth};
 
-/// How to reach an MCP server: what has a `url` is called there, anything else is started.
+/// An MCP server: with a `url` it is remote, otherwise a command starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum McpServer {
@@ -22,7 +22,7 @@ pub enum McpServer {
     Http(McpHttp),
 }
 
-/// How to start an MCP server.
+/// A command that starts an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpCommand {
@@ -34,39 +34,39 @@ pub struct McpCommand {
     /// Names of variables of Faber's environment that it gets besides the usual.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// What to add to the environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
-    /// Where to run it.
+    /// The working directory.
     pub cwd: Option<PathBuf>,
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
-    /// What it is told when it asks for input; without a word it may not ask.
+    /// The answer to a request for input. By default the server may not ask.
     pub elicitation: Option<Elicitation>,
 }
 
-/// Where an MCP server is, and what it wants to be told.
+/// A remote MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpHttp {
     /// The address of its endpoint.
     pub(crate) url: ServerUrl,
-    /// How it speaks; without a word that is found out.
+    /// The transport. By default Faber detects it.
     pub(crate) transport: Option<Transport>,
     /// Headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
-    /// How it is told who calls, where that is by OAuth.
+    /// The OAuth settings, if the server wants OAuth.
     pub(crate) auth: Option<Box<OAuth>>,
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
-    /// What it is told when it asks for input; without a word it may not ask.
+    /// The answer to a request for input. By default the server may not ask.
     pub(crate) elicitation: Option<Elicitation>,
 }
 
-/// How a server speaks over HTTP.
+/// The transport of a remote server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
@@ -76,7 +76,7 @@ pub(crate) enum Transport {
     Sse,
 }
 
-/// What a server is told that asks for input in the middle of a call.
+/// The answer to a server's request for input during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Elicitation {
@@ -106,13 +106,13 @@ impl McpHttp {
         self.auth.as_deref()
     }
 
-    /// Says what does not go with `auth`.
+    /// Rejects settings that exclude `auth`.
     fn check(&self) -> Result<(), String> {
         if self.auth.is_none() {
             return Ok(());
         }
         oauth::may_be_told(&self.url.0)?;
-        match self.headers.keys().find(|it| it.eq_ignore_ascii_case("authorization")) {
+        match self.headers.keys().find(|name| name.eq_ignore_ascii_case("authorization")) {
             Some(name) => Err(format!("`auth` makes the header `{name}` itself: remove it")),
             None => Ok(()),
         }
@@ -123,8 +123,8 @@ impl McpServer {
     /// Returns the secrets that it is told.
     pub fn secrets(&self) -> Vec<&str> {
         let (texts, auth) = match self {
-            Self::Command(it) => (&it.env, None),
-            Self::Http(it) => (&it.headers, it.auth.as_deref()),
+            Self::Command(command) => (&command.env, None),
+            Self::Http(http) => (&http.headers, http.auth.as_deref()),
         };
         let granted = auth.into_iter().flat_map(OAuth::secrets);
         texts.values().filter_map(Text::secret).chain(granted).collect()
@@ -133,8 +133,8 @@ impl McpServer {
     /// Resolves its relative roots against a folder.
     pub fn root(&mut self, base: &Path) {
         let roots = match self {
-            Self::Command(it) => &mut it.roots,
-            Self::Http(it) => &mut it.roots,
+            Self::Command(command) => &mut command.roots,
+            Self::Http(http) => &mut http.roots,
         };
         for root in roots {
             *root = base.join(&*root);
@@ -144,16 +144,16 @@ impl McpServer {
     /// Returns the folders that the server is told to work in.
     pub(super) fn roots(&self) -> &[PathBuf] {
         match self {
-            Self::Command(it) => &it.roots,
-            Self::Http(it) => &it.roots,
+            Self::Command(command) => &command.roots,
+            Self::Http(http) => &http.roots,
         }
     }
 
     /// Returns what the server is told when it asks for input.
     pub(super) fn elicitation(&self) -> Option<Elicitation> {
         match self {
-            Self::Command(it) => it.elicitation,
-            Self::Http(it) => it.elicitation,
+            Self::Command(command) => command.elicitation,
+            Self::Http(http) => http.elicitation,
         }
     }
 }

@@ -42,14 +42,14 @@ fn defaults(form: &Value) -> Option<Map<String, Value>> {
         .filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone())))
         .collect();
     let mut needed = form.get("required").and_then(Value::as_array).into_iter().flatten();
-    needed.all(|it| it.as_str().is_some_and(|name| filled.contains_key(name))).then_some(filled)
+    needed.all(|name| name.as_str().is_some_and(|name| filled.contains_key(name))).then_some(filled)
 }
 
 /// Returns a folder as MCP writes it: an address of the file system, with its own name.
 fn root(folder: &PathBuf) -> Option<Root> {
     let whole = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok()?;
     let uri = Url::from_file_path(&whole).ok()?;
-    let name = whole.file_name().map(|it| it.to_string_lossy().into_owned());
+    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
     let root = Root::new(uri);
     Some(match name {
         Some(name) => root.with_name(name),

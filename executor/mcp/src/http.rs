@@ -6,13 +6,13 @@
 //! the server cannot have read it, may have, or has refused it. It never calls twice.
 //!
 //! A session that has expired, and a server that cannot be reached, end the connection: nothing
-//! more is sent, what is under way may end, and the keeper connects anew when somebody calls.
+//! more is sent, what is under way may end, and the supervisor connects again when somebody calls.
 
+mod connection;
 mod events;
 mod exchange;
-mod hearing;
-mod older;
-mod way;
+mod legacy_sse;
+mod server_stream;
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -27,18 +27,18 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::way::{Caller, headers};
-use self::{exchange::exchange, hearing::hear, way::Way};
-use super::{McpHttp, answer::UNSENT, link::Ends, message::keep_token};
+pub(super) use self::connection::{Caller, headers};
+use self::{connection::Connection, exchange::exchange, server_stream::hear};
+use super::{McpHttp, answer::UNSENT, message::keep_token, session::Ends};
 
 /// Messages of a server that wait to be read.
 const WAITING: usize = 64;
-/// How long calls that are under way may take once nothing more can be sent.
+/// Time limit for running calls after the connection closed for sending.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// A server that is called over HTTP.
 pub(super) struct Remote {
-    way: Arc<Way>,
+    connection: Arc<Connection>,
 }
 
 impl Remote {
@@ -50,40 +50,40 @@ impl Remote {
         ends: &mut Ends,
     ) -> Result<(Self, HttpWire), String> {
         let (out, inbox) = mpsc::channel(WAITING);
-        let way = Arc::new(Way::new((spec, caller), most, ends, out)?);
+        let connection = Arc::new(Connection::new((spec, caller), most, ends, out)?);
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&way)));
+        hearing.spawn(hear(Arc::clone(&connection)));
         let wire = HttpWire {
-            way: Arc::clone(&way),
+            connection: Arc::clone(&connection),
             inbox,
             exchanges: JoinSet::new(),
             calls: BTreeMap::new(),
             hearing,
             deadline: None,
         };
-        Ok((Self { way }, wire))
+        Ok((Self { connection }, wire))
     }
 
     /// Returns what people know it by.
     pub(super) fn name(&self) -> &str {
-        &self.way.host
+        &self.connection.host
     }
 
-    /// Says what is wrong with the server.
+    /// Describes why the server failed.
     pub(super) fn complaint(&self, what: &str) -> String {
-        let host = &self.way.host;
-        self.way.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
+        let host = &self.connection.host;
+        self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
     }
 }
 
-/// The way to a server, for rmcp.
+/// The transport of a remote server for rmcp.
 pub(super) struct HttpWire {
-    way: Arc<Way>,
+    connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     /// Each request with all that is said in answer to it.
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
-    /// What the server says unasked.
+    /// The task that reads the server's stream.
     hearing: JoinSet<()>,
     /// When nothing more is waited for.
     deadline: Option<Instant>,
@@ -95,15 +95,15 @@ type RequestKey = String;
 impl HttpWire {
     fn ask(&mut self, id: RequestId, is_greeting: bool, body: Vec<u8>) {
         while self.exchanges.try_join_next().is_some() {}
-        self.calls.retain(|_, it| !it.is_finished());
-        let way = Arc::clone(&self.way);
+        self.calls.retain(|_, call| !call.is_finished());
+        let connection = Arc::clone(&self.connection);
         let key = id.to_string();
-        let handle = if way.is_closing() && !is_greeting {
+        let handle = if connection.is_closing() && !is_greeting {
             let error = ErrorData::new(UNSENT, "the connection has ended", None);
             let answer = JsonRpcMessage::error(error, Some(id));
-            self.exchanges.spawn(async move { way.deliver(answer).await })
+            self.exchanges.spawn(async move { connection.deliver(answer).await })
         } else {
-            self.exchanges.spawn(exchange(way, id, body, is_greeting))
+            self.exchanges.spawn(exchange(connection, id, body, is_greeting))
         };
         self.calls.insert(key, handle);
     }
@@ -134,16 +134,16 @@ impl Transport<RoleClient> for HttpWire {
                 notice = Some(Ok((body, is_greeted(&message))));
             }
         }
-        let way = Arc::clone(&self.way);
+        let connection = Arc::clone(&self.connection);
         async move {
             match notice {
                 None => Ok(()),
                 Some(Err(err)) => Err(err),
                 Some(Ok((body, is_greeted))) => {
-                    way.tell(body).await.map_err(io::Error::other)?;
+                    connection.tell(body).await.map_err(io::Error::other)?;
                     if is_greeted {
-                        way.greeted.notify_one();
-                        way.heard().await;
+                        connection.greeted.notify_one();
+                        connection.heard().await;
                     }
                     Ok(())
                 }
@@ -152,7 +152,7 @@ impl Transport<RoleClient> for HttpWire {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let drained = drained(&self.way, &mut self.exchanges, &mut self.deadline);
+        let drained = drained(&self.connection, &mut self.exchanges, &mut self.deadline);
         tokio::select! {
             biased;
             message = self.inbox.recv() => return message,
@@ -162,22 +162,26 @@ impl Transport<RoleClient> for HttpWire {
         if let Ok(message) = self.inbox.try_recv() {
             return Some(message);
         }
-        self.way.close();
+        self.connection.close();
         None
     }
 
     async fn close(&mut self) -> io::Result<()> {
         self.hearing.abort_all();
         self.exchanges.abort_all();
-        self.way.leave().await;
-        self.way.close();
+        self.connection.leave().await;
+        self.connection.close();
         Ok(())
     }
 }
 
 /// Returns once nothing more can come.
-async fn drained(way: &Way, exchanges: &mut JoinSet<()>, deadline: &mut Option<Instant>) {
-    way.closing().await;
+async fn drained(
+    connection: &Connection,
+    exchanges: &mut JoinSet<()>,
+    deadline: &mut Option<Instant>,
+) {
+    connection.closing().await;
     let deadline = *deadline.get_or_insert_with(|| Instant::now() + DRAIN);
     tokio::select! {
         () = async { while exchanges.join_next().await.is_some() {} } => {}
@@ -188,10 +192,10 @@ async fn drained(way: &Way, exchanges: &mut JoinSet<()>, deadline: &mut Option<I
 /// Returns the request that a message says nobody waits for.
 fn cancelled(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
-    let ClientNotification::CancelledNotification(it) = &notification.notification else {
+    let ClientNotification::CancelledNotification(cancelled) = &notification.notification else {
         return None;
     };
-    it.params.request_id.as_ref().map(ToString::to_string)
+    cancelled.params.request_id.as_ref().map(ToString::to_string)
 }
 
 fn is_greeted(message: &TxJsonRpcMessage<RoleClient>) -> bool {

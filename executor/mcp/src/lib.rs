@@ -1,23 +1,23 @@
 //! Tools of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A server is connected once, by the [`Keeper`] that owns it, and again when somebody wants it
-//! after it died or forgot us. Tools only hold its [`Line`], where they wait for a `Link` that works.
+//! A server is connected once, by the [`Supervisor`] that owns it, and again when somebody wants it
+//! after it died or forgot us. Tools only hold its [`Availability`], where they wait for a `Session` that works.
 //!
 //! Every call carries a progress token; what a server reports under it goes to that call.
 
 mod answer;
+mod availability;
 mod child;
 mod cleaned;
 mod config;
 mod handler;
 mod http;
-mod keeper;
-mod line;
-mod link;
 mod message;
 pub mod oauth;
 mod secrets;
 mod server;
+mod session;
+mod supervisor;
 mod tokens;
 mod wire;
 
@@ -39,13 +39,13 @@ use toolbox::{Tool, ToolContext, blobs, progress::Reporter};
 
 use self::{
     answer::Output,
-    link::{Link, Lost},
     message::DEMANDS_TASK,
+    session::{Lost, Session},
 };
 pub use self::{
+    availability::Availability,
     config::{Elicitation, McpCommand, McpHttp, McpServer},
-    keeper::{CONNECT, Keeper},
-    line::Line,
+    supervisor::{CONNECT, Supervisor},
 };
 
 /// One tool of a server.
@@ -54,14 +54,18 @@ struct McpTool {
     definition: Arc<ToolDefinition>,
     /// Why it cannot be called, if so.
     obstacle: Option<&'static str>,
-    /// What its output is promised to be, made when the first one comes.
+    /// The output schema, compiled with the first output.
     promised: OnceLock<Option<Schema>>,
-    line: Arc<Line>,
+    availability: Arc<Availability>,
 }
 
 /// Makes tools of what a server offers. One whose name nothing could name, or an earlier one has,
 /// is left out: nobody could call it.
-fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
+fn tools(
+    set: &ToolSetName,
+    availability: &Arc<Availability>,
+    offers: Vec<Offer>,
+) -> Vec<Arc<dyn Tool>> {
     let mut names = BTreeSet::new();
     let tools = offers.into_iter().filter_map(|offer| {
         let obstacle = obstacle(&offer);
@@ -71,16 +75,16 @@ fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn
             tracing::warn!(%set, %name, "the server has two tools of a name: the first is kept");
             return None;
         }
-        let line = Arc::clone(line);
+        let availability = Arc::clone(availability);
         let (definition, promised) = (Arc::new(definition), OnceLock::new());
-        Some(Arc::new(McpTool { definition, obstacle, promised, line }) as Arc<dyn Tool>)
+        Some(Arc::new(McpTool { definition, obstacle, promised, availability }) as Arc<dyn Tool>)
     });
     tools.collect()
 }
 
-/// Says why what a server offers cannot be called, if so.
+/// Returns why an offered tool cannot be called.
 fn obstacle(offer: &Offer) -> Option<&'static str> {
-    let mark = offer.meta.as_ref().and_then(|it| it.0.get(DEMANDS_TASK));
+    let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK));
     let is_marked = mark == Some(&Value::Bool(true));
     is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
@@ -110,7 +114,9 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
         set: set.clone(),
         description,
         input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
-        output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
+        output_schema: offer
+            .output_schema
+            .map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
         effect,
         examples: examples(offer.meta.as_ref()),
         is_callable: obstacle.is_none(),
@@ -124,8 +130,8 @@ pub const EXAMPLES: &str = "faber/examples";
 const MOST_EXAMPLES: usize = 100;
 
 fn examples(meta: Option<&MetaObject>) -> Vec<String> {
-    let written = meta.and_then(|it| it.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
-    let texts = written.filter_map(Value::as_str).filter(|it| it.len() <= limits::TEXT_BYTES);
+    let written = meta.and_then(|meta| meta.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
+    let texts = written.filter_map(Value::as_str).filter(|text| text.len() <= limits::TEXT_BYTES);
     texts.take(MOST_EXAMPLES).map(str::to_owned).collect()
 }
 
@@ -150,7 +156,7 @@ impl Tool for McpTool {
                 return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
             }
         };
-        let owner = cx.call.map(|it| it.execution);
+        let owner = cx.call.map(|call| call.execution);
         blobs::keep(cx.blobs.as_ref(), owner, output.value, output.binaries).await
     }
 }
@@ -181,19 +187,19 @@ impl McpTool {
         request: CallToolRequestParams,
         reporter: &Reporter,
     ) -> Result<Output, ToolError> {
-        let link = self.line.link().await?;
-        let lost = match link.call(request.clone(), self.promised(), reporter.clone()).await {
+        let session = self.availability.session().await?;
+        let lost = match session.call(request.clone(), self.promised(), reporter.clone()).await {
             Ok(answer) => return answer,
             Err(lost) => lost,
         };
         if lost == Lost::Sent && self.definition.effect == Effect::Once {
-            return Err(self.lost(&link, ErrorCode::OUTCOME_UNKNOWN).indefinite());
+            return Err(self.lost(&session, ErrorCode::OUTCOME_UNKNOWN).indefinite());
         }
-        let link = self.line.link().await?;
-        match link.call(request, self.promised(), reporter.clone()).await {
+        let session = self.availability.session().await?;
+        match session.call(request, self.promised(), reporter.clone()).await {
             Ok(answer) => answer,
-            Err(Lost::Unsent) => Err(self.lost(&link, ErrorCode::UNAVAILABLE)),
-            Err(Lost::Sent) => Err(self.lost(&link, self.lost_code()).indefinite()),
+            Err(Lost::Unsent) => Err(self.lost(&session, ErrorCode::UNAVAILABLE)),
+            Err(Lost::Sent) => Err(self.lost(&session, self.lost_code()).indefinite()),
         }
     }
 
@@ -217,9 +223,9 @@ impl McpTool {
         }
     }
 
-    fn lost(&self, link: &Link, code: ErrorCode) -> ToolError {
+    fn lost(&self, session: &Session, code: ErrorCode) -> ToolError {
         let (name, set) = (self.definition.qualified(), &self.definition.set);
-        let ended = link.ending();
+        let ended = session.ending();
         let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
         if code == ErrorCode::OUTCOME_UNKNOWN {
             return ToolError::outcome_unknown(&why);
@@ -241,8 +247,9 @@ mod tests {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
             serde_json::from_value(offer).unwrap()
         });
-        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), offers.into());
-        let kept: Vec<_> = tools.iter().map(|it| it.definition().description.as_str()).collect();
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), offers.into());
+        let kept: Vec<_> =
+            tools.iter().map(|tool| tool.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
     }
 
@@ -260,9 +267,9 @@ mod tests {
             panic!("no answer")
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
-        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), listed.tools);
-        let said = tools.iter().map(|it| {
-            let about = it.definition();
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), listed.tools);
+        let said = tools.iter().map(|tool| {
+            let about = tool.definition();
             (about.is_callable, about.description.as_str())
         });
         let why = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";

@@ -1,4 +1,4 @@
-//! What is done to messages whichever way they go.
+//! Changes to messages, the same for each transport.
 //!
 //! Reports of progress end here: rmcp makes a task of each, which loses their order and lets a
 //! server that floods fill the memory.
@@ -44,8 +44,8 @@ pub(super) fn report(
     match notification.notification {
         ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
         // A report that is not as MCP wants it.
-        ServerNotification::CustomNotification(it)
-            if it.method == ProgressNotificationMethod::VALUE => {}
+        ServerNotification::CustomNotification(custom)
+            if custom.method == ProgressNotificationMethod::VALUE => {}
         _ => return Some(JsonRpcMessage::Notification(notification)),
     }
     None
@@ -85,13 +85,13 @@ pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
 /// Returns a list of tools with those marked that [demand a task](DEMANDS_TASK), if there are any.
 fn marked(text: &[u8]) -> Option<Vec<u8>> {
     const WORD: &[u8] = b"\"taskSupport\"";
-    if !text.windows(WORD.len()).any(|it| it == WORD) {
+    if !text.windows(WORD.len()).any(|word| word == WORD) {
         return None;
     }
     let mut message: Value = from_foreign(text).ok()?;
     let mut is_any = false;
     for tool in message.pointer_mut("/result/tools")?.as_array_mut()? {
-        if tool.pointer("/execution/taskSupport").is_some_and(|it| it == "required")
+        if tool.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
             && let Some(tool) = tool.as_object_mut()
         {
             let meta = tool.entry("_meta").or_insert_with(|| json!({}));
@@ -110,7 +110,7 @@ fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<Role
     let id = match from_foreign::<Value>(text) {
         Ok(Value::Array(batch)) => {
             // Some servers answer a call that came alone with a list, as MCP let them for a while.
-            let mut answers = batch.iter().filter(|it| answered(it).is_some());
+            let mut answers = batch.iter().filter(|message| answered(message).is_some());
             let answer = answers.next().filter(|_| answers.next().is_none())?;
             return parse(answer.to_string().as_bytes());
         }
@@ -132,7 +132,7 @@ fn answered(message: &Value) -> Option<RequestId> {
 /// Returns the call that a text answers which is no JSON, by its ends.
 fn answered_in(text: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(&text[..text.len().min(ENDS)]);
-    let body = ["\"result\"", "\"error\""].into_iter().filter_map(|it| head.find(it)).min();
+    let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
     let is_answer = !head[..body.unwrap_or(head.len())].contains("\"method\"")
         && (body.is_some() || head.contains("\"jsonrpc\""));
     let tail = &text[text.len().saturating_sub(ENDS)..];
@@ -146,9 +146,9 @@ fn answered_in(text: &[u8]) -> Option<RequestId> {
 fn readable(mut result: Value) -> ServerResult {
     if let Some(Value::Array(tools)) = result.get_mut("tools") {
         let mut number = 0;
-        tools.retain(|it| {
+        tools.retain(|tool| {
             number += 1;
-            let problem = Tool::deserialize(it).err();
+            let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
                 let why = unquoted(&err.to_string());
                 tracing::warn!(number, %why, "a tool in the server's list is left out");
@@ -179,7 +179,7 @@ fn unquoted(err: &str) -> String {
     if err.starts_with("missing field") {
         return err.to_owned();
     }
-    let quotes = |it: char| matches!(it, '"' | '`');
+    let quotes = |letter: char| matches!(letter, '"' | '`');
     match (err.find(quotes), err.rfind(quotes)) {
         (Some(begin), Some(end)) => format!("{}…{}", &err[..begin], &err[end + 1..]),
         _ => err.to_owned(),

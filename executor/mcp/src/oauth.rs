@@ -9,30 +9,30 @@
 //! it ends or when it is refused, and otherwise says who has to do what.
 
 mod assertion;
+mod background;
 mod bearer;
+mod client_credentials;
 mod config;
 mod denied;
 mod discovery;
-mod errands;
-mod kept;
 mod login;
-mod machine;
 mod source;
-mod web;
 #[cfg(test)]
-pub(super) mod world;
+pub(super) mod test_server;
+mod token_store;
+mod web;
 
-pub(super) use self::{bearer::Bearer, errands::Errands};
+pub(super) use self::{background::BackgroundTasks, bearer::Bearer};
 pub use self::{
     config::OAuth,
-    kept::Logins,
     login::{LoggedIn, Login, LoginError},
+    token_store::Logins,
 };
 
-/// What is said of a server that nobody has logged in to.
+/// The message for a server without a login.
 pub const NEEDS_LOGIN: &str = "needs a login";
 
-/// Says whether a server may be told a token.
+/// Rejects servers to which no token may be sent.
 pub(super) fn may_be_told(server: &reqwest::Url) -> Result<(), String> {
     web::check(server).map_err(|err| err.to_string())
 }

@@ -10,7 +10,7 @@ use secrets::Redaction;
 
 /// Tokens of one server that are known: a server has no use for older ones, nor has anybody else.
 const TOKENS: usize = 4;
-/// What a token is called where it is taken out.
+/// The placeholder for a removed token.
 const NAME: &str = "ACCESS_TOKEN";
 
 /// The secrets that a server is told. Clones of an `Arc` of it are one.
@@ -39,7 +39,7 @@ impl Secrets {
     /// Notes a token.
     pub(super) fn note(&self, token: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.tokens.iter().any(|it| it == token) {
+        if known.tokens.iter().any(|other| other == token) {
             return;
         }
         known.tokens.push_back(token.to_owned());
@@ -47,7 +47,7 @@ impl Secrets {
             known.tokens.pop_front();
         }
         let mut all = known.fixed.clone();
-        known.tokens.iter().for_each(|it| all.note(NAME, it));
+        known.tokens.iter().for_each(|token| all.note(NAME, token));
         known.all = Arc::new(all);
     }
 

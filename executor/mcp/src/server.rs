@@ -1,4 +1,4 @@
-//! One MCP server that is up, however it is reached, for its keeper.
+//! One MCP server that is up, however it is reached, for its supervisor.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,8 +20,8 @@ use super::{
     cleaned::cleaned,
     handler::Handler,
     http::{Caller, HttpWire, Remote},
-    link::{Ends, Link},
-    oauth::{Errands, Logins},
+    oauth::{BackgroundTasks, Logins},
+    session::{Ends, Session},
     wire,
 };
 
@@ -30,7 +30,7 @@ const PAGES: usize = 100;
 /// Tools that a server may have.
 const TOOLS: usize = 10_000;
 
-/// What only the keeper of a server has: the server itself, and how to stop it.
+/// What only the supervisor of a server has: the server itself, and how to stop it.
 pub(super) struct Server {
     body: Body,
     service: Option<RunningService<RoleClient, Handler>>,
@@ -40,26 +40,26 @@ pub(super) struct Server {
     handler: Handler,
 }
 
-/// Who starts or calls a server.
+/// The environment of a server: set, logins, launcher.
 #[derive(Clone, Copy)]
 pub(super) struct Host<'a> {
     /// The set that its tools are in.
     pub(super) set: &'a ToolSetName,
     /// As whom it is called, where somebody has logged in to it.
     pub(super) logins: Option<&'a Logins>,
-    /// Who asks for tokens.
-    pub(super) errands: &'a Errands,
-    /// What starts it.
+    /// Runs the requests for tokens.
+    pub(super) background: &'a BackgroundTasks,
+    /// Starts the server's process.
     pub(super) launcher: &'a Launcher,
 }
 
-/// Where a server lives.
+/// The process or the remote end.
 enum Body {
     Child(Box<Child>),
     Remote(Remote),
 }
 
-/// What carries messages to a server.
+/// The transport to a server.
 pub(super) enum Wire {
     Pipes(Box<wire::Wire>),
     Http(Box<HttpWire>),
@@ -69,14 +69,14 @@ pub(super) enum Wire {
 enum Trouble {
     /// All there is to say, in words of ours.
     Told(String),
-    /// What rmcp thinks of it.
+    /// The service of rmcp.
     Odd(String),
 }
 
 impl Server {
     /// Starts a server, or prepares to call one. It does not answer yet.
     pub(super) fn open(
-        Host { set, logins, errands, launcher }: Host<'_>,
+        Host { set, logins, background, launcher }: Host<'_>,
         spec: &McpServer,
         most: usize,
     ) -> Result<(Self, Wire), String> {
@@ -89,7 +89,7 @@ impl Server {
                 (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
-                let caller = Caller { set, logins, errands };
+                let caller = Caller { set, logins, background };
                 let (remote, wire) = Remote::open(spec, caller, most, &mut ends)?;
                 (Body::Remote(remote), Wire::Http(Box::new(wire)))
             }
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Greets the server and asks for its tools.
-    pub(super) async fn connect(&mut self, wire: Wire) -> Result<(Link, Vec<Offer>), String> {
+    pub(super) async fn connect(&mut self, wire: Wire) -> Result<(Session, Vec<Offer>), String> {
         let handler = self.handler.clone();
         let served = match wire {
             Wire::Pipes(wire) => serve_client(handler, *wire).await,
@@ -117,10 +117,10 @@ impl Server {
             Err(err) => return Err(self.misgreeting(&err).await),
         };
         let is_remote = matches!(self.body, Body::Remote(_));
-        let link = Link::new(service.peer().clone(), self.ends.clone(), self.most, is_remote);
+        let session = Session::new(service.peer().clone(), self.ends.clone(), self.most, is_remote);
         self.service = Some(service);
-        let offers = self.offers(&link).await?;
-        Ok((link, offers))
+        let offers = self.offers(&session).await?;
+        Ok((session, offers))
     }
 
     /// Says why there is no greeting. A server that has answered is let go of, and may end for that:
@@ -136,9 +136,9 @@ impl Server {
                 Trouble::Odd(what) if err.code == UNREADABLE => unread(&what),
                 Trouble::Odd(what) => what,
             },
-            ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(it))) => {
-                let why = InitializeResult::deserialize(&it.0).err();
-                unread(&why.map_or_else(|| NO_GREETING.to_owned(), |it| it.to_string()))
+            ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
+                let why = InitializeResult::deserialize(&result.0).err();
+                unread(&why.map_or_else(|| NO_GREETING.to_owned(), |err| err.to_string()))
             }
             ClientInitializeError::ExpectedInitResult(_)
             | ClientInitializeError::ExpectedInitResponse(_) => unread(NO_GREETING),
@@ -154,8 +154,8 @@ impl Server {
     }
 
     /// Asks for the server's tools, page by page.
-    pub(super) async fn offers(&mut self, link: &Link) -> Result<Vec<Offer>, String> {
-        match offers(link.peer()).await {
+    pub(super) async fn offers(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
+        match offers(session.peer()).await {
             Ok(offers) => Ok(cleaned(offers, self.name(), &self.ends.seen.now())),
             Err(trouble) => Err(self.trouble(trouble).await),
         }
@@ -171,7 +171,7 @@ impl Server {
         self.ends.closed.cancelled().await;
     }
 
-    /// Says what is wrong with the server, as far as it can be known.
+    /// Describes why the server failed, as far as it is known.
     pub(super) async fn complaint(&mut self, what: &str) -> String {
         let complaint = match &mut self.body {
             Body::Child(child) => child.complaint(what).await,
@@ -206,7 +206,7 @@ impl Server {
     }
 }
 
-/// What is wrong with an answer that is MCP, and answers something else.
+/// The message for an answer that belongs to another request.
 const NO_GREETING: &str = "it is the answer to something else";
 
 fn unread(why: &str) -> String {

@@ -1,4 +1,4 @@
-//! Which call each progress token belongs to.
+//! Progress tokens and their calls.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub(super) struct Tokens {
     calls: Mutex<BTreeMap<i64, Call>>,
 }
 
-/// Who hears the reports of a call, and which secrets are taken out of them.
+/// The listener of a call, and the secrets to remove from reports.
 type Call = (Reporter, Arc<Secrets>);
 
 /// The token of one call. Reports that come after it was dropped are ignored.
@@ -43,7 +43,7 @@ impl Tokens {
     pub(super) fn hear(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
         let Some((reporter, seen)) = self.calls().get(&number).cloned() else { return };
-        let message = report.message.map(|it| seen.clean(it).into());
+        let message = report.message.map(|text| seen.clean(text).into());
         reporter.report(Progress { progress: report.progress, total: report.total, message });
     }
 
@@ -84,7 +84,7 @@ mod tests {
         let token = tokens.draw(reporter, Arc::new(Secrets::new(seen)));
         let mut hear = |token: ProgressToken| {
             tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"));
-            listener.next().now_or_never().map(|it| it.progress)
+            listener.next().now_or_never().map(|report| report.progress)
         };
         let expected =
             Progress { progress: 1.0, total: None, message: Some("x: ***KEY***".into()) };

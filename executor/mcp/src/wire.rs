@@ -26,7 +26,7 @@ use super::{
 
 /// Bytes of a line that are kept for the next one.
 const KEPT: usize = 1 << 20;
-/// How long a server may leave its input unread before it is given up.
+/// Time limit for a write to the server's input.
 const WRITE: Duration = Duration::from_secs(30);
 
 /// The pipes to a server.
@@ -61,9 +61,9 @@ impl Wire {
     /// Reads up to the end of a line. What was read stays when the future is dropped.
     async fn read_line(&mut self) -> Option<()> {
         loop {
-            let bytes = self.reader.fill_buf().await.ok().filter(|it| !it.is_empty())?;
-            let end = bytes.iter().position(|it| *it == b'\n');
-            let taken = end.map_or(bytes.len(), |it| it + 1);
+            let bytes = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(bytes.len(), |end| end + 1);
             self.line.push(&bytes[..taken]);
             self.reader.consume(taken);
             if end.is_some() {
@@ -132,7 +132,7 @@ impl Transport<RoleClient> for Wire {
 struct Line {
     most: usize,
     bytes: Vec<u8>,
-    /// Whether the middle was thrown away.
+    /// `true` if the middle was dropped.
     is_cut: bool,
 }
 

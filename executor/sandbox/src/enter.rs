@@ -17,20 +17,20 @@ use nix::{
 };
 
 use super::{
-    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, crowd, kernel,
-    names::{Way, real},
-    unseen, warden,
+    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, kernel,
+    names::{ResolvedPath, real},
+    process_limit, reaper, unseen,
 };
 
 /// The last descriptor that a program is given.
 const STDERR: RawFd = 2;
 /// Descriptors that are looked for where nothing says which there are.
 const DESCRIPTORS: u64 = 1 << 16;
-/// Where programs are looked for.
+/// The variable with the search path.
 const PATH: &str = "PATH";
 /// The user's own folder.
 const HOME: &str = "HOME";
-/// Where they are looked for when nothing is left of what the environment says.
+/// The search path if no folder of the environment's path remains.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The status where the program cannot be run.
 const NOT_RUNNABLE: u8 = 126;
@@ -67,7 +67,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     command.args(arguments).env_remove(ORDER).envs(path.map(|it| (PATH, it))).envs(account);
     let err = match order.life {
         Life::Background => command.exec(),
-        Life::Watched => match warden::watch(&mut command, &order) {
+        Life::Watched => match reaper::watch(&mut command, &order) {
             Ok(code) => return Ok(code),
             Err(err) => err,
         },
@@ -123,7 +123,7 @@ fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
     let may_read = |it: &PathBuf| {
         // What is empty is where the command runs.
         let it = if it.as_os_str().is_empty() { Path::new(".") } else { it };
-        Way::of(it).is_ok_and(|it| folders.iter().any(|folder| it.end.starts_with(folder)))
+        ResolvedPath::of(it).is_ok_and(|it| folders.iter().any(|folder| it.end.starts_with(folder)))
     };
     let left: Vec<_> = env::split_paths(path).filter(may_read).collect();
     match env::join_paths(left) {
@@ -148,7 +148,7 @@ fn confine(order: &Order) -> io::Result<()> {
 fn limit(confinement: &Confinement) -> io::Result<()> {
     // More than the user's, which the kernel counts: on top of it there is always room for as many
     // as a command may have.
-    let all = crowd::all().unwrap_or(u64::MAX);
+    let all = process_limit::all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_CPU, confinement.cpu_seconds),

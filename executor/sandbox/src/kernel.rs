@@ -1,4 +1,4 @@
-//! What Linux holds a process to, put together: in an order in which each still may be asked for.
+//! Applies the restrictions of Linux in an order that each of them allows.
 
 mod account;
 mod capabilities;
@@ -13,7 +13,7 @@ use nix::sys::prctl;
 
 use super::{Order, Support};
 
-/// Says what this kernel has. Nothing is confined by asking.
+/// Returns what this kernel supports. Confines nothing.
 pub(super) fn support() -> Support {
     Support {
         privileges: prctl::get_no_new_privs().is_ok(),

@@ -1,4 +1,4 @@
-//! What a command may do: where it may write, what it may read, how much of the machine it may use.
+//! Confined commands: files, network and resources that a command may use.
 //!
 //! A process can only confine itself, and between `fork` and `exec` little is safe. So a confined
 //! command is started through the `faber` binary: its hidden subcommand `confined` ([`enter()`])
@@ -10,17 +10,17 @@
 //! work everywhere. Folders are Landlock's (Linux 6.2), sockets are kept away by a filter of system
 //! calls, and the rights of an administrator are given up.
 
-mod crowd;
 mod enter;
 #[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(not(target_os = "linux"))]
-#[path = "elsewhere.rs"]
+#[path = "unsupported.rs"]
 mod kernel;
 mod names;
-mod places;
+mod placeholders;
 pub mod process;
-mod warden;
+mod process_limit;
+mod reaper;
 
 use std::{
     collections::BTreeSet,
@@ -34,24 +34,24 @@ use secrets::Redaction;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use self::places::{Kind, Places};
-pub use self::{enter::enter, kernel::keep_to_itself, names::Way};
+use self::placeholders::{Kind, Placeholders};
+pub use self::{enter::enter, kernel::keep_to_itself, names::ResolvedPath};
 
 /// The name of the hidden subcommand that calls [`enter()`].
 pub const SUBCOMMAND: &str = "confined";
-/// Where [`enter()`] finds what it is to do. The program does not see it.
+/// The variable with the order for [`enter()`]. The program does not see it.
 const ORDER: &str = "FABER_CONFINED";
 /// The status of [`enter()`] where nothing was started, as `env` and others have it.
 const REFUSED: u8 = 125;
-/// How the complaint begins that goes with it.
+/// The start of its message.
 const REFUSAL: &str = "the command is not confined: ";
-/// What to do where a command is in the way of Faber's own files.
+/// The advice if a command's folder contains files of Faber.
 pub const ELSEWHERE: &str = "let it work in a folder of its own, such as `root: ./work`";
-/// What only Landlock sees to, as the end of a sentence.
+/// The protection that needs Landlock, as the end of a sentence.
 const FILES: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
-/// What only seccomp sees to.
+/// The protection that needs seccomp.
 const CALLS: &str = "what it connects to (that takes filters of system calls: seccomp)";
-/// What a confined command gets of the environment, where it is set.
+/// Variables that a confined command gets.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// What any other program gets: who and where it is, how to print, how to reach the network, and
 /// where languages keep their libraries. A star stands for whatever follows. Never what may be a
@@ -111,7 +111,7 @@ const USUAL: [&str; 52] = [
     "GEM_HOME",
 ];
 
-/// What a command may do.
+/// The limits of a command.
 ///
 /// It may read and run what the system brings (`/usr`, `/etc`, …), what [`read`](Self::read) and
 /// [`write`](Self::write) name, and nothing else where the kernel can see to that. Of `/etc` it may
@@ -125,11 +125,11 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// The user that it runs as; Faber's own where nothing is said. That takes `root`.
     pub user: Option<String>,
-    /// Whether it may use the network: any of it, UDP and the machine itself included.
+    /// `true` if it may use the network, UDP and loopback included.
     pub network: bool,
-    /// Whether it may connect to socket files, behind which whatever listens does as it is told.
+    /// `true` if it may connect to socket files, whose servers could act for it.
     pub sockets: bool,
-    /// Whether it is refused where the machine cannot see to what it reads and writes.
+    /// `true` if the command is refused on machines that cannot restrict its files.
     pub required: bool,
     /// Seconds of processor time that one process may use.
     pub cpu_seconds: u64,
@@ -178,7 +178,7 @@ impl Confinement {
     }
 }
 
-/// How long a command may live.
+/// The lifetime of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Life {
@@ -188,32 +188,32 @@ pub enum Life {
     Background,
 }
 
-/// What the subcommand is told.
+/// The order for the subcommand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    /// What it may do; whatever this process may where nothing is said.
+    /// The limits. Without them the command may do what this process may.
     confinement: Option<Confinement>,
-    /// What it must not see though it may use the folder that this lies in.
+    /// Hidden paths inside folders that it may use.
     hidden: Vec<PathBuf>,
-    /// What it must not change though it may write the folder that this lies in.
+    /// Read-only paths inside folders that it may write.
     kept: Vec<PathBuf>,
     life: Life,
-    /// Who must be there for a watched command to go on.
+    /// The process id of the caller. A watched command ends with it.
     caller: u32,
 }
 
-/// What starts confined commands: a `faber` binary, or nothing.
+/// Starts confined commands through a `faber` binary, or unconfined without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
-    /// Which of what is hidden are folders, also where they are not there yet.
+    /// The hidden paths that are folders, including those that do not exist yet.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
     /// The variables that are secrets.
     secrets: BTreeSet<String>,
-    places: Arc<Places>,
+    placeholders: Arc<Placeholders>,
 }
 
 impl Launcher {
@@ -243,7 +243,7 @@ impl Launcher {
         Self { hidden, ..self }
     }
 
-    /// Says which of what is hidden are folders: what is not there yet does not say so itself.
+    /// Names the hidden paths that are folders, since a missing path does not tell.
     #[must_use]
     pub fn with_folders(self, folders: Vec<PathBuf>) -> Self {
         Self { folders, ..self }
@@ -281,7 +281,7 @@ impl Launcher {
         };
         let hidden = self.hidden.iter().map(|it| (it.as_path(), kind(it)));
         let kept = self.kept.iter().map(|it| (it.as_path(), Kind::File));
-        self.places.take(hidden.chain(kept), &confinement.write)
+        self.placeholders.take(hidden.chain(kept), &confinement.write)
     }
 
     /// Returns whether commands are confined.
@@ -417,23 +417,23 @@ fn stands_for(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |it| name.starts_with(it))
 }
 
-/// What of a confinement this machine can hold a command to.
+/// The parts of a confinement that this machine supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Support {
-    /// Where it may read and write: Landlock, Linux 6.2 (before that, it cuts files off anywhere).
+    /// Files: Landlock, Linux 6.2. Before that, truncation is possible anywhere.
     pub files: bool,
     /// That it opens no TCP port: Linux 6.7. With [`calls`](Self::calls) it has no network at all.
     pub tcp: bool,
     /// That it signals nobody outside: Linux 6.12.
     pub signals: bool,
-    /// Which system calls it gets, and so which sockets: seccomp.
+    /// System calls, and so sockets: seccomp.
     pub calls: bool,
     /// That it gains no privileges.
     pub privileges: bool,
 }
 
-/// Says what this machine can hold a command to. Nothing is confined by asking.
+/// Returns what this machine supports. Confines nothing.
 pub fn support() -> Support {
     kernel::support()
 }

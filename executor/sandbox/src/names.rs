@@ -1,4 +1,4 @@
-//! What decides where a name leads: the symlinks on its way, and what is at its end, or would be.
+//! Resolution of paths: the symlinks on the way and the end.
 
 use std::{
     collections::VecDeque,
@@ -12,18 +12,18 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 /// Symlinks that are followed one after another, as the kernel does.
 const LINKS: usize = 40;
 
-/// Where a path leads.
+/// A resolved path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct ResolvedPath {
     /// The symlinks that are followed, each by a path without others.
     pub links: Vec<PathBuf>,
-    /// What it leads to, without symlinks, whether it is there or not.
+    /// The end without symlinks. It may not exist.
     pub end: PathBuf,
-    /// Whether it is there, and may be looked at.
+    /// `true` if the end exists and is accessible.
     pub is_there: bool,
 }
 
-impl Way {
+impl ResolvedPath {
     /// Follows a path, from where this process is if it is relative.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ mod tests {
         }
         symlink(root.join("short"), root.join("long")).unwrap();
         let followed = |path: &str| {
-            let way = Way::of(&root.join(path)).map_err(|err| err.to_string())?;
+            let way = ResolvedPath::of(&root.join(path)).map_err(|err| err.to_string())?;
             let shown = |it: &PathBuf| it.strip_prefix(&root).unwrap().display().to_string();
             let links: Vec<_> = way.links.iter().map(shown).collect();
             Ok::<_, String>((links.join(" "), shown(&way.end), way.is_there))

@@ -22,7 +22,7 @@ use tokio::{
     time::{self, timeout, timeout_at},
 };
 
-use super::{Confinement, Launcher, Life, has_warden, warden::NOW, with_own};
+use super::{Confinement, Launcher, Life, has_warden, reaper::NOW, with_own};
 
 /// How long a process may take to end once told to, before it is killed: within
 /// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
@@ -30,21 +30,21 @@ pub const STOP_GRACE: Duration = Duration::from_secs(3);
 /// How long stopping a process may take in all, so that the answer still comes in time: also where
 /// it does not end, and where its warden does not.
 const STOP: Duration = Duration::from_millis(4_500);
-/// How much of that is left for those that are killed to die.
+/// The part of it that is left for killed processes.
 const DYING: Duration = Duration::from_millis(500);
 
 /// A program to start.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
-    /// What to run: a name on the path, or a path.
+    /// The program: a name on the path, or a path.
     pub name: &'a str,
     /// Where.
     pub cwd: Option<&'a Path>,
-    /// What it may read besides, where it is confined.
+    /// An additional path that a confined program may read.
     pub reads: Option<&'a Path>,
-    /// What of Faber's environment it gets besides the usual.
+    /// Additional variables of Faber's environment to pass on.
     pub pass: &'a [String],
-    /// What to add to the environment.
+    /// Variables to set.
     pub env: &'a BTreeMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ impl Program<'_> {
         command
     }
 
-    /// Says why the program could not be started, and what to do.
+    /// Describes why the program could not be started, and what to do.
     pub fn complaint(&self, err: &io::Error) -> String {
         let name = self.name;
         match (err.kind(), self.cwd) {
@@ -114,7 +114,7 @@ fn executable(name: &str) -> PathBuf {
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
-/// Where programs are looked for that are no paths, where the environment does not say.
+/// The default search path.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Fails where a program is not there or is no program, as starting it would.
@@ -136,7 +136,7 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno as i32))
 }
 
-/// How often a dropped group is looked at until it has ended.
+/// Poll interval for the end of a dropped group.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A process and all that it has started; dropping it kills them.
@@ -238,7 +238,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Says how a process ended: `exited with status 3`, `was ended by signal 9`.
+/// Describes the end of a process: `exited with status 3`, `was ended by signal 9`.
 pub fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
@@ -252,7 +252,7 @@ pub fn describe(status: ExitStatus) -> String {
 #[derive(Debug, Default)]
 pub struct Tail {
     bytes: Vec<u8>,
-    /// Whether there were more.
+    /// `true` if earlier bytes were dropped.
     is_cut: bool,
 }
 

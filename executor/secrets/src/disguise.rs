@@ -1,7 +1,7 @@
 //! What programs make of a secret in more ways than can be listed: any of its characters in percent
 //! or escaped as JSON lets them be, and base 64 in lines.
 
-/// What stands between the lines of base 64: their ends, also as JSON writes them, and indentation.
+/// Separators between lines of base 64: line ends, also as JSON writes them, and indentation.
 const BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// Bytes between two lines of base 64: what is longer is no indentation.
 const BREAK_BYTES: usize = 64;
@@ -52,7 +52,7 @@ impl Disguise {
         let (mut left, mut seen, mut at) = (String::new(), 0, 0);
         while at < bytes.len() {
             // What begins or ends within a character is none of it.
-            let end = self.matched(&bytes[at..]).map(|it| at + it);
+            let end = self.matched(&bytes[at..]).map(|end| at + end);
             match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
                 Some((end, before, _)) => {
                     left.push_str(before);
@@ -95,7 +95,7 @@ impl Disguise {
 /// Returns how many bytes stand for one at the beginning of a text.
 fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     if let [b'%', high, low, ..] = text {
-        let digit = |it: u8| char::from(it).to_digit(16);
+        let digit = |letter: u8| char::from(letter).to_digit(16);
         let code = digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low);
         if code == Some(u32::from(byte)) {
             return Some(3);
@@ -110,7 +110,7 @@ fn in_json(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
     let mut escaped = text.chunks(UNIT_BYTES).map(unit);
-    if units.iter().all(|it| escaped.next().flatten() == Some(*it)) {
+    if units.iter().all(|unit| escaped.next().flatten() == Some(*unit)) {
         return Some(units.len() * UNIT_BYTES);
     }
     let mut buffer = [0; 4];
@@ -122,7 +122,7 @@ fn in_json(text: &[u8], char: char) -> Option<usize> {
         _ => plain,
     };
     // A backslash is escaped by another one: that comes first.
-    if text.strip_prefix(b"\\").is_some_and(|it| it.starts_with(short)) {
+    if text.strip_prefix(b"\\").is_some_and(|rest| rest.starts_with(short)) {
         return Some(1 + short.len());
     }
     text.starts_with(plain).then_some(plain.len())
@@ -130,17 +130,17 @@ fn in_json(text: &[u8], char: char) -> Option<usize> {
 
 /// Returns the code unit that six bytes are as `\uXXXX`.
 fn unit(escaped: &[u8]) -> Option<u16> {
-    let digits = escaped.strip_prefix(b"\\u").filter(|it| it.len() == 4)?;
+    let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Returns how many bytes at the beginning of a text are between two lines.
 fn between(text: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(it) = BREAKS.iter().find(|it| text[at..].starts_with(it))
+    while let Some(mark) = BREAKS.iter().find(|mark| text[at..].starts_with(mark))
         && at < BREAK_BYTES
     {
-        at += it.len();
+        at += mark.len();
     }
     at
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn any_character_may_be_in_percent() {
-        let it = Disguise::Percent("p%ss ä!".to_owned());
+        let disguise = Disguise::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
             ("p%25ss+ä%21p%25ss%20%c3%a4!", "XX"),
@@ -161,14 +161,14 @@ mod tests {
             ("100% ä", "100% ä"),
             ("", ""),
         ] {
-            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
         }
-        assert_eq!(it.longest(), 24);
+        assert_eq!(disguise.longest(), 24);
     }
 
     #[test]
     fn any_character_may_be_escaped() {
-        let it = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
+        let disguise = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
             (r"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078", "X"),
@@ -177,15 +177,15 @@ mod tests {
             (r"g\", r"g\"),
             ("", ""),
         ] {
-            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
         }
         let bytes: usize = "g/A&<\\Ü😀\n\"x".encode_utf16().count() * 6;
-        assert_eq!(it.longest(), bytes);
+        assert_eq!(disguise.longest(), bytes);
     }
 
     #[test]
     fn lines_may_end_anywhere() {
-        let it = Disguise::Lines("QUJDREVG".to_owned());
+        let disguise = Disguise::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),
             ("xQUJ\r\n  DRE\r\n  VGx\n", "xXx\n"),
@@ -193,9 +193,9 @@ mod tests {
             ("\nQUJDxREVG\n", "\nQUJDxREVG\n"),
             ("QUJD\n", "QUJD\n"),
         ] {
-            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
         }
         let far = format!("QUJD{}REVG", "\n".repeat(100));
-        assert_eq!(it.taken_out(far.clone(), "X"), far);
+        assert_eq!(disguise.taken_out(far.clone(), "X"), far);
     }
 }

@@ -27,7 +27,7 @@ const SHORTEST_PART: usize = 12;
 pub enum Text {
     /// As it is written.
     Plain(String),
-    /// What the environment says.
+    /// The value of an environment variable.
     Secret(SecretName),
 }
 
@@ -37,7 +37,7 @@ pub enum Text {
 pub struct SecretName {
     /// The variable of the environment.
     secret: String,
-    /// What stands before it.
+    /// Text before the value.
     #[serde(default)]
     prefix: String,
 }
@@ -88,7 +88,7 @@ impl Text {
 
 impl SecretName {
     fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
-        let value = environment(&self.secret).filter(|it| !it.is_empty());
+        let value = environment(&self.secret).filter(|value| !value.is_empty());
         let value = value.ok_or_else(|| Missing(self.secret.clone()))?;
         seen.note(&self.secret, &value);
         Ok(format!("{}{value}", self.prefix))
@@ -108,7 +108,7 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What must not be seen: the secrets that a call has looked up, each with its name.
+/// The secrets that a call has looked up, with their names. Removes them from text.
 #[derive(Clone, Default)]
 pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
 
@@ -116,31 +116,32 @@ impl Redaction {
     /// Notes that `value` is what `name` says.
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
-            let is_known = self.0.iter().any(|(_, it)| *it == value);
+            let is_known = self.0.iter().any(|(_, known)| *known == value);
             if value.len() >= SHORTEST && !is_known {
                 self.0.push((name.to_owned(), value));
             }
         };
         forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
-        let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::Lines);
+        let parts = parts.into_iter().inspect(|part| add(part.clone())).map(Disguise::Lines);
         let parts: Vec<_> = parts.collect();
         let whole = [value.trim(), value].into_iter();
-        let whole = whole
-            .flat_map(|it| [Disguise::Percent(it.to_owned()), Disguise::Escaped(it.to_owned())]);
+        let whole = whole.flat_map(|text| {
+            [Disguise::Percent(text.to_owned()), Disguise::Escaped(text.to_owned())]
+        });
         for disguise in whole.chain(parts) {
-            let is_known = self.1.iter().any(|(_, it)| *it == disguise);
+            let is_known = self.1.iter().any(|(_, known)| *known == disguise);
             if disguise.text().len() >= SHORTEST && !is_known {
                 self.1.push((name.to_owned(), disguise));
             }
         }
         // A key in lines is printed line by line; that which says what it is is no secret.
         let lines = value.lines().map(str::trim);
-        let lines = lines.filter(|it| it.len() >= SHORTEST_PART && !it.starts_with("-----"));
+        let lines = lines.filter(|line| line.len() >= SHORTEST_PART && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
         // One secret may contain another: the longer is taken out first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        self.1.sort_by_key(|(_, it)| std::cmp::Reverse(it.text().len()));
+        self.1.sort_by_key(|(_, disguise)| std::cmp::Reverse(disguise.text().len()));
     }
 
     /// Notes a variable of the environment that a program gets, where it is set.
@@ -170,11 +171,13 @@ impl Redaction {
             Err(err) => err.into_bytes(),
         };
         // With a character for each byte it is as good as a text.
-        let wide = |it: &[u8]| it.iter().copied().map(char::from).collect::<String>();
-        let texts = self.0.iter().map(|(name, it)| (wide(name.as_bytes()), wide(it.as_bytes())));
-        let disguised = self.1.iter().map(|(name, it)| (wide(name.as_bytes()), it.clone()));
+        let wide = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
+        let texts =
+            self.0.iter().map(|(name, value)| (wide(name.as_bytes()), wide(value.as_bytes())));
+        let disguised =
+            self.1.iter().map(|(name, disguise)| (wide(name.as_bytes()), disguise.clone()));
         let cleaned = Self(texts.collect(), disguised.collect()).clean(wide(&bytes));
-        cleaned.chars().filter_map(|it| u8::try_from(it).ok()).collect()
+        cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
     /// Takes the secrets out of a binary that is written in base 64.
@@ -199,7 +202,7 @@ impl Redaction {
     /// Returns how many bytes the longest form of a secret has.
     pub fn longest(&self) -> usize {
         let as_text = self.0.first().map_or(0, |(_, value)| value.len());
-        let disguised = self.1.iter().map(|(_, it)| it.longest()).max().unwrap_or(0);
+        let disguised = self.1.iter().map(|(_, disguise)| disguise.longest()).max().unwrap_or(0);
         as_text.max(disguised)
     }
 
@@ -223,10 +226,10 @@ impl Redaction {
         match value {
             Value::String(text) => Value::String(self.clean(text)),
             Value::Number(number) => self.clean_number(number),
-            Value::Array(items) => items.into_iter().map(|it| self.clean_value(it)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
             Value::Object(fields) => {
                 let fields = fields.into_iter();
-                let fields = fields.map(|(key, it)| (self.clean(key), self.clean_value(it)));
+                let fields = fields.map(|(key, value)| (self.clean(key), self.clean_value(value)));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
             other => other,
@@ -238,7 +241,7 @@ impl Redaction {
         if self.0.is_empty() {
             return result;
         }
-        result.map(|it| self.clean_value(it)).map_err(|err| {
+        result.map(|output| self.clean_value(output)).map_err(|err| {
             let message = self.clean(err.message.to_string()).into();
             ToolError { message, ..err }
         })
@@ -283,9 +286,9 @@ fn base64_parts(value: &str) -> Vec<String> {
 /// Writes what is in percent in small letters.
 fn small_hex(encoded: &str) -> String {
     let mut after = usize::MAX;
-    let small = |it: char| {
-        after = if it == '%' { 0 } else { after.saturating_add(1) };
-        if after <= 2 { it.to_ascii_lowercase() } else { it }
+    let small = |letter: char| {
+        after = if letter == '%' { 0 } else { after.saturating_add(1) };
+        if after <= 2 { letter.to_ascii_lowercase() } else { letter }
     };
     encoded.chars().map(small).collect()
 }
@@ -297,7 +300,7 @@ pub fn url_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             encoded.push(char::from(byte));
         } else {
-            let digit = |it: u8| char::from(b"0123456789ABCDEF"[usize::from(it)]);
+            let digit = |bits: u8| char::from(b"0123456789ABCDEF"[usize::from(bits)]);
             encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
@@ -339,9 +342,9 @@ mod tests {
         let cleaned =
             |bytes: &[u8]| STANDARD.decode(seen.clean_base64(STANDARD.encode(bytes))).unwrap();
         for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
-            let is_clean = |it: &[u8]| {
-                let it = String::from_utf8_lossy(it);
-                it.contains("***KEY***") && !it.contains(&hidden[..8])
+            let is_clean = |bytes: &[u8]| {
+                let text = String::from_utf8_lossy(text);
+                text.contains("***KEY***") && !text.contains(&hidden[..8])
             };
             assert!(is_clean(&cleaned(hidden.as_bytes())), "{hidden}");
             let binary = [&[0xff, 0xd8, 0], hidden.as_bytes(), &[0, 0xff]].concat();
@@ -420,7 +423,7 @@ mod tests {
         let rest = "%20of%20a%20length%20that%20takes%20more%20than%20one%20line%20of%20base%2064";
         let in_lines = |by: usize, end: &str| {
             let encoded = base64(format!("user:{secret}").as_bytes());
-            let lines = encoded.as_bytes().chunks(by).map(|it| str::from_utf8(it).unwrap());
+            let lines = encoded.as_bytes().chunks(by).map(|line| str::from_utf8(line).unwrap());
             lines.collect::<Vec<_>>().join(end)
         };
         for printed in [

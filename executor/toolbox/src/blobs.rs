@@ -14,7 +14,7 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-/// Where large binaries are kept, and found again.
+/// Stores large binaries and reads them back.
 #[derive(Clone, Debug)]
 pub struct Blobs {
     store: Arc<dyn Store>,
@@ -24,11 +24,11 @@ pub struct Blobs {
 /// A large binary that was taken out of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Where it was, as a JSON pointer.
+    /// Its place in the output, as a JSON pointer.
     pub at: String,
-    /// What it is, in base 64.
+    /// Its bytes in base 64.
     pub base64: String,
-    /// What kind of thing it is.
+    /// Its media type.
     pub mime_type: String,
 }
 
@@ -42,9 +42,9 @@ impl Binary {
     }
 
     /// Puts something in the place of the binary.
-    fn replace(at: &str, output: &mut Value, it: Value) {
+    fn replace(at: &str, output: &mut Value, value: Value) {
         if let Some(place) = output.pointer_mut(at) {
-            *place = it;
+            *place = value;
         }
     }
 }
@@ -142,9 +142,9 @@ fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {
         Value::Array(items) => {
-            for (n, it) in items.iter().enumerate().filter(|(_, it)| is_nested(it)) {
+            for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
                 let _ = write!(at, "/{n}");
-                find(it, at, places);
+                find(item, at, places);
                 at.truncate(length);
             }
         }
@@ -152,10 +152,10 @@ fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
             if let Some(id) = BlobId::referred(value) {
                 return places.push((at.clone(), id));
             }
-            for (key, it) in fields.iter().filter(|(_, it)| is_nested(it)) {
+            for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                find(it, at, places);
+                find(field, at, places);
                 at.truncate(length);
             }
         }

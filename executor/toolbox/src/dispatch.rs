@@ -25,7 +25,7 @@ use super::{
     tool_names::{ACTIVATE, SET_NAMES, TOOL_SET},
 };
 
-/// What stands before the names of tools that only such plans have.
+/// The set name of tools that only such plans contain.
 pub const SET: &str = "faber_agent";
 /// Bytes of a result that are kept: models read no more, and each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
@@ -37,7 +37,7 @@ const TABLE: [(&str, Effect, &str); 3] = [
     ("faber_agent.call", Effect::Once, "Calls a tool."),
 ];
 
-/// Which tools an agent may call.
+/// The tools that an agent may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reach {
@@ -60,7 +60,7 @@ pub struct Reach {
 pub struct Dispatch {
     /// The tool that is named.
     pub tool: ToolName,
-    /// What it is given.
+    /// Its parameters.
     pub args: Arc<Value>,
     /// The most that a second call may do.
     effect: Effect,
@@ -72,7 +72,7 @@ pub struct Dispatch {
     unknown: Vec<Value>,
 }
 
-/// What such a step is given.
+/// The parameters of such a step.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -87,7 +87,7 @@ struct Given {
 
 /// Returns the name of the tool that calls tools of an effect.
 pub fn name(effect: Effect) -> ToolName {
-    let entry = TABLE.iter().find(|it| it.1 == effect).expect("every effect has an entry");
+    let entry = TABLE.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
     entry.0.parse().expect("tool names are literals")
 }
 
@@ -97,12 +97,12 @@ pub fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
 }
 
 fn effect(tool: &ToolName) -> Option<Effect> {
-    TABLE.iter().find(|it| it.0 == tool.as_str()).map(|it| it.1)
+    TABLE.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
 }
 
 /// Returns the tools, for plans to be compiled with.
 pub fn tools() -> Vec<Arc<dyn Tool>> {
-    TABLE.iter().map(|it| Arc::new(Stand::new(*it)) as Arc<dyn Tool>).collect()
+    TABLE.iter().map(|entry| Arc::new(Stand::new(*entry)) as Arc<dyn Tool>).collect()
 }
 
 impl Reach {
@@ -110,7 +110,7 @@ impl Reach {
     pub fn includes(&self, tool: &ToolDefinition) -> bool {
         let name = tool.qualified();
         let name = name.as_str();
-        let matches = |globs: &[Glob]| globs.iter().any(|it| it.matches(name));
+        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
         self.tools.as_deref().is_none_or(matches)
             && !matches(&self.except)
             && (self.sets.is_empty() || self.sets.contains(&tool.set))
@@ -128,17 +128,17 @@ impl Reach {
             return None;
         }
         let names = args.get(SET_NAMES)?.as_array()?;
-        names.iter().filter_map(Value::as_str).find_map(|it| self.keeps_off(toolbox, it))
+        names.iter().filter_map(Value::as_str).find_map(|name| self.keeps_off(toolbox, name))
     }
 
     fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
         // A name of no set is no harm: by the time of the call it is left out.
-        let set = name.parse().ok().and_then(|it| toolbox.set(&it))?;
+        let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_here && !self.sets.contains(&set.name) {
             return Some(format!("`{name}` acts on this machine: only a person switches it on"));
         }
         let all = format!("{name}.*");
-        let is_kept = self.except.iter().any(|it| it.to_string() == all);
+        let is_kept = self.except.iter().any(|glob| glob.to_string() == all);
         is_kept.then(|| format!("`{name}` is out of reach: none of its tools may be called here"))
     }
 }
@@ -154,12 +154,12 @@ impl Dispatch {
         let given = Given::deserialize(parameters);
         Some(match given {
             Ok(Given { tool, args, reach, most }) => {
-                let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
-                let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
-                let mut it =
+                let most = most.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+                let most = most.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
+                let mut dispatch =
                     Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
-                it.leave_out_unknown(toolbox);
-                Ok(it)
+                dispatch.leave_out_unknown(toolbox);
+                Ok(dispatch)
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
         })
@@ -168,15 +168,15 @@ impl Dispatch {
     /// Takes the names of no set out of what is to be switched on.
     fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
         let switches =
-            self.tool.as_str().strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
+            self.tool.as_str().strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
         if switches != Some(ACTIVATE) {
             return;
         }
         let args = Arc::make_mut(&mut self.args);
         if let Some(Value::Array(names)) = args.get_mut(SET_NAMES) {
-            let is_unknown = |it: &mut Value| {
-                let name = it.as_str().map(str::parse);
-                name.is_some_and(|it| it.ok().and_then(|it| toolbox.set(&it)).is_none())
+            let is_unknown = |value: &mut Value| {
+                let name = value.as_str().map(str::parse);
+                name.is_some_and(|parsed| parsed.ok().and_then(|set| toolbox.set(&set)).is_none())
             };
             self.unknown = names.extract_if(.., is_unknown).collect();
         }
@@ -214,9 +214,9 @@ impl Dispatch {
     /// then nobody asks.
     pub fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
-        let result = result.map(|mut it| {
-            self.name_unknown(&mut it);
-            it
+        let result = result.map(|mut output| {
+            self.name_unknown(&mut output);
+            output
         });
         match result {
             Ok(result) => match clipped(&result, self.most) {
@@ -255,7 +255,7 @@ fn clipped(result: &Value, most: usize) -> Option<String> {
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
-/// What stands for such a step in a catalog. It is never called.
+/// The placeholder for such a step in a catalog. It is never called.
 #[derive(Debug)]
 struct Stand(Arc<ToolDefinition>);
 
@@ -381,7 +381,7 @@ mod tests {
             let step = "faber_agent.repeat".parse().unwrap();
             let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
             let checked = call.check(&toolbox, &activate);
-            checked.err().map(|it| it.message.to_string())
+            checked.err().map(|err| err.message.to_string())
         };
         let machine =
             |it| Some(format!("`{it}` acts on this machine: only a person switches it on"));

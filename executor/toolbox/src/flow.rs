@@ -39,7 +39,7 @@ pub fn sleep_ms(parameters: &Value) -> Option<u64> {
 /// Reads a whole number, also where it is written as `1000.0`: to JSON Schema that is an integer.
 fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
-        let number = value.as_f64().filter(|it| it.fract() == 0.0)?;
+        let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
         format!("{number:.0}").parse().ok()
     })
 }
@@ -236,12 +236,12 @@ struct Fail {
 fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
     let fail: Fail = serde_json::from_value(parameters)
         .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
-    let attempt = cx.call.as_ref().map_or(Attempt::FIRST, |it| it.attempt);
+    let attempt = cx.call.as_ref().map_or(Attempt::FIRST, |call| call.attempt);
     let times = fail.times.as_ref().and_then(whole).unwrap_or(u64::MAX);
     if u64::from(attempt.get()) > times {
         return Ok(Value::Null);
     }
-    let is_own = fail.code.as_deref().is_some_and(|it| !is_faber_code(it));
+    let is_own = fail.code.as_deref().is_some_and(|code| !is_faber_code(code));
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
     let mut error = ToolError::new(code, fail.message);
     error.retryable = fail.retryable.unwrap_or(error.retryable || is_own);

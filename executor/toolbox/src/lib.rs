@@ -1,4 +1,4 @@
-//! What a tool is, and every tool that this process can call.
+//! The trait of all tools, and every tool that this process can call.
 //!
 //! [`Tool`] is the trait that all tools implement; [`function`] makes one of an async function. A
 //! [`Toolbox`] holds the tools by set and tells the engine which of them can be called now.

@@ -41,11 +41,11 @@ use std::{
 use shared::tool::Progress;
 use tokio::{sync::Notify, time::Instant};
 
-/// Where a tool reports. The default is heard by nobody.
+/// The sink for a tool's reports. The default drops them.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter(Option<Weak<Newest>>);
 
-/// Where the newest report of one call is heard.
+/// Receives the newest report of one call.
 #[derive(Debug)]
 pub struct Listener(Arc<Newest>);
 
@@ -60,7 +60,7 @@ struct Newest {
 /// A report, and when the tool made it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What the tool reports.
+    /// The report.
     pub progress: Progress,
     /// When it did.
     pub at: Instant,
@@ -108,11 +108,11 @@ impl Newest {
 #[derive(Debug)]
 pub struct Reports<K: Copy + Ord> {
     board: Arc<Board<K>>,
-    /// Whose report was read last: the next in line is read next, so that nobody is passed over.
+    /// The call whose report was read last. Reports are read in turn, so no call starves.
     last: Option<K>,
 }
 
-/// Where one call passes on its reports. Dropping it takes back the one that was not read.
+/// Passes on the reports of one call. Dropping it withdraws an unread report.
 #[derive(Debug)]
 pub struct ProgressSink<K: Copy + Ord> {
     key: K,
@@ -219,8 +219,8 @@ mod tests {
     fn every_call_is_heard_in_its_turn_and_only_the_newest_is_kept() {
         let mut reports = Reports::default();
         let sinks = [1, 2, 3].map(|key| reports.sink(key));
-        let all = |progress| sinks.iter().for_each(|it| it.send(report(progress)));
-        let mut next = || reports.recv().now_or_never().map(|(key, it)| (key, it.progress));
+        let all = |progress| sinks.iter().for_each(|sink| sink.send(report(progress)));
+        let mut next = || reports.recv().now_or_never().map(|(key, report)| (key, report.progress));
         all(1.0);
         all(2.0);
         assert_eq!(next(), Some((1, 2.0)));

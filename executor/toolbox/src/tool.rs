@@ -73,42 +73,42 @@ pub trait Tool: fmt::Debug + Send + Sync {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError>;
 }
 
-/// What a tool may know about the call it serves.
+/// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The call, if it belongs to a step of an execution.
     pub call: Option<StepCall>,
     /// Fires when the call should stop early. It is this call's own: a time-out fires it, too.
     pub cancel: CancellationToken,
-    /// Where reports of progress go.
+    /// The sink for progress reports.
     pub reporter: Reporter,
-    /// Where it leaves what it says beside its output.
+    /// The place for text beside the output, such as standard error.
     pub aside: Aside,
-    /// Where large binaries are kept. Without it they stay in the output, which has a limit.
+    /// The store for large binaries. Without it they stay in the output, which has a limit.
     pub blobs: Option<Blobs>,
 }
 
-/// Which step of which execution a call belongs to.
+/// The step of an execution to which a call belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
     /// The execution.
     pub execution: ExecutionId,
     /// The step.
     pub step: StepId,
-    /// Which part of it.
+    /// The part of the step.
     pub part: Part,
-    /// Which try this is.
+    /// The number of the attempt.
     pub attempt: Attempt,
 }
 
-/// Where a call leaves what it said beside its output. Clones are the same place.
+/// Text of a call beside its output. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Aside(Arc<Mutex<Option<String>>>);
 
 impl Aside {
     /// Leaves a text, in the place of one that is there. Nothing is left of an empty one.
     pub fn leave(&self, text: String) {
-        let text = Some(text).filter(|it| !it.is_empty());
+        let text = Some(text).filter(|text| !text.is_empty());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 

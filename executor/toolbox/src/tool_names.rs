@@ -1,4 +1,4 @@
-//! Which names a tool may have.
+//! The names that a tool may have.
 //!
 //! Names come from servers and files that strangers write, and are shown to models, put into plans
 //! and looked up in commands. A name is therefore one word: no spaces, no path that leads elsewhere,
@@ -15,7 +15,7 @@ use super::{ReadyTool, SetStatus, ToolSet};
 pub const TOOL_SET: &str = "ToolSet";
 /// The tool of it that switches sets on.
 pub const ACTIVATE: &str = "activate_toolset";
-/// What that takes: the names of the sets.
+/// Its parameter with the names of the sets.
 pub const SET_NAMES: &str = "toolSetNames";
 
 /// The plain names of the tools with which a model switches toolsets.
@@ -26,7 +26,7 @@ const CONTROLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
 const BUILTIN_SETS: [&str; 5] =
     ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
 
-/// What a set's `source` says where Faber brings its tools along.
+/// The `source` of Faber's own sets.
 const OWN_SOURCE: &str = "builtin";
 
 /// Returns whether a text can name a tool: letters and digits of any script, and `_`, `-`, `.`, `/`
@@ -39,7 +39,7 @@ pub fn is_word(name: &str) -> bool {
         && !["..", "//", "./", "/."].iter().any(|path| name.contains(path))
 }
 
-/// Says why a tool of a set from elsewhere cannot have a name.
+/// Returns why a tool of a foreign set cannot have a name.
 pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     let written = name.as_str();
     if !is_word(written) {

@@ -28,16 +28,16 @@ use super::{tool::Tool, tool_names, usage::Meter};
 pub struct ToolSet {
     /// Its name.
     pub name: ToolSetName,
-    /// What it is for, in words.
+    /// Its purpose, in words.
     pub description: String,
-    /// Where its tools come from, for people: `mcp`, `local`, `builtin`.
+    /// The kind of its source, for people: `mcp`, `local`, `builtin`.
     pub source: String,
     /// Whether it is one of Faber's own sets that get at the machine it runs on, whatever it is
     /// called.
     pub acts_here: bool,
-    /// Whether plans may use it.
+    /// `true` if plans may use it.
     pub is_active: bool,
-    /// Whether its tools are known.
+    /// The state of its source.
     pub status: SetStatus,
     /// Its tools, in the order of their source.
     pub tools: Vec<ReadyTool>,
@@ -45,7 +45,7 @@ pub struct ToolSet {
     pub left_out: Vec<String>,
 }
 
-/// Whether the tools of a set are known.
+/// The state of a set's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetStatus {
     /// Not yet: the source is being asked.
@@ -70,7 +70,7 @@ pub struct ReadyTool {
     schema: Arc<OnceLock<Option<Schema>>>,
 }
 
-/// What a tool's name means right now.
+/// The result of a look-up by name.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A tool that can be called.
@@ -102,7 +102,7 @@ struct Shared {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
-    /// What asks for a set that has failed.
+    /// Wakes sets that have failed.
     waker: OnceLock<Waker>,
 }
 
@@ -118,9 +118,9 @@ struct Inventory {
     /// Sets that have failed before and are asked again: nobody waits for those that does not need
     /// them.
     again: BTreeSet<ToolSetName>,
-    /// Where each name leads: the set, and the tool in it. Made when one is first asked for.
+    /// Set and tool by name. Built with the first look-up.
     names: OnceLock<Names<(usize, usize)>>,
-    /// How often it has changed.
+    /// The number of changes.
     revision: u64,
     /// Made when all tools are first asked for.
     listed: OnceLock<Arc<Listed>>,
@@ -238,7 +238,7 @@ impl Toolbox {
         let mut set = set.without_costly();
         tool_names::sift(&mut set);
         self.change(|sets| {
-            if sets.iter().any(|it| it.name == set.name) {
+            if sets.iter().any(|other| other.name == set.name) {
                 return Err(SetExists(set.name));
             }
             sets.push(set);
@@ -246,7 +246,7 @@ impl Toolbox {
         })
     }
 
-    /// Says what became of asking a set's source.
+    /// Records the answer of a set's source.
     pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
         self.settle_unless(&CancellationToken::new(), name, status, tools);
     }
@@ -262,13 +262,14 @@ impl Toolbox {
     ) {
         let left_out = leave_out_costly(name, &mut tools);
         self.change(|sets| {
-            if let Some(set) = sets.iter_mut().find(|it| it.name == *name && !stop.is_cancelled()) {
+            if let Some(set) = sets.iter_mut().find(|set| set.name == *name && !stop.is_cancelled())
+            {
                 set.settle(status, tools, left_out);
             }
         });
     }
 
-    /// Says how a set that has failed is asked for. The first that says so is asked.
+    /// Registers the function that wakes failed sets. Only the first registration counts.
     pub fn on_wanted(&self, waker: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.waker.set(Box::new(waker));
     }
@@ -277,8 +278,8 @@ impl Toolbox {
     /// connecting now. Its tools stay until it has answered.
     pub fn wake(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        let is_failed = |it: &ToolSet| matches!(it.status, SetStatus::Failed { .. });
-        let set = inventory.sets.iter_mut().find(|it| it.name == *name && is_failed(it));
+        let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
+        let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
         // Who answers has to wait until the set is said to be connecting.
         if !self.0.waker.get().is_some_and(|wake| wake(name)) {
@@ -296,8 +297,8 @@ impl Toolbox {
     pub fn wake_all(&self) {
         let failed: Vec<ToolSetName> = {
             let inventory = self.inventory();
-            let is_failed = |it: &&ToolSet| matches!(it.status, SetStatus::Failed { .. });
-            inventory.sets.iter().filter(is_failed).map(|it| it.name.clone()).collect()
+            let is_failed = |set: &&ToolSet| matches!(set.status, SetStatus::Failed { .. });
+            inventory.sets.iter().filter(is_failed).map(|set| set.name.clone()).collect()
         };
         for name in failed {
             self.wake(&name);
@@ -312,7 +313,7 @@ impl Toolbox {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.again.remove(&set.name);
         drop(inventory);
-        self.change(|sets| match sets.iter_mut().find(|it| it.name == set.name) {
+        self.change(|sets| match sets.iter_mut().find(|known| known.name == set.name) {
             Some(there) => *there = set,
             None => sets.push(set),
         });
@@ -333,7 +334,7 @@ impl Toolbox {
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.change(|sets| {
             let before = sets.len();
-            sets.retain(|it| it.name != *name);
+            sets.retain(|set| set.name != *name);
             sets.len() < before
         })
     }
@@ -349,7 +350,9 @@ impl Toolbox {
 
     /// Puts the sets in the order in which `names` has them; the others stay before them.
     pub fn arrange(&self, names: &[ToolSetName]) {
-        self.change(|sets| sets.sort_by_key(|set| names.iter().position(|it| *it == set.name)));
+        self.change(|sets| {
+            sets.sort_by_key(|set| names.iter().position(|other| *other == set.name))
+        });
     }
 
     /// Returns every set, in the order in which they were registered.
@@ -359,7 +362,7 @@ impl Toolbox {
 
     /// Returns the name of every set.
     pub fn set_names(&self) -> BTreeSet<ToolSetName> {
-        self.inventory().sets.iter().map(|it| it.name.clone()).collect()
+        self.inventory().sets.iter().map(|set| set.name.clone()).collect()
     }
 
     /// Returns a number that is another one whenever something has changed.
@@ -370,20 +373,20 @@ impl Toolbox {
     /// Returns a set, if there is one, without its tools: of those there may be thousands.
     pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         let inventory = self.inventory();
-        let set = inventory.sets.iter().find(|it| it.name == *name)?;
+        let set = inventory.sets.iter().find(|set| set.name == *name)?;
         Some(set.bare())
     }
 
     /// Returns a set with its tools, if there is one.
     pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
-        self.inventory().sets.iter().find(|it| it.name == *name).cloned()
+        self.inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
 
     /// Returns the tools of a set; none where there is no such set.
     pub fn tools(&self, name: &ToolSetName) -> Vec<ReadyTool> {
         let inventory = self.inventory();
-        let set = inventory.sets.iter().find(|it| it.name == *name);
-        set.map(|it| it.tools.clone()).unwrap_or_default()
+        let set = inventory.sets.iter().find(|set| set.name == *name);
+        set.map(|set| set.tools.clone()).unwrap_or_default()
     }
 
     /// Returns whether a name may mean something else once the sets that are connecting are not any
@@ -401,7 +404,7 @@ impl Toolbox {
             Some((Rank::Short, _)) => inventory.sets.as_slice(),
             None => return matches!(inventory.missing(name), Found::Connecting),
         };
-        rivals.iter().any(|it| inventory.is_beginning(it))
+        rivals.iter().any(|rival| inventory.is_beginning(rival))
     }
 
     /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
@@ -473,8 +476,9 @@ impl Toolbox {
     /// off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        let has =
-            |it: &ToolName| inventory.own.contains_key(it) || inventory.qualified(it).is_some();
+        let has = |tool: &ToolName| {
+            inventory.own.contains_key(tool) || inventory.qualified(tool).is_some()
+        };
         names.into_iter().all(has)
     }
 
@@ -496,14 +500,14 @@ impl Toolbox {
     /// Waits until a set is not connecting any more, at most so long, and returns its status;
     /// nothing where there is no such set.
     pub async fn settled_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
-        let status = || self.set(name).map(|it| it.status);
+        let status = || self.set(name).map(|set| set.status);
         self.until(most, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
     /// Waits until no set that is connecting can change what these names mean, at most so long.
     pub async fn certain(&self, names: &[ToolName], most: Duration) {
-        self.until(most, || !names.iter().any(|it| self.may_change(it))).await;
+        self.until(most, || !names.iter().any(|name| self.may_change(name))).await;
     }
 
     /// Waits until something is so that changes with the sets, at most so long. Whoever waited sees
@@ -524,7 +528,7 @@ impl Toolbox {
     /// Returns whether a set is connecting that was never asked before.
     fn has_beginners(&self) -> bool {
         let inventory = self.inventory();
-        inventory.sets.iter().any(|it| inventory.is_beginning(it))
+        inventory.sets.iter().any(|set| inventory.is_beginning(set))
     }
 
     /// Opens the inventory. Nobody holds it across a wait.
@@ -537,8 +541,9 @@ impl Toolbox {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let Inventory { sets, again, .. } = &mut *inventory;
         let result = change(sets);
-        again
-            .retain(|name| sets.iter().any(|it| it.name == *name && it.status != SetStatus::Ready));
+        again.retain(|name| {
+            sets.iter().any(|set| set.name == *name && set.status != SetStatus::Ready)
+        });
         inventory.names = OnceLock::new();
         inventory.listed = OnceLock::new();
         inventory.revision += 1;
@@ -563,7 +568,7 @@ impl fmt::Debug for WeakToolbox {
 
 impl Inventory {
     fn extend(&mut self, name: &ToolSetName, tool: ReadyTool) {
-        let Some(at) = self.sets.iter().position(|it| it.name == *name) else { return };
+        let Some(at) = self.sets.iter().position(|set| set.name == *name) else { return };
         let tools = &mut self.sets[at].tools;
         if let Some(names) = self.names.get_mut() {
             names.add(tool.definition(), (at, tools.len()));
@@ -575,7 +580,7 @@ impl Inventory {
 
     fn names(&self) -> &Names<(usize, usize)> {
         self.names.get_or_init(|| {
-            let mut names = Names::of(self.sets.iter().map(|it| it.name.clone()));
+            let mut names = Names::of(self.sets.iter().map(|set| set.name.clone()));
             for (at, set) in self.sets.iter().enumerate() {
                 for (n, tool) in set.tools.iter().enumerate() {
                     names.add(tool.definition(), (at, n));
@@ -613,17 +618,17 @@ impl Inventory {
         self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
     }
 
-    /// Says why a name means nothing: perhaps its set is not known yet.
+    /// Returns why a name is unknown. Its set may not be known yet.
     fn missing(&self, name: &ToolName) -> Found {
         let prefix = prefix(name.as_str());
-        let own = self.sets.iter().find(|it| Some(it.name.as_str()) == prefix);
+        let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
         let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
-        if suspects.iter().any(|it| it.status == SetStatus::Connecting) {
+        if suspects.iter().any(|set| set.status == SetStatus::Connecting) {
             return Found::Connecting;
         }
-        let failed = suspects.iter().find_map(|it| match &it.status {
+        let failed = suspects.iter().find_map(|set| match &set.status {
             SetStatus::Failed { error } => {
-                Some(Found::Failed { set: it.name.clone(), error: error.clone() })
+                Some(Found::Failed { set: set.name.clone(), error: error.clone() })
             }
             _ => None,
         });
@@ -633,7 +638,7 @@ impl Inventory {
 
 impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.inventory().sets.iter().map(|it| &it.name)).finish()
+        f.debug_list().entries(self.inventory().sets.iter().map(|set| &set.name)).finish()
     }
 }
 

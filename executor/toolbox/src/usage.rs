@@ -1,4 +1,4 @@
-//! How often tools are called, how often they fail, and how long they take.
+//! Counts calls of tools, failures and durations.
 //!
 //! Calls are counted in memory and added to the store every now and then: a crash loses a second of
 //! figures, never an event. Times are kept as a histogram whose buckets grow by a tenth, so that
@@ -17,11 +17,11 @@ use shared::{
     store::{Store, StoreError, Usage},
 };
 
-/// What was counted and is not in the store yet.
+/// Counts that are not in the store yet.
 #[derive(Debug, Default)]
 pub struct Meter {
     tallies: Mutex<BTreeMap<ToolName, Tally>>,
-    /// Whoever adds to the store has it: who comes later finds what the one before has added.
+    /// Locked while counts are added, so that a later reader finds them in the store.
     adding: tokio::sync::Mutex<()>,
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use mcp::{Keeper, Line, oauth::Logins};
+use mcp::{Availability, Supervisor, oauth::Logins};
 use sandbox::Launcher;
 use shared::{
     clock::Clock,
@@ -65,14 +65,14 @@ struct Live {
 /// How something that has failed is asked to begin again.
 #[derive(Debug)]
 enum Kept {
-    Server(Arc<Line>),
+    Server(Arc<Availability>),
     Offers(Arc<Turn>),
 }
 
 impl Kept {
     fn wake(&self) -> bool {
         match self {
-            Self::Server(line) => line.wake(),
+            Self::Server(availability) => availability.wake(),
             Self::Offers(turn) => turn.wake(),
         }
     }
@@ -170,12 +170,16 @@ impl Sources {
         match config.source {
             Source::Mcp(mcp) => {
                 self.toolbox.put(set);
-                let keeper =
-                    Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes)
-                        .with_logins(self.logins.clone())
-                        .with_launcher(self.needs.launcher.clone());
-                let kept = Kept::Server(keeper.line());
-                self.keep(config.name, kept, |stop| keeper.run(stop));
+                let supervisor = Supervisor::new(
+                    config.name.clone(),
+                    mcp,
+                    self.toolbox.clone(),
+                    self.output_bytes,
+                )
+                .with_logins(self.logins.clone())
+                .with_launcher(self.needs.launcher.clone());
+                let kept = Kept::Server(supervisor.availability());
+                self.keep(config.name, kept, |stop| supervisor.run(stop));
             }
             Source::OpenApi(api) => {
                 self.toolbox.put(set);

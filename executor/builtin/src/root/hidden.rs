@@ -13,7 +13,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
-use sandbox::Way;
+use sandbox::ResolvedPath;
 use shared::tool::ToolError;
 
 use self::known::Known;
@@ -121,7 +121,7 @@ pub(crate) fn mark(meta: &Metadata) -> Mark {
 /// Returns what a path leads to, without symlinks, also where nothing is there yet: then the symlinks
 /// that lead to nothing, too.
 fn real(path: &Path) -> Vec<PathBuf> {
-    let Ok(way) = Way::of(path) else { return Vec::new() };
+    let Ok(way) = ResolvedPath::of(path) else { return Vec::new() };
     let loose = if way.is_there { Vec::new() } else { way.links };
     loose.into_iter().chain([way.end]).collect()
 }

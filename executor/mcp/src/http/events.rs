@@ -9,15 +9,15 @@ use crate::message::ENDS;
 /// One event, as far as MCP wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// What it says, if it is a message or where to send messages.
+    /// The data, if it is a message or the endpoint for messages.
     pub(super) data: Option<Vec<u8>>,
-    /// Whether it says where to send messages.
+    /// `true` if the data is the endpoint for messages.
     pub(super) is_endpoint: bool,
-    /// Whether the middle of it was too long to keep.
+    /// `true` if the middle was dropped because the event was too long.
     pub(super) is_cut: bool,
     /// By which the stream can be taken up behind it.
     pub(super) id: Option<String>,
-    /// How long to wait until then.
+    /// Delay before the stream is resumed.
     pub(super) retry: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Event {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// What an event is called.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -79,7 +79,7 @@ impl Events {
                 bytes = &bytes[1..];
                 continue;
             }
-            let end = bytes.iter().position(|it| matches!(it, b'\n' | b'\r'));
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
             if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.most {
                 self.cut();
@@ -108,7 +108,7 @@ impl Events {
         if line.is_empty() {
             return self.finish();
         }
-        let colon = line.iter().position(|it| *it == b':');
+        let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
             Some(at) => (&line[..at], &line[at + 1..]),
             None => (line, &b""[..]),
@@ -134,8 +134,8 @@ impl Events {
             }
             b"retry" => {
                 let digits = std::str::from_utf8(value).ok();
-                let digits = digits.filter(|it| it.bytes().all(|it| it.is_ascii_digit()));
-                let wait = digits.and_then(|it| it.parse().ok()).map(Duration::from_millis);
+                let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let wait = digits.and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
                 self.retry = wait.or(self.retry);
             }
             _ => {}

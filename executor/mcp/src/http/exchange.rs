@@ -11,10 +11,10 @@ use rmcp::{
 use tokio::time::sleep;
 
 use super::{
+    connection::{Connection, is_kind, said},
     events::Events,
-    hearing::{LONGEST, PAUSE, SHORTEST},
-    older,
-    way::{Way, is_kind, said},
+    legacy_sse,
+    server_stream::{LONGEST, PAUSE, SHORTEST},
 };
 use crate::{
     answer::{BUSY, LOST, REFUSED, TOO_LARGE, UNSENT},
@@ -22,49 +22,61 @@ use crate::{
     message::parse,
 };
 
-/// How often in a row a stream that broke off is taken up without a word on it.
+/// Attempts to resume a stream without an event in between.
 const RESUMES: u32 = 20;
 
-/// What became of a request that has no answer.
+/// The error for a request without an answer.
 type Fate = (ErrorCode, String);
 
 /// Sends a request and delivers what is said about it: always an answer in the end, if only what
 /// became of the request.
-pub(super) async fn exchange(way: Arc<Way>, id: RequestId, body: Vec<u8>, is_greeting: bool) {
-    let ended = if is_greeting { greet(&way, &id, body).await } else { ask(&way, &id, body).await };
+pub(super) async fn exchange(
+    connection: Arc<Connection>,
+    id: RequestId,
+    body: Vec<u8>,
+    is_greeting: bool,
+) {
+    let ended = if is_greeting {
+        greet(&connection, &id, body).await
+    } else {
+        ask(&connection, &id, body).await
+    };
     if let Err((code, text)) = ended {
-        let text = way.clean(text);
-        tracing::debug!(host = %way.host, %text, "a request has no answer");
-        way.deliver(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id))).await;
+        let text = connection.clean(text);
+        tracing::debug!(host = %connection.host, %text, "a request has no answer");
+        connection.deliver(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id))).await;
     }
 }
 
-async fn ask(way: &Way, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
-    let response = way.post(body).await.map_err(|broken| fate(way, &broken))?;
-    hear_out(way, id, response).await
+async fn ask(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
+    let response = connection.post(body).await.map_err(|broken| fate(connection, &broken))?;
+    hear_out(connection, id, response).await
 }
 
 /// Sends the first request, and finds out by it how the server speaks.
-async fn greet(way: &Way, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
-    if way.transport == Some(Transport::Sse) {
-        older::open(way).await.map_err(|text| (REFUSED, text))?;
-        return ask(way, id, body).await;
+async fn greet(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
+    if connection.transport == Some(Transport::Sse) {
+        legacy_sse::open(connection).await.map_err(|text| (REFUSED, text))?;
+        return ask(connection, id, body).await;
     }
-    let response = way.post(body.clone()).await.map_err(|broken| fate(way, &broken))?;
-    if way.transport.is_none() && older::may_be_older(response.status()) {
-        match older::open(way).await {
-            Ok(()) => return ask(way, id, body).await,
-            Err(why) => tracing::debug!(host = %way.host, %why, "this is no older server either"),
+    let response =
+        connection.post(body.clone()).await.map_err(|broken| fate(connection, &broken))?;
+    if connection.transport.is_none() && legacy_sse::may_be_older(response.status()) {
+        match legacy_sse::open(connection).await {
+            Ok(()) => return ask(connection, id, body).await,
+            Err(why) => {
+                tracing::debug!(host = %connection.host, %why, "this is no older server either")
+            }
         }
     }
-    hear_out(way, id, response).await
+    hear_out(connection, id, response).await
 }
 
-fn fate(way: &Way, broken: &Broken) -> Fate {
+fn fate(connection: &Connection, broken: &Broken) -> Fate {
     let text = broken.to_string();
     match broken {
         Broken::Unsent(_) => {
-            way.end(text.clone());
+            connection.end(text.clone());
             (UNSENT, text)
         }
         // The connection is as good as it was: what is under way on it goes on.
@@ -74,53 +86,58 @@ fn fate(way: &Way, broken: &Broken) -> Fate {
     }
 }
 
-async fn hear_out(way: &Way, id: &RequestId, response: Response) -> Result<(), Fate> {
+async fn hear_out(connection: &Connection, id: &RequestId, response: Response) -> Result<(), Fate> {
     let status = response.status();
     if !status.is_success() {
-        return refused(way, id, response).await;
+        return refused(connection, id, response).await;
     }
-    if way.is_older() {
+    if connection.is_older() {
         // The answer comes with all else that the server says.
         return Ok(());
     }
-    way.note_session(&response);
+    connection.note_session(&response);
     if is_kind(&response, "text/event-stream") {
-        return stream(way, id, response).await;
+        return stream(connection, id, response).await;
     }
     if is_kind(&response, "application/json") {
-        return whole(way, id, response).await;
+        return whole(connection, id, response).await;
     }
-    let host = &way.host;
+    let host = &connection.host;
     let kind = response.headers().get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or("nothing");
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
     // It has taken the request, and says nothing that could be understood.
     Err((LOST, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
 /// Reads an answer that is one document.
-async fn whole(way: &Way, id: &RequestId, mut response: Response) -> Result<(), Fate> {
+async fn whole(
+    connection: &Connection,
+    id: &RequestId,
+    mut response: Response,
+) -> Result<(), Fate> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() > way.most => return Err(too_long()),
+            Ok(Some(chunk)) if body.len() + chunk.len() > connection.most => return Err(too_long()),
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => break,
-            Err(_) => return Err(broke_off(way)),
+            Err(_) => return Err(broke_off(connection)),
         }
     }
-    match parse(&body).map(|it| addressed(it, id)) {
+    match parse(&body).map(|message| addressed(message, id)) {
         Some(message) if is_answer(&message, id) => {
-            way.deliver(message).await;
+            connection.deliver(message).await;
             Ok(())
         }
         _ => {
-            let text = format!("`{}` does not serve MCP: its answer is no message", way.host);
+            let text =
+                format!("`{}` does not serve MCP: its answer is no message", connection.host);
             Err((LOST, text))
         }
     }
 }
 
-/// How a stream ended.
+/// The end of a stream.
 enum Ending {
     Answered,
     /// It may be taken up behind this event, after a while.
@@ -128,7 +145,7 @@ enum Ending {
 }
 
 /// Hears a stream, and those that continue it, until the request is answered.
-async fn stream(way: &Way, id: &RequestId, response: Response) -> Result<(), Fate> {
+async fn stream(connection: &Connection, id: &RequestId, response: Response) -> Result<(), Fate> {
     let mut response = Some(response);
     let mut last: Option<String> = None;
     let mut pause = PAUSE;
@@ -136,7 +153,7 @@ async fn stream(way: &Way, id: &RequestId, response: Response) -> Result<(), Fat
     while quiet < RESUMES {
         quiet += 1;
         if let Some(response) = response.take() {
-            match follow(way, id, response, pause).await? {
+            match follow(connection, id, response, pause).await? {
                 Ending::Answered => return Ok(()),
                 Ending::Broken(None, wait) => pause = wait,
                 Ending::Broken(behind, wait) => {
@@ -147,35 +164,37 @@ async fn stream(way: &Way, id: &RequestId, response: Response) -> Result<(), Fat
         }
         let Some(last) = &last else { break };
         sleep(pause).await;
-        match way.get(Some(last)).await {
-            Ok(it) if it.status().is_success() && is_kind(&it, "text/event-stream") => {
-                response = Some(it);
+        match connection.get(Some(last)).await {
+            Ok(resumed)
+                if resumed.status().is_success() && is_kind(&resumed, "text/event-stream") =>
+            {
+                response = Some(resumed);
             }
-            Ok(it) if it.status().is_client_error() => break,
+            Ok(resumed) if resumed.status().is_client_error() => break,
             // Asking again and again would renew tokens for nothing.
             Err(Broken::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(LONGEST),
         }
     }
-    Err(broke_off(way))
+    Err(broke_off(connection))
 }
 
 async fn follow(
-    way: &Way,
+    connection: &Connection,
     id: &RequestId,
     mut response: Response,
     mut pause: Duration,
 ) -> Result<Ending, Fate> {
-    let mut events = Events::new(way.most);
+    let mut events = Events::new(connection.most);
     let mut last = None;
     while let Ok(Some(chunk)) = response.chunk().await {
         let pushed = events.push(&chunk);
         while let Some(event) = events.next() {
-            pause = event.retry.map_or(pause, |it| it.clamp(SHORTEST, LONGEST));
+            pause = event.retry.map_or(pause, |wait| wait.clamp(SHORTEST, LONGEST));
             last = event.id.or(last);
             let Some(message) = event.data.as_deref().and_then(parse) else { continue };
             let is_answer = is_answer(&message, id);
-            way.deliver(message).await;
+            connection.deliver(message).await;
             if is_answer {
                 return Ok(Ending::Answered);
             }
@@ -189,8 +208,8 @@ async fn follow(
 
 fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
     match message {
-        JsonRpcMessage::Response(it) => it.id == *id,
-        JsonRpcMessage::Error(it) => it.id.as_ref() == Some(id),
+        JsonRpcMessage::Response(response) => response.id == *id,
+        JsonRpcMessage::Error(error) => error.id.as_ref() == Some(id),
         JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => false,
     }
 }
@@ -206,17 +225,22 @@ fn addressed(
     message
 }
 
-/// Says why a server does not want a request.
-async fn refused(way: &Way, id: &RequestId, mut response: Response) -> Result<(), Fate> {
-    let (host, status) = (&way.host, response.status());
-    let leads = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
+/// Converts an answer with an error status.
+async fn refused(
+    connection: &Connection,
+    id: &RequestId,
+    mut response: Response,
+) -> Result<(), Fate> {
+    let (host, status) = (&connection.host, response.status());
+    let leads =
+        response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
     let leads = leads.map(ToOwned::to_owned);
     let said = said(&mut response).await;
     let has_expired = status == StatusCode::NOT_FOUND
         || (status == StatusCode::BAD_REQUEST && said.to_lowercase().contains("session"));
-    if has_expired && way.has_session() {
+    if has_expired && connection.has_session() {
         let text = format!("the session with `{host}` has expired");
-        way.end(text.clone());
+        connection.end(text.clone());
         return Err((UNSENT, text));
     }
     if status.is_client_error()
@@ -224,7 +248,7 @@ async fn refused(way: &Way, id: &RequestId, mut response: Response) -> Result<()
         && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     {
         error.id = Some(id.clone());
-        way.deliver(JsonRpcMessage::Error(error)).await;
+        connection.deliver(JsonRpcMessage::Error(error)).await;
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
@@ -245,8 +269,8 @@ async fn refused(way: &Way, id: &RequestId, mut response: Response) -> Result<()
     Err((code, format!("`{host}` answered {status}{hint}{said}")))
 }
 
-fn broke_off(way: &Way) -> Fate {
-    (LOST, format!("`{}` broke off in the middle of its answer", way.host))
+fn broke_off(connection: &Connection) -> Fate {
+    (LOST, format!("`{}` broke off in the middle of its answer", connection.host))
 }
 
 fn too_long() -> Fate {
@@ -255,18 +279,20 @@ fn too_long() -> Fate {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::way::tests::way, *};
-    use crate::oauth::world::World;
+    use super::{super::connection::tests::connection, *};
+    use crate::oauth::test_server::World;
 
     /// Returns what becomes of a request.
     async fn outcome(
-        way: &Arc<Way>,
+        connection: &Arc<Connection>,
         inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     ) -> Option<(ErrorCode, String)> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec();
-        exchange(Arc::clone(way), RequestId::Number(1), body, false).await;
+        exchange(Arc::clone(connection), RequestId::Number(1), body, false).await;
         match inbox.recv().await.unwrap() {
-            JsonRpcMessage::Error(it) => Some((it.error.code, it.error.message.into_owned())),
+            JsonRpcMessage::Error(error) => {
+                Some((error.error.code, error.error.message.into_owned()))
+            }
             _ => None,
         }
     }
@@ -276,11 +302,11 @@ mod tests {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_down = true;
-        let (way, mut inbox) = way(&world);
-        let (code, text) = outcome(&way, &mut inbox).await.unwrap();
+        let (connection, mut inbox) = connection(&world);
+        let (code, text) = outcome(&connection, &mut inbox).await.unwrap();
         assert_eq!(code, BUSY, "{text}");
         assert!(text.ends_with("answered 503 Service Unavailable"), "{text}");
-        assert!(!way.is_closing(), "{:?}", way.reason());
+        assert!(!connection.is_closing(), "{:?}", connection.reason());
         assert_eq!(world.heard("POST /mcp"), 0);
     }
 
@@ -288,12 +314,12 @@ mod tests {
     async fn a_stream_that_nobody_may_hear_is_not_taken_up_again_and_again() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
-        let (way, mut inbox) = way(&world);
-        assert_eq!(outcome(&way, &mut inbox).await, None);
+        let (connection, mut inbox) = connection(&world);
+        assert_eq!(outcome(&connection, &mut inbox).await, None);
         world.now().is_deaf = true;
         world.now().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         world.now().heard.clear();
-        assert_eq!(outcome(&way, &mut inbox).await.unwrap().0, LOST);
+        assert_eq!(outcome(&connection, &mut inbox).await.unwrap().0, LOST);
         // Once with the token, and once with another one.
         assert_eq!((world.heard("GET /mcp"), world.heard("POST /token")), (2, 1));
     }

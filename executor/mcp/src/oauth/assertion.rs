@@ -1,4 +1,4 @@
-//! What a program signs to say who it is (RFC 7523).
+//! Signed assertions by which a program authenticates (RFC 7523).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
@@ -11,7 +11,7 @@ use ring::{
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 
-/// How long an assertion is good for, in seconds: long enough for clocks that differ.
+/// Lifetime of an assertion in seconds. Long enough for clocks that differ.
 const LASTS: u64 = 300;
 
 /// Why nothing can be signed.
@@ -101,7 +101,7 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
         "exp": now.saturating_add(LASTS),
         "jti": URL_SAFE_NO_PAD.encode(id),
     });
-    let part = |it: &Value| URL_SAFE_NO_PAD.encode(it.to_string());
+    let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
     let message = format!("{}.{}", part(&header), part(&claims));
     let signed = key.sign(message.as_bytes(), &random)?;
     Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signed)))
@@ -127,8 +127,8 @@ mod tests {
         key: &[u8],
     ) {
         let parts: Vec<&str> = assertion.split('.').collect();
-        let read = |it: &str| URL_SAFE_NO_PAD.decode(it).unwrap();
-        let json = |it: &str| serde_json::from_slice::<Value>(&read(it)).unwrap();
+        let read = |part: &str| URL_SAFE_NO_PAD.decode(part).unwrap();
+        let json = |part: &str| serde_json::from_slice::<Value>(&read(part)).unwrap();
         assert_eq!(json(parts[0]), json!({ "alg": algorithm, "typ": "JWT" }));
         let claims = json(parts[1]);
         assert_eq!((&claims["iss"], &claims["sub"]), (&json!("me"), &json!("me")));

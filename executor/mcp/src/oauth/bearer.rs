@@ -12,36 +12,36 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Logins, NEEDS_LOGIN, OAuth,
+    background::BackgroundTasks,
     denied::{Denied, shown},
-    errands::Errands,
-    kept::Token,
     now,
     source::Source,
+    token_store::Token,
 };
 use crate::secrets::Secrets;
 
 /// How long nobody is asked for a token again where that came to nothing: calls that wait for one
 /// are told the same, and do not ask one after the other.
 const LASTS: Duration = Duration::from_secs(5);
-/// How often it is looked whether somebody has logged out.
+/// Poll interval for a logout in another process.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Has the token for each request to a server.
 pub(crate) struct Bearer {
     source: Arc<Source>,
-    /// Whoever gets a token has it until that is done: one renewal is enough.
+    /// Locked while a token is requested, so that concurrent calls cause one refresh.
     held: Mutex<Held>,
-    errands: Errands,
+    background: BackgroundTasks,
 }
 
-/// What is known about tokens.
+/// The current token and the last failure.
 #[derive(Default)]
 struct Held {
-    /// What was shown last.
+    /// The token that was sent last.
     token: Option<Token>,
     /// When and why there was none.
     failed: Option<(Instant, Denied)>,
-    /// How the server said last which tokens it wants.
+    /// The last challenge of the server.
     challenge: Option<String>,
     /// When it was looked last whether the login is still there.
     looked_at: Option<Instant>,
@@ -57,10 +57,10 @@ pub(crate) struct Another {
 
 impl Held {
     fn good(&self) -> Option<&Token> {
-        self.token.as_ref().filter(|it| it.is_good(now()))
+        self.token.as_ref().filter(|token| token.is_good(now()))
     }
 
-    /// Says why there was no token a moment ago.
+    /// Returns the last failure while it is recent.
     fn failed(&self) -> Result<(), Denied> {
         match &self.failed {
             Some((since, denied)) if since.elapsed() < LASTS => Err(denied.clone()),
@@ -85,11 +85,11 @@ impl Bearer {
     pub(crate) fn new(
         whose: (&ToolSetName, &Url),
         oauth: &OAuth,
-        (logins, errands): (Option<&Logins>, &Errands),
+        (logins, background): (Option<&Logins>, &BackgroundTasks),
         secrets: Arc<Secrets>,
     ) -> Self {
         let source = Arc::new(Source::new(whose, oauth, logins, secrets));
-        Self { source, held: Mutex::default(), errands: errands.clone() }
+        Self { source, held: Mutex::default(), background: background.clone() }
     }
 
     /// Returns the token to show, if there is one: a server may answer without.
@@ -98,7 +98,7 @@ impl Bearer {
         if held.good().is_none() {
             held.token = self.source.at_hand(None)?;
         } else if self.source.oauth.is_for_people()
-            && held.looked_at.is_none_or(|it| it.elapsed() >= LOOK)
+            && held.looked_at.is_none_or(|time| time.elapsed() >= LOOK)
         {
             held.looked_at = Some(Instant::now());
             // What somebody has logged out of is not shown any more.
@@ -115,12 +115,12 @@ impl Bearer {
                 got => held.take(got).map(drop)?,
             }
         }
-        Ok(held.token.as_ref().map(|it| it.text.clone()))
+        Ok(held.token.as_ref().map(|token| token.text.clone()))
     }
 
     /// Returns the token that was shown last. Nobody is asked for one.
     pub(crate) async fn last(&self) -> Option<String> {
-        self.held.lock().await.token.as_ref().map(|it| it.text.clone())
+        self.held.lock().await.token.as_ref().map(|token| token.text.clone())
     }
 
     /// Returns another token than the one that was refused, or says why there is none.
@@ -134,7 +134,7 @@ impl Bearer {
         if challenge.is_some() {
             held.challenge.clone_from(&challenge);
         }
-        let is_other = |it: &&Token| Some(it.text.as_str()) != refused;
+        let is_other = |token: &&Token| Some(token.text.as_str()) != refused;
         if let Some(token) = held.good().filter(is_other) {
             return Ok(Another { text: token.text.clone(), is_new: false });
         }
@@ -154,7 +154,7 @@ impl Bearer {
         Err(denied)
     }
 
-    /// Says what to do where a server refuses every token.
+    /// Describes what to do if the server refuses every token.
     pub(crate) async fn refused(&self, answer: &Response) -> Denied {
         let denied = self.denied(challenge(answer.headers()).as_deref()).await;
         // Another one would be refused as well.
@@ -162,7 +162,7 @@ impl Bearer {
         denied
     }
 
-    /// Says why a server forbids something, where that is because too little was granted.
+    /// Returns the reason of a refusal for missing scopes.
     pub(crate) async fn too_little(&self, answer: &Response) -> Option<Denied> {
         let challenge = challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
@@ -172,10 +172,10 @@ impl Bearer {
         Some(self.denied(Some(&challenge)).await)
     }
 
-    /// Says who has to do what. What the server wants is noted for the next login.
+    /// Describes what the user has to do. Records the wanted scopes for the next login.
     async fn denied(&self, challenge: Option<&str>) -> Denied {
         let Source { set, server, oauth, kept, .. } = &*self.source;
-        let params = challenge.map(|it| WWWAuthenticateParams::parse(it, server));
+        let params = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, server));
         let params = params.unwrap_or_default();
         let more = match &params.scope {
             Some(scope) if params.is_insufficient_scope() => {
@@ -213,7 +213,7 @@ impl Bearer {
         let (refused, challenge) =
             (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
         let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
-        self.errands.run(getting).await.unwrap_or_else(|| {
+        self.background.run(getting).await.unwrap_or_else(|| {
             let why = "too much is under way, or is about to end: try again later";
             Err(self.source.without(Denied::Unreachable(why.to_owned())))
         })
@@ -223,8 +223,9 @@ impl Bearer {
 /// Returns how a server says which tokens it wants.
 pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(WWW_AUTHENTICATE).iter();
-    let mut all = all.filter_map(|it| it.to_str().ok());
-    let is_bearer = |it: &&str| it.get(..6).is_some_and(|it| it.eq_ignore_ascii_case("bearer"));
+    let mut all = all.filter_map(|value| value.to_str().ok());
+    let is_bearer =
+        |value: &&str| value.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("bearer"));
     all.find(is_bearer).map(ToOwned::to_owned)
 }
 
@@ -245,7 +246,7 @@ mod tests {
     use http_client::Broken;
     use serde_json::{Value, json};
 
-    use super::{super::world::World, *};
+    use super::{super::test_server::World, *};
 
     fn people() -> Value {
         json!("oauth")
@@ -350,7 +351,7 @@ mod tests {
         drop(call);
         drop(bearer);
         world.gate.opened.notify_one();
-        world.errands.end().await;
+        world.background.end().await;
         assert_eq!(world.kept().read().unwrap().unwrap().token().unwrap().text, "access-1");
     }
 
@@ -374,10 +375,10 @@ mod tests {
             let bearer = world.bearer(auth);
             let down = bearer.token().await.unwrap_err();
             assert!(
-                matches!(&down, Denied::Unreachable(it) if it.ends_with("503 Service Unavailable"))
+                matches!(&down, Denied::Unreachable(text) if text.ends_with("503 Service Unavailable"))
             );
             let all = futures::future::join_all((0..100).map(|_| bearer.token())).await;
-            assert!(all.iter().all(|it| it.as_ref() == Err(&down)));
+            assert!(all.iter().all(|answer| answer.as_ref() == Err(&down)));
             assert_eq!(world.heard("POST /token"), 1);
         }
         assert!(matches!(Denied::Unreachable(String::new()).into(), Broken::Later(_)));

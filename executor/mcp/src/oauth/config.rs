@@ -1,4 +1,4 @@
-//! How a configuration says who may call a server.
+//! The setting `auth` of a server.
 
 use http_client::ServerUrl;
 use reqwest::Url;
@@ -6,14 +6,14 @@ use secrets::Text;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How a server is told who calls: `auth: oauth`, or a map that says more.
+/// The setting `auth`: `oauth`, or a map with details.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct OAuth {
     pub(super) grant: Grant,
-    /// What is asked for. Without a word, what the server says it needs.
+    /// The scopes to request. By default those that the server names.
     pub(super) scopes: Vec<String>,
-    /// Who grants tokens, to the letter: nobody else is told what is secret.
+    /// The issuer, compared byte by byte. No other server gets a secret.
     pub(super) issuer: Option<String>,
 }
 
@@ -23,14 +23,14 @@ pub(super) enum Grant {
     /// A person logs in, once.
     Person {
         client: Option<Client>,
-        /// Where the client describes itself, for servers that read such a document.
+        /// The URL of the client's metadata document.
         document: Option<String>,
         /// The port that the browser comes back to.
         port: Option<u16>,
     },
     /// The program itself has an account.
     Program { id: String, proof: Proof },
-    /// Whoever has logged in to a company's identity provider may call.
+    /// Exchanges the identity token of a company's identity provider.
     CrossApp { client: Client, identity: Box<Identity> },
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub(super) secret: Option<Text>,
 }
 
-/// How a program proves who it is.
+/// The credentials of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     Secret(Text),
@@ -53,12 +53,12 @@ pub(super) enum Proof {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
-    /// Who it is, to the letter.
+    /// The issuer, compared byte by byte.
     pub(super) issuer: String,
     pub(super) token_endpoint: ServerUrl,
     pub(super) client_id: String,
     pub(super) client_secret: Option<Text>,
-    /// Who has logged in.
+    /// The identity token.
     pub(super) id_token: Text,
 }
 
@@ -94,7 +94,7 @@ impl TryFrom<Value> for OAuth {
             Value::Object(_) => Written::deserialize(written).map_err(|err| err.to_string())?,
             _ => return Err("`auth` is `oauth`, or a map such as `{scopes: [read]}`".to_owned()),
         };
-        if let Some(scope) = written.scopes.iter().find(|it| !is_scope(it)) {
+        if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!("`{scope}` cannot be a scope"));
         }
         for text in written.texts() {
@@ -103,7 +103,7 @@ impl TryFrom<Value> for OAuth {
                 return Err(why.to_owned());
             }
         }
-        if let Some(issuer) = written.issuer.as_ref().filter(|it| Url::parse(it).is_err()) {
+        if let Some(issuer) = written.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err()) {
             return Err(format!(
                 "`issuer` must be the address of who grants tokens, not `{issuer}`"
             ));
@@ -116,7 +116,8 @@ impl TryFrom<Value> for OAuth {
 impl Written {
     fn texts(&self) -> Vec<&Text> {
         let identity = self.identity.iter();
-        let identity = identity.flat_map(|it| it.client_secret.iter().chain([&it.id_token]));
+        let identity =
+            identity.flat_map(|identity| identity.client_secret.iter().chain([&identity.id_token]));
         self.client_secret.iter().chain(&self.private_key).chain(identity).collect()
     }
 
@@ -154,7 +155,7 @@ impl Written {
         }
     }
 
-    /// Says what has nothing to do with a grant.
+    /// Rejects fields that do not belong to the grant.
     fn only_its_own(&self, kind: Kind) -> Result<(), String> {
         let is_there = [
             ("private_key", self.private_key.is_some(), matches!(kind, Kind::ClientCredentials)),
@@ -179,7 +180,7 @@ impl Written {
 
 fn document(written: String) -> Result<String, String> {
     let url = Url::parse(&written).ok();
-    if url.is_some_and(|it| it.scheme() == "https" && it.path() != "/") {
+    if url.is_some_and(|url| url.scheme() == "https" && url.path() != "/") {
         return Ok(written);
     }
     Err(format!("`client_metadata` must be the https address of a document, not `{written}`"))
@@ -187,7 +188,7 @@ fn document(written: String) -> Result<String, String> {
 
 /// RFC 6749, section 3.3.
 pub(super) fn is_scope(text: &str) -> bool {
-    let is_part = |it: u8| matches!(it, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    let is_part = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.bytes().all(is_part)
 }
 
@@ -196,7 +197,7 @@ impl OAuth {
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let texts: Vec<&Text> = match &self.grant {
             Grant::Person { client, .. } => {
-                client.iter().filter_map(|it| it.secret.as_ref()).collect()
+                client.iter().filter_map(|client| client.secret.as_ref()).collect()
             }
             Grant::Program { proof: Proof::Secret(text) | Proof::Key(text), .. } => vec![text],
             Grant::CrossApp { client, identity } => {
@@ -229,7 +230,7 @@ mod tests {
     fn check(written: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(written);
         let told = match read {
-            Ok(it) => format!("{:?} {:?} {:?}", it.grant, it.scopes, it.secrets()),
+            Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
             Err(err) => format!("✗ {err}"),
         };
         expected.assert_eq(&told);

@@ -14,12 +14,12 @@ pub(crate) enum Denied {
     Refused(String),
     /// Nobody can be found who grants tokens, as long as the server does not say where.
     Unfound(String),
-    /// Who grants tokens cannot be asked now.
+    /// The authorization server cannot be reached now.
     Unreachable(String),
 }
 
 impl Denied {
-    /// Says why nothing was granted.
+    /// Converts an error of the authorization.
     pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
         let text = told(err, seen);
         match err {
@@ -30,7 +30,7 @@ impl Denied {
         }
     }
 
-    /// Says why something was not asked, or has no answer.
+    /// Converts a failed request.
     pub(super) fn unasked(err: &Broken) -> Self {
         let text = err.to_string();
         match err {
@@ -39,7 +39,7 @@ impl Denied {
         }
     }
 
-    /// Says why in other words, which know better whether that passes.
+    /// Prefers the recorded trouble, which knows whether the failure is temporary.
     pub(super) fn because(self, trouble: Option<Self>) -> Self {
         match (self, trouble) {
             (own, None) => own,
@@ -48,7 +48,7 @@ impl Denied {
         }
     }
 
-    /// Says that this was about who grants tokens.
+    /// Marks a refusal as a failed discovery.
     pub(super) fn unfound(self) -> Self {
         match self {
             Self::Refused(text) => Self::Unfound(text),
@@ -64,7 +64,7 @@ impl Denied {
         }
     }
 
-    /// Says it in words.
+    /// Returns the message.
     pub(super) fn text(self) -> String {
         let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
         text
@@ -82,7 +82,7 @@ impl From<Denied> for Broken {
 
 /// Returns what a stranger says so that a terminal and a log can have it.
 pub(super) fn shown(text: &str) -> String {
-    let letters = text.chars().map(|it| if it.is_control() { ' ' } else { it });
+    let letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     letters.take(SAID).collect::<String>().trim().to_owned()
 }
 
@@ -109,7 +109,7 @@ fn sentence(err: &AuthError) -> String {
         other => {
             let text = other.to_string();
             let mut letters = text.chars();
-            let first = letters.next().map(|it| it.to_lowercase().to_string());
+            let first = letters.next().map(|letter| letter.to_lowercase().to_string());
             first.unwrap_or_default() + letters.as_str()
         }
     }

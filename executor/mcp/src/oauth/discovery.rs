@@ -1,4 +1,4 @@
-//! Where tokens for a server are granted.
+//! Discovery of the authorization server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) struct Sought<'a> {
     pub(super) web: &'a Arc<Web>,
     pub(super) server: &'a Url,
-    /// What the server said when it refused us, if that is known.
+    /// The challenge with which the server refused a request, if there was one.
     pub(super) challenge: Option<&'a str>,
-    /// Who it must be, where the configuration says.
+    /// The configured issuer.
     pub(super) issuer: Option<&'a str>,
 }
 
-/// Who grants tokens for a server.
+/// The authorization server of an MCP server.
 pub(super) struct Found {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
@@ -83,7 +83,7 @@ impl Sought<'_> {
     }
 }
 
-/// Says whether a server may have secrets sent to an address that it names.
+/// Rejects endpoints to which this server may not lead a secret.
 pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
     check(&url).map_err(|err| err.to_string())?;
@@ -112,14 +112,14 @@ async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetad
             body: None,
             reach: Reach::Public,
         };
-        web.ask(asked).await.ok().filter(|it| it.status.is_success())
+        web.ask(asked).await.ok().filter(|reply| reply.status.is_success())
     };
     if get(at("/.well-known/oauth-protected-resource")).await.is_some() {
         return None;
     }
     let reply = get(at("/.well-known/oauth-authorization-server")).await?;
     let metadata: AuthorizationMetadata = serde_json::from_slice(&reply.body).ok()?;
-    let is_own = |text: &str| text.parse::<Url>().is_ok_and(|it| it.origin() == server.origin());
+    let is_own = |text: &str| text.parse::<Url>().is_ok_and(|url| url.origin() == server.origin());
     let mut named = vec![issuer, &metadata.authorization_endpoint, &metadata.token_endpoint];
     named.extend(metadata.registration_endpoint.as_deref());
     let is_its_own = metadata.issuer.as_deref() == Some(issuer) && named.into_iter().all(is_own);
@@ -129,7 +129,7 @@ async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetad
 /// Adds the scope by which servers of `OpenID` Connect grant more than one token, where there is one.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
     const OFFLINE: &str = "offline_access";
-    let has = |all: &[String]| all.iter().any(|it| it == OFFLINE);
+    let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE);
     let is_offered = metadata.scopes_supported.as_deref().is_some_and(has);
     if is_offered && !scopes.is_empty() && !has(scopes) {
         scopes.push(OFFLINE.to_owned());
@@ -184,7 +184,7 @@ mod tests {
         async fn found(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
             let (server, web) = (&self.server, Arc::new(Web::new(self.server.clone())));
             let sought = Sought { web: &web, server, challenge: None, issuer };
-            sought.find().await.map(|it| it.metadata)
+            sought.find().await.map(|found| found.metadata)
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_does_not_lead_to_any_number_of_others() {
         let at = "/.well-known/oauth-protected-resource/mcp";
-        let many: Vec<_> = (0..1_000).map(|it| format!("HERE/as/{it}")).collect();
+        let many: Vec<_> = (0..1_000).map(|n| format!("HERE/as/{n}")).collect();
         let world =
             World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
         let world = world.await;
@@ -333,7 +333,7 @@ mod tests {
             serde_json::from_value(written).unwrap()
         };
         let asked = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
-            let mut scopes: Vec<String> = scopes.iter().map(|it| (*it).to_owned()).collect();
+            let mut scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
             add_offline_access(metadata, &mut scopes);
             scopes.join(" ")
         };

@@ -19,43 +19,43 @@ use shared::id::ToolSetName;
 use super::{
     Logins,
     bearer::challenge,
+    client_credentials::post,
     config::{Client, Grant},
     denied::{Denied, shown, told},
     discovery::{Found, Sought, add_offline_access, further, may_be_told},
-    kept::{Kept, Record, Registered},
-    machine::post,
     now,
     source::knows_no_client,
+    token_store::{Record, Registered, TokenStore},
     web::Web,
 };
 use crate::{McpHttp, McpServer, http::headers};
 
-/// What a client calls itself.
+/// The name with which the client registers.
 const NAME: &str = "Faber";
 
 /// A login that has begun.
 pub struct Login {
     manager: AuthorizationManager,
-    kept: Kept,
+    kept: TokenStore,
     client: Registered,
-    /// Whether the client is configured, and can be no other.
+    /// `true` if the client is configured, so that no other may be registered.
     is_configured: bool,
     url: String,
     state: String,
-    /// What must not be shown.
+    /// Secrets to remove from messages.
     seen: Redaction,
 }
 
-/// What was granted.
+/// A finished login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
-    /// Who granted it.
+    /// The issuer.
     pub issuer: Option<String>,
-    /// What for.
+    /// The granted scopes.
     pub scopes: Vec<String>,
-    /// How long until it is renewed, where that is known.
+    /// The lifetime of the access token, if it is known.
     pub lasts: Option<Duration>,
-    /// Whether it can be renewed without anybody.
+    /// `true` if there is a refresh token.
     pub is_renewed: bool,
 }
 
@@ -79,9 +79,9 @@ pub enum LoginError {
     Unkept(String),
 }
 
-/// Which server somebody logs in to, and how.
+/// The server of a login, and the ways to reach it.
 struct To<'a> {
-    kept: Kept,
+    kept: TokenStore,
     server: &'a McpHttp,
     scopes: &'a [String],
     issuer: Option<&'a str>,
@@ -114,7 +114,7 @@ impl Logins {
     pub fn port(&self, set: &ToolSetName, server: &McpServer) -> Result<Option<u16>, LoginError> {
         let to = to(self, set, server)?;
         let record = to.kept.read().map_err(LoginError::Unkept)?;
-        let before = record.and_then(|it| it.client?.redirect.parse::<Url>().ok()?.port());
+        let before = record.and_then(|record| record.client?.redirect.parse::<Url>().ok()?.port());
         Ok(to.port.or(before))
     }
 
@@ -137,12 +137,12 @@ impl To<'_> {
     /// Tells the server that its tokens are of no use any more (RFC 7009).
     async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
-        let access = record.token().map(|it| it.text);
+        let access = record.token().map(|token| token.text);
         // Not every server that drops the one drops the other with it.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
         let mut seen = Redaction::default();
-        for token in tokens.iter().filter_map(|it| it.0) {
+        for token in tokens.iter().filter_map(|entry| entry.0) {
             seen.note("TOKEN", token);
         }
         let web = Arc::new(Web::new(self.server.url.0.clone()));
@@ -155,11 +155,15 @@ impl To<'_> {
         let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
         may_be_told(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
-            (Some(client), _) => client.secret.as_ref().and_then(|it| it.resolve(&mut seen).ok()),
-            (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
+            (Some(client), _) => {
+                client.secret.as_ref().and_then(|secret| secret.resolve(&mut seen).ok())
+            }
+            (None, registered) => {
+                registered.as_ref().and_then(|registered| registered.secret.clone())
+            }
         };
         let id = granted.client_id.as_str();
-        let client = secret.as_deref().map(|it| (id, it));
+        let client = secret.as_deref().map(|secret| (id, secret));
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
@@ -224,12 +228,12 @@ impl To<'_> {
             some => some.to_vec(),
         };
         if !before.wanted.is_empty() {
-            let granted = before.granted.iter().flat_map(|it| &it.granted_scopes);
+            let granted = before.granted.iter().flat_map(|granted| &granted.granted_scopes);
             scopes.extend(before.wanted.iter().chain(granted).cloned());
         }
         add_offline_access(metadata, &mut scopes);
         let mut known = std::collections::BTreeSet::new();
-        scopes.retain(|it| known.insert(it.clone()));
+        scopes.retain(|scope| known.insert(scope.clone()));
         scopes
     }
 
@@ -261,7 +265,7 @@ impl To<'_> {
         if let Some(client) = &before.client
             && client.redirect == redirect
             && client.issuer == metadata.issuer
-            && client.secret_until.is_none_or(|it| now() < it)
+            && client.secret_until.is_none_or(|until| now() < until)
         {
             return Ok(client.clone());
         }
@@ -281,7 +285,7 @@ impl To<'_> {
         match self.kept.read().map_err(LoginError::Unkept)? {
             Some(record)
                 if record.has_ended(now())
-                    && record.client.as_ref().is_some_and(|it| it.id == client.id) =>
+                    && record.client.as_ref().is_some_and(|known| known.id == client.id) =>
             {
                 self.kept.write(&Record { client: None, ..record }).map_err(LoginError::Unkept)
             }
@@ -297,7 +301,7 @@ impl To<'_> {
     ) -> Result<Option<String>, LoginError> {
         let secret = match self.client {
             None => Ok(client.secret.clone()),
-            Some(client) => client.secret.as_ref().map(|it| it.resolve(seen)).transpose(),
+            Some(client) => client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose(),
         };
         let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
         if let Some(secret) = &secret {
@@ -395,7 +399,7 @@ impl Login {
 
 fn parameter(url: &str, name: &str) -> Option<String> {
     let url: Url = url.parse().ok()?;
-    let (_, value) = url.query_pairs().find(|(it, _)| it == name)?;
+    let (_, value) = url.query_pairs().find(|(key, _)| key == name)?;
     Some(value.into_owned())
 }
 
@@ -428,7 +432,7 @@ impl std::fmt::Debug for Login {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::world::{World, set},
+        super::test_server::{World, set},
         *,
     };
 
@@ -452,7 +456,12 @@ mod tests {
             assert!(world.kept().read().unwrap().is_none());
             // What renews, and what it was renewed to.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
-            let told = other.now().heard.iter().filter(|(it, ..)| it.starts_with("POST")).count();
+            let told = other
+                .now()
+                .heard
+                .iter()
+                .filter(|(request, ..)| request.starts_with("POST"))
+                .count();
             assert_eq!(told, 0, "{:?}", other.now().heard);
         }
     }
@@ -485,7 +494,7 @@ mod tests {
         let login = begun(&world).await;
         assert_eq!(client_of(&login), "client-0");
         login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
-        let client = || world.kept().read().unwrap().unwrap().client.map(|it| it.id);
+        let client = || world.kept().read().unwrap().unwrap().client.map(|client| client.id);
         assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
         world.keep(None);
         begun(&world).await;

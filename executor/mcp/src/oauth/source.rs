@@ -1,4 +1,4 @@
-//! Where the token comes from that a server is shown.
+//! The source of a server's tokens: the token store or the authorization server.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins, OAuth,
+    client_credentials::Wish,
     config::{Client, Grant},
     denied::Denied,
     discovery::{Found, Sought},
-    kept::{Kept, Record, Token},
-    machine::Wish,
     now,
+    token_store::{Record, Token, TokenStore},
     web::Web,
 };
 use crate::secrets::Secrets;
 
-/// Where the tokens for one server come from: from where they are kept, or from whoever grants them.
+/// The source of one server's tokens: the token store or the authorization server.
 pub(super) struct Source {
     pub(super) set: ToolSetName,
     pub(super) server: Url,
     pub(super) oauth: OAuth,
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<TokenStore>,
     web: Web,
     secrets: Arc<Secrets>,
 }
 
-/// What a person was granted, and how it is renewed.
+/// A login and the client that refreshes it.
 struct Renewal<'a> {
-    kept: &'a Kept,
+    kept: &'a TokenStore,
     record: Record,
     /// The configured client.
     client: Option<&'a Client>,
-    /// Whether the client was registered for this login.
+    /// `true` if the client was registered for this login.
     is_registered: bool,
 }
 
@@ -54,7 +54,7 @@ impl Source {
             set: set.clone(),
             server: server.clone(),
             oauth: oauth.clone(),
-            kept: logins.map(|it| it.of(set, server)),
+            kept: logins.map(|logins| logins.of(set, server)),
             web: Web::with_also(server.clone(), company),
             secrets,
         }
@@ -66,8 +66,8 @@ impl Source {
             return Ok(None);
         };
         let record = kept.read().map_err(|err| self.without(Denied::Refused(err)))?;
-        let token = record.and_then(|it| usable(&it, refused));
-        Ok(token.inspect(|it| self.secrets.note(&it.text)))
+        let token = record.and_then(|record| usable(&record, refused));
+        Ok(token.inspect(|token| self.secrets.note(&token.text)))
     }
 
     /// Gets a token that was not `refused`, from where it is kept or from whoever grants it.
@@ -92,14 +92,14 @@ impl Source {
         };
         let got = got.map_err(|denied| {
             let denied = denied.because(web.trouble());
-            self.without(denied.map(|it| seen.clean(it)))
+            self.without(denied.map(|text| seen.clean(text)))
         })?;
-        Ok(got.inspect(|it| self.secrets.note(&it.text)))
+        Ok(got.inspect(|token| self.secrets.note(&token.text)))
     }
 
-    /// Says for which server there is no token.
+    /// Adds the server's name to the error.
     pub(super) fn without(&self, denied: Denied) -> Denied {
-        denied.map(|it| format!("no token for `{}`: {it}", self.set))
+        denied.map(|text| format!("no token for `{}`: {text}", self.set))
     }
 
     async fn of_person(
@@ -125,7 +125,7 @@ impl Source {
         if let Some(token) = usable(&record, refused) {
             return Ok(Some(token));
         }
-        let issuer = record.granted.as_ref().and_then(|it| it.issuer.as_ref());
+        let issuer = record.granted.as_ref().and_then(|granted| granted.issuer.as_ref());
         if issuer.is_some() && issuer != found.metadata.issuer.as_ref() {
             // Before the server has refused us it may not have said who grants tokens.
             if sought.challenge.is_some() {
@@ -140,7 +140,7 @@ impl Source {
     /// Returns whether a login has a client that was registered for it.
     fn is_registered(&self, record: &Record) -> bool {
         let Grant::Person { client: None, document, .. } = &self.oauth.grant else { return false };
-        record.client.as_ref().is_some_and(|it| Some(&it.id) != document.as_ref())
+        record.client.as_ref().is_some_and(|client| Some(&client.id) != document.as_ref())
     }
 }
 
@@ -157,7 +157,7 @@ impl Renewal<'_> {
         let by = by(&record, client, &granted.client_id, seen)?;
         manager.configure_client(by).map_err(|err| Denied::of(&err, seen))?;
         match manager.refresh_token().await {
-            Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|it| it.token())),
+            Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
                 // Nobody needs to ask again.
                 let ended = Record { granted: None, ..record };
@@ -178,8 +178,8 @@ impl Renewal<'_> {
 
 /// Returns the token that was granted, if it may be shown.
 fn usable(record: &Record, refused: Option<&str>) -> Option<Token> {
-    let is_other = |it: &Token| Some(it.text.as_str()) != refused;
-    record.token().filter(|it| it.is_good(now()) && is_other(it))
+    let is_other = |token: &Token| Some(token.text.as_str()) != refused;
+    record.token().filter(|token| token.is_good(now()) && is_other(token))
 }
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
@@ -200,7 +200,7 @@ fn by(
     let registered = record.client.as_ref();
     let (id, secret) = match (client, registered) {
         (Some(client), _) => {
-            let secret = client.secret.as_ref().map(|it| it.resolve(seen)).transpose();
+            let secret = client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose();
             let secret = secret.map_err(|err| Denied::Refused(err.to_string()))?;
             (client.id.clone(), secret)
         }
@@ -210,7 +210,7 @@ fn by(
     if let Some(secret) = &secret {
         seen.note("CLIENT_SECRET", secret);
     }
-    let redirect = registered.map_or("http://127.0.0.1/callback", |it| &it.redirect);
+    let redirect = registered.map_or("http://127.0.0.1/callback", |client| &client.redirect);
     let by = OAuthClientConfig::new(id, redirect);
     Ok(match secret {
         Some(secret) => by.with_client_secret(secret),

@@ -1,4 +1,4 @@
-//! How everything is asked that grants tokens.
+//! The HTTP client for authorization servers.
 //!
 //! The configured server may be anywhere, and so may an identity provider, as a person wrote them.
 //! What the server names may be private only if it is so itself, and then by a name: rmcp takes no
@@ -30,12 +30,12 @@ use super::denied::Denied;
 
 /// Bytes of an answer: metadata and tokens have fewer.
 const MOST: usize = 256 << 10;
-/// How long an answer may take, where nobody says.
+/// Default time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Requests of rmcp's until a token is granted: servers can name others, of which each is asked.
 const REQUESTS: usize = 60;
 
-/// What asks for metadata and tokens, for one server.
+/// Requests metadata and tokens for one server.
 #[derive(Debug)]
 pub(super) struct Web {
     net: Arc<Net>,
@@ -47,7 +47,7 @@ pub(super) struct Web {
     secret_until: AtomicU64,
 }
 
-/// What all askings for one server have in common.
+/// State that all requests for one server share.
 #[derive(Debug)]
 struct Net {
     http: Http,
@@ -57,7 +57,7 @@ struct Net {
     is_private: OnceCell<bool>,
 }
 
-/// What an answer says of a client's secret (RFC 7591, section 3.2.1).
+/// The expiry of a client's secret in a registration response (RFC 7591, section 3.2.1).
 #[derive(Deserialize)]
 struct Registered {
     client_secret_expires_at: u64,
@@ -124,7 +124,7 @@ impl Web {
 
     /// Returns when the secret ends that the last client was registered with, where it does.
     pub(super) fn secret_until(&self) -> Option<u64> {
-        Some(self.secret_until.load(Ordering::Relaxed)).filter(|it| *it > 0)
+        Some(self.secret_until.load(Ordering::Relaxed)).filter(|until| *until > 0)
     }
 
     /// Notes why something came to nothing, or that it did not.
@@ -160,7 +160,7 @@ impl Web {
             method: parts.method,
             url: if is_server { self.net.server.clone() } else { url },
             headers: parts.headers,
-            body: Some(body).filter(|it| !it.is_empty()),
+            body: Some(body).filter(|body| !body.is_empty()),
             reach: Reach::Public,
         })
     }
@@ -170,7 +170,7 @@ impl Net {
     /// Returns whether a person wrote where this is.
     fn is_ours(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.also.as_ref()].into_iter().flatten();
-        ours.any(|it| it.origin() == url.origin())
+        ours.any(|own| own.origin() == url.origin())
     }
 
     async fn reach(&self, url: &Url) -> Result<Reach, Broken> {
@@ -191,7 +191,7 @@ impl Net {
             let found = found.map_err(|err| {
                 Broken::Unsent(format!("`{}` cannot be found: {err}", host(&self.server)))
             })?;
-            Ok(are_private(found.map(|it| it.ip())))
+            Ok(are_private(found.map(|address| address.ip())))
         };
         self.is_private.get_or_try_init(look).await.copied()
     }
@@ -199,7 +199,7 @@ impl Net {
 
 fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     let mut addresses = addresses.into_iter().peekable();
-    addresses.peek().is_some() && addresses.all(|it| !is_public(it))
+    addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
 /// Returns what a server is called where others are told of it (RFC 8707): what else is in its
@@ -211,7 +211,7 @@ pub(super) fn resource(server: &Url) -> Url {
     url
 }
 
-/// Says whether secrets may be sent to an address.
+/// Rejects addresses to which no secret may be sent.
 pub(super) fn check(url: &Url) -> Result<(), Insecure> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());
@@ -224,7 +224,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     let name = url.host_str().unwrap_or_default();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     // Names below `localhost` lead wherever a resolver says.
-    address.map_or_else(|_| name == "localhost", |it| it.is_loopback())
+    address.map_or_else(|_| name == "localhost", |address| address.is_loopback())
 }
 
 impl OAuthHttpClient for Web {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn one_private_address_among_others_makes_nobody_private() {
-        let is = |all: &[&str]| are_private(all.iter().map(|it| it.parse().unwrap()));
+        let is = |all: &[&str]| are_private(all.iter().map(|address| address.parse().unwrap()));
         assert!(is(&["10.0.0.1"]) && is(&["10.0.0.1", "fd00::1"]));
         assert!(!is(&["1.1.1.1", "10.0.0.1"]) && !is(&["10.0.0.1", "1.1.1.1"]) && !is(&[]));
     }

@@ -17,7 +17,7 @@ use super::super::{Confinement, Support};
 const NEWEST: ABI = ABI::V9;
 /// The version without which a process is not held to where it writes.
 const FILES: ABI = ABI::V3;
-/// What programs need of the system to run at all.
+/// Paths of the system that every program needs.
 pub(super) const SYSTEM: [&str; 14] = [
     "/bin",
     "/etc",
@@ -42,7 +42,7 @@ const HOMES: [&str; 2] = ["/root", "/home"];
 /// Devices that anybody may write: they keep nothing. No terminal, whose input could be forged.
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
-/// Says what this kernel has of it, by making rules that nobody is held to.
+/// Returns the support of this kernel. Builds rules without applying them.
 pub(super) fn support() -> Support {
     Support {
         files: sees_files(),

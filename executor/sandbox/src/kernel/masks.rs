@@ -7,7 +7,7 @@
 //!
 //! A cover goes with the file that it lies on: where somebody outside puts another in that one's
 //! place, the command sees it. So what may live on for days is refused instead. And what is not there
-//! has no place for a cover: something is [put there](super::super::places) before, or the command is
+//! has no place for a cover: something is [put there](super::super::placeholders) before, or the command is
 //! refused.
 
 mod others;
@@ -32,25 +32,25 @@ use nix::{
 use super::{
     super::{
         Confinement, ELSEWHERE, Life, Order,
-        names::{Way, is_within, real},
+        names::{ResolvedPath, is_within, real},
     },
     landlock::SYSTEM,
     view::{self, bind},
 };
 
-/// Where what covers is made, whichever is there: for a moment, and seen by this process only.
+/// Folders for the covers, which exist for a moment and only in this process.
 const WORKSHOPS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
-/// What is to do so that a command leaves alone what is Faber's own.
+/// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
 struct Work {
-    /// Where it may write.
+    /// Folders that it may write.
     write: Vec<PathBuf>,
-    /// Where it may read and write.
+    /// Folders that it may read or write.
     reach: Vec<PathBuf>,
-    /// What of Faber's own lies there, to be covered.
+    /// Files of Faber inside these folders, to be covered.
     hidden: Vec<PathBuf>,
-    /// What it could write and must not.
+    /// Paths to mount read-only.
     kept: Vec<PathBuf>,
     /// Symlinks that it could replace, by which Faber finds its own.
     links: Vec<PathBuf>,
@@ -82,7 +82,7 @@ impl Work {
     fn follow(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         let mut ends = Vec::new();
         for path in paths {
-            let way = Way::of(path)
+            let way = ResolvedPath::of(path)
                 .map_err(|err| io::Error::other(format!("`{}`: {err}", path.display())))?;
             if way.is_free() && is_within(&way.end, &self.write) {
                 self.free.push(way.end.clone());

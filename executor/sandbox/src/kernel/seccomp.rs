@@ -45,7 +45,7 @@ const SHARED: [libc::c_long; 19] = [
     libc::SYS_mq_timedsend,
     libc::SYS_mq_timedreceive,
 ];
-/// What begins with the number of a process, which is 0 where it is the process itself.
+/// Calls whose first argument is a process id, where 0 means the process itself.
 const OF_OTHERS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -53,7 +53,7 @@ const OF_OTHERS: [libc::c_long; 5] = [
     libc::SYS_sched_setparam,
     libc::SYS_sched_setscheduler,
 ];
-/// What begins with the kind of a number, here as that of a process.
+/// Calls whose first argument is the kind of an id.
 const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 /// What begins with flags that say which namespaces are made. In a user namespace of its own a
@@ -64,7 +64,7 @@ const NAMESPACES: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
 /// Why there is no filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is refused: calls, each with what must be so; always where there is nothing.
+/// Refused calls with their conditions. A call without conditions is always refused.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// A condition on one argument, by its number.

@@ -86,7 +86,7 @@ pub(super) fn bind(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
 #[derive(Debug, PartialEq)]
 struct Mounted {
     at: PathBuf,
-    /// What holds of it already: it cannot be taken away, and must be said again.
+    /// Flags that it has already. They cannot be removed and must be repeated.
     held: MsFlags,
 }
 

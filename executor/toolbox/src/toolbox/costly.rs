@@ -28,7 +28,7 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
     left_out
 }
 
-/// Says why a tool is refused, if it is.
+/// Returns why a tool is refused, if it is.
 fn refusal(tool: &ToolDefinition) -> Option<String> {
     let output = tool.output_schema.as_ref().map(|schema| ("outputSchema", schema));
     let mut schemas = std::iter::once(("inputSchema", &tool.input_schema)).chain(output);

@@ -10,7 +10,7 @@ fn tool(set: &'static str, name: &'static str) -> Arc<dyn Tool> {
 }
 
 fn set(name: &'static str, status: SetStatus, tools: &[&'static str]) -> ToolSet {
-    let tools = tools.iter().map(|it| tool(name, it));
+    let tools = tools.iter().map(|plain| tool(name, plain));
     ToolSet { status, ..ToolSet::ready(name.parse().unwrap(), "local", "d", tools) }
 }
 
@@ -55,9 +55,9 @@ fn only_a_set_that_has_failed_is_asked_again() {
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
     assert!(!toolbox.wake(&name("a")), "nobody is there to ask");
     toolbox.on_wanted(|set| set.as_str() != "c");
-    let woken = ["a", "b", "c", "d"].map(|it| toolbox.wake(&name(it)));
+    let woken = ["a", "b", "c", "d"].map(|set| toolbox.wake(&name(set)));
     assert_eq!(woken, [true, false, false, false]);
-    let statuses = ["a", "b", "c"].map(|it| status(&toolbox, it));
+    let statuses = ["a", "b", "c"].map(|set| status(&toolbox, set));
     assert_eq!(statuses, [SetStatus::Connecting, SetStatus::Ready, failed()]);
     let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
 }
@@ -133,7 +133,7 @@ fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
     let bad = ["../x", "a b", "activate_toolset", "file_tools.glob"];
     let toolbox = Toolbox::new([set("m", SetStatus::Connecting, &[])]);
     let tools = |names: &[&'static str]| {
-        names.iter().map(|it| ReadyTool::new(tool("m", it))).collect::<Vec<_>>()
+        names.iter().map(|plain| ReadyTool::new(tool("m", plain))).collect::<Vec<_>>()
     };
     let all = [&["good"][..], &bad].concat();
     toolbox.settle(&name("m"), SetStatus::Ready, tools(&all));

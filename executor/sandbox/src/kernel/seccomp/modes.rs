@@ -1,4 +1,4 @@
-//! What changes files by more than their contents, which Landlock does not see.
+//! Calls that change modes and attributes of files, which Landlock does not see.
 //!
 //! A program that runs as its owner, or as a group, is never made, not even where a command may
 //! write: whoever runs it elsewhere would be Faber's user. Where a command has no view of its own,
@@ -42,7 +42,7 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// Takes its mode in memory, where no filter looks; programs know how to do without it.
 pub(super) const UNSEEN: libc::c_long = libc::SYS_openat2;
-/// What changes attributes of files. Programs know file systems that have none.
+/// Calls that change attributes of files. Programs expect that a file system may lack them.
 pub(super) const ATTRIBUTES: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,

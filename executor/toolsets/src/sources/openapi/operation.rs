@@ -11,7 +11,7 @@ use super::{
     body::{self, BODY, Body},
     document::{Document, Servers},
     parameter::{self, Described, Parameter, Place},
-    schema::{Schemas, Way},
+    schema::{Direction, Schemas},
     security::{self, Credential, Security},
 };
 use crate::{
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         let lists = [self.written, self.item, self.document.root()].map(|it| it.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = Input {
-            schemas: Schemas::new(self.document, Way::Asked, self.nodes * 3 / 4),
+            schemas: Schemas::new(self.document, Direction::Request, self.nodes * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
             in_path: holes(path).into_iter().collect(),
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         let answer = status.into_iter().find_map(|it| answers.get(it))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
-        let mut schemas = Schemas::new(self.document, Way::Answered, self.nodes / 4);
+        let mut schemas = Schemas::new(self.document, Direction::Response, self.nodes / 4);
         let mut made = schemas.schema(media.get("schema")?);
         let defs = schemas.defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {

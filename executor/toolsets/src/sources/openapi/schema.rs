@@ -21,18 +21,18 @@ const CHOICES: usize = 500;
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
-/// Which way a value goes: some properties are only asked for, some only answered.
+/// The direction of a value. Some properties belong to requests only, some to responses only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Asked,
-    Answered,
+pub(super) enum Direction {
+    Request,
+    Response,
 }
 
 /// Makes the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     document: &'a Document,
-    way: Way,
+    direction: Direction,
     /// Nodes that may still be made.
     left: usize,
     /// What references are called.
@@ -42,10 +42,10 @@ pub(super) struct Schemas<'a> {
 }
 
 impl<'a> Schemas<'a> {
-    pub(super) fn new(document: &'a Document, way: Way, nodes: usize) -> Self {
+    pub(super) fn new(document: &'a Document, direction: Direction, nodes: usize) -> Self {
         Self {
             document,
-            way,
+            direction,
             left: nodes,
             names: BTreeMap::new(),
             taken: BTreeSet::new(),
@@ -71,9 +71,9 @@ impl<'a> Schemas<'a> {
 
     /// Returns whether a property has no place in what goes this way.
     pub(super) fn is_left_out(&self, schema: &Value) -> bool {
-        let word = match self.way {
-            Way::Asked => "readOnly",
-            Way::Answered => "writeOnly",
+        let word = match self.direction {
+            Direction::Request => "readOnly",
+            Direction::Response => "writeOnly",
         };
         let is_marked = |it: &Value| it.get(word) == Some(&Value::Bool(true));
         is_marked(schema) || self.document.resolve(schema).is_ok_and(is_marked)
@@ -331,10 +331,10 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(schema: Value, components: Value, way: Way, expected: Expect) {
+    fn check(schema: Value, components: Value, direction: Direction, expected: Expect) {
         let document = json!({ "openapi": "3.0.0", "components": { "schemas": components } });
         let document = Document::parse(document.to_string().as_bytes()).unwrap();
-        let mut schemas = Schemas::new(&document, way, 50);
+        let mut schemas = Schemas::new(&document, direction, 50);
         let mut made = schemas.schema(&schema);
         let defs = schemas.defs();
         if !defs.is_empty() {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     fn asked(schema: Value, components: Value, expected: Expect) {
-        check(schema, components, Way::Asked, expected);
+        check(schema, components, Direction::Request, expected);
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
         check(
             schema,
             json!({}),
-            Way::Answered,
+            Direction::Response,
             expect![[r#"{"type":"object","properties":{"id":{}},"required":["id"]}"#]],
         );
     }
@@ -451,7 +451,7 @@ mod tests {
             .collect();
         let document = json!({ "openapi": "3.1.0", "components": { "schemas": all } });
         let document = Document::parse(document.to_string().as_bytes()).unwrap();
-        let mut schemas = Schemas::new(&document, Way::Asked, 100);
+        let mut schemas = Schemas::new(&document, Direction::Request, 100);
         let first = json!({ "$ref": "#/components/schemas/S0" });
         schemas.schema(&first);
         let defs = schemas.defs();

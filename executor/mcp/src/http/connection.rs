@@ -1,4 +1,4 @@
-//! How a server is reached, and what every request to it has in common.
+//! The connection to one server over HTTP, and the headers that all requests share.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -25,10 +25,10 @@ use super::events::EventStream;
 use crate::{
     McpHttp,
     config::Transport,
-    link::Ends,
     message::{OVERHEAD, report},
-    oauth::{Bearer, Errands, Logins},
+    oauth::{BackgroundTasks, Bearer, Logins},
     secrets::Secrets,
+    session::Ends,
 };
 
 /// The header that names a session.
@@ -37,30 +37,30 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header that says where to take up a stream.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// What a server may answer.
+/// The accepted media types.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// How long a server may take to hear what it does not answer.
+/// Time limit for a message that has no answer.
 const TELL: Duration = Duration::from_secs(30);
-/// How long to wait for the way by which a server may ask for something.
+/// Time limit for the stream on which a server sends its requests.
 const HEARD: Duration = Duration::from_secs(2);
-/// How long a server may take to end a session.
+/// Time limit for the end of a session.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Bytes of a refusal that are read.
 const SAID: usize = 4 << 10;
 
-/// The way to one server.
-pub(super) struct Way {
+/// A connection to one server.
+pub(super) struct Connection {
     http: Http,
     pub(super) url: Url,
     pub(super) transport: Option<Transport>,
-    /// Where an older server is told things.
+    /// The endpoint for messages of an older server.
     endpoint: OnceLock<Url>,
-    /// What an older server says, until somebody listens.
+    /// The stream of an older server, until it is read.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
-    /// What says who calls, where that is not always the same.
+    /// The source of tokens, if the server wants them.
     bearer: Option<Bearer>,
-    /// What people know it by.
+    /// Host and port, for messages.
     pub(super) host: String,
     /// The most bytes of a message.
     pub(super) most: usize,
@@ -70,14 +70,14 @@ pub(super) struct Way {
     pub(super) is_heard: Notify,
     /// Told whenever the server takes a request, where it wants to know who calls.
     pub(super) admitted: Notify,
-    /// Whether the server may ask for something.
+    /// `true` if the server may send requests.
     may_ask: bool,
     ends: Ends,
     out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     agreed: Mutex<Agreed>,
 }
 
-/// What was agreed on with the server.
+/// Session id and protocol version.
 #[derive(Default)]
 struct Agreed {
     session: Option<HeaderValue>,
@@ -86,7 +86,7 @@ struct Agreed {
     reason: Option<String>,
 }
 
-impl Way {
+impl Connection {
     pub(super) fn new(
         (spec, caller): (&McpHttp, Caller<'_>),
         most: usize,
@@ -99,7 +99,7 @@ impl Way {
         ends.seen = Arc::new(Secrets::new(seen));
         let url = spec.url.0.clone();
         let bearer = spec.auth.as_ref().map(|oauth| {
-            let kept = (caller.logins, caller.errands);
+            let kept = (caller.logins, caller.background);
             Bearer::new((caller.set, &url), oauth, kept, Arc::clone(&ends.seen))
         });
         Ok(Self {
@@ -170,7 +170,7 @@ impl Way {
     /// Listens, from the event behind `last` if one is named.
     pub(super) async fn get(&self, last: Option<&str>) -> Result<Response, Broken> {
         let mut asked = self.outgoing(Method::GET);
-        if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             asked.headers.insert(LAST_EVENT, last);
         }
         self.send(asked, None).await
@@ -239,7 +239,7 @@ impl Way {
         }
     }
 
-    /// Says that a session is over. Nobody is asked for a token to say so.
+    /// Ends the session. Requests no token for that.
     async fn farewell(&self) -> Result<(), Broken> {
         let mut asked = self.outgoing(Method::DELETE);
         if let Some(bearer) = &self.bearer
@@ -287,7 +287,7 @@ impl Way {
         self.is_older() || self.agreed().session.is_some()
     }
 
-    /// Says that nothing more can be sent, and why.
+    /// Closes the connection for sending and records why.
     pub(super) fn end(&self, reason: String) {
         let mut agreed = self.agreed();
         agreed.reason.get_or_insert(reason);
@@ -295,7 +295,7 @@ impl Way {
         self.ends.closing.cancel();
     }
 
-    /// Says that nothing more can come.
+    /// Closes the connection for receiving.
     pub(super) fn close(&self) {
         self.ends.closing.cancel();
         self.ends.closed.cancel();
@@ -324,14 +324,14 @@ impl Way {
     }
 }
 
-/// Who calls a server.
+/// The caller of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) set: &'a ToolSetName,
-    /// What people were granted.
+    /// The logins of people.
     pub(crate) logins: Option<&'a Logins>,
-    /// Who asks for tokens.
-    pub(crate) errands: &'a Errands,
+    /// Runs the requests for tokens.
+    pub(crate) background: &'a BackgroundTasks,
 }
 
 /// Returns the headers that the configuration says.
@@ -369,7 +369,7 @@ pub(super) async fn said(response: &mut Response) -> String {
 
 /// Returns whether an answer is of a media type.
 pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
-    let written = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let written = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
     written.trim().eq_ignore_ascii_case(kind)
 }
@@ -382,18 +382,20 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         McpServer,
-        oauth::world::{World, set},
+        oauth::test_server::{World, set},
     };
 
-    /// Returns the way to a server to which somebody has logged in, and what it says.
-    pub(in super::super) fn way(
+    /// Returns a connection with a login, and the messages of the server.
+    pub(in super::super) fn connection(
         world: &World,
-    ) -> (Arc<Way>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
+    ) -> (Arc<Connection>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
         let McpServer::Http(spec) = world.configured(json!("oauth")) else { unreachable!() };
         let (out, inbox) = mpsc::channel(8);
-        let caller = Caller { set: &set(), logins: Some(&world.logins), errands: &world.errands };
-        let way = Way::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
-        (Arc::new(way), inbox)
+        let caller =
+            Caller { set: &set(), logins: Some(&world.logins), background: &world.background };
+        let connection =
+            Connection::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
+        (Arc::new(connection), inbox)
     }
 
     /// What waits for a token was not sent: that is no loss.
@@ -402,9 +404,9 @@ pub(super) mod tests {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
-        let (way, _inbox) = way(&world);
-        way.endpoint.set(world.url()).unwrap();
-        let mut call = Box::pin(way.post(b"{}".to_vec()));
+        let (connection, _inbox) = connection(&world);
+        connection.endpoint.set(world.url()).unwrap();
+        let mut call = Box::pin(connection.post(b"{}".to_vec()));
         tokio::select! {
             answer = &mut call => panic!("{answer:?} was not held back"),
             () = world.gate.arrived.notified() => {}
@@ -422,13 +424,13 @@ pub(super) mod tests {
     async fn who_is_let_in_is_known_by_what_is_done_for_it() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
-        let (way, _inbox) = way(&world);
+        let (connection, _inbox) = connection(&world);
         for (path, expected) in [("/nothing", false), ("/mcp", true)] {
-            let mut admitted = Box::pin(way.admitted.notified());
+            let mut admitted = Box::pin(connection.admitted.notified());
             admitted.as_mut().enable();
-            let mut asked = way.outgoing(Method::GET);
+            let mut asked = connection.outgoing(Method::GET);
             asked.url.set_path(path);
-            way.send(asked, None).await.unwrap();
+            connection.send(asked, None).await.unwrap();
             assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
         }
     }
@@ -437,12 +439,12 @@ pub(super) mod tests {
     async fn nobody_is_asked_for_a_token_to_say_farewell() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
-        let (way, _inbox) = way(&world);
-        let answer = way.post(b"{}".to_vec()).await.unwrap();
-        way.note_session(&answer);
+        let (connection, _inbox) = connection(&world);
+        let answer = connection.post(b"{}".to_vec()).await.unwrap();
+        connection.note_session(&answer);
         world.now().access.clear();
         world.now().heard.clear();
-        way.leave().await;
+        connection.leave().await;
         let heard = world.now().heard.clone();
         let farewell = ("DELETE /mcp".to_owned(), "Bearer access-1".to_owned(), String::new());
         assert_eq!(heard, [farewell]);

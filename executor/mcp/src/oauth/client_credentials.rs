@@ -19,15 +19,15 @@ use super::{
     config::{Client, Identity, Proof},
     denied::{Denied, shown},
     discovery::{Found, Sought},
-    kept::Token,
     now,
+    token_store::Token,
     web::{Web, resource},
 };
 
 /// For which server a token is wanted.
 pub(super) struct Wish<'a> {
     pub(super) sought: Sought<'a>,
-    /// What is asked for. Without a word, what the server says it needs.
+    /// The scopes to request. By default those that the server names.
     pub(super) scopes: &'a [String],
 }
 
@@ -168,7 +168,7 @@ fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
     let methods = methods.and_then(Value::as_array);
     methods.is_none_or(|all| {
-        let has = |name: &str| all.iter().any(|it| it == name);
+        let has = |name: &str| all.iter().any(|known| known == name);
         has("client_secret_basic") || !has("client_secret_post")
     })
 }
@@ -202,7 +202,7 @@ pub(super) async fn post(
     }
     let (host, status) = (&reply.host, reply.status);
     let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
-    let said = ["error", "error_description"].map(|it| said[it].as_str().unwrap_or_default());
+    let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
     let why = format!("`{host}` answered {status}: {}", shown(&seen.clean(said.join(" "))));
     let why = why.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() { Denied::Unreachable(why) } else { Denied::Refused(why) })
@@ -214,7 +214,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::world::{Now, World},
+        super::test_server::{Now, World},
         *,
     };
 

@@ -20,9 +20,8 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    Bearer, Errands, Logins,
-    kept::{Kept, Record},
-    now,
+    BackgroundTasks, Bearer, Logins, now,
+    token_store::{Record, TokenStore},
 };
 use crate::{McpServer, secrets::Secrets};
 
@@ -30,7 +29,7 @@ use crate::{McpServer, secrets::Secrets};
 pub(crate) struct World {
     pub(crate) here: String,
     pub(crate) logins: Logins,
-    pub(crate) errands: Errands,
+    pub(crate) background: BackgroundTasks,
     pub(crate) gate: Arc<Gate>,
     shared: Arc<Shared>,
     _folder: TempDir,
@@ -100,8 +99,8 @@ impl World {
         tasks.spawn(async { axum::serve(listener, routes).await });
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let errands = Errands::default();
-        Self { here, logins, errands, gate, shared, _folder: folder, _tasks: tasks }
+        let background = BackgroundTasks::default();
+        Self { here, logins, background, gate, shared, _folder: folder, _tasks: tasks }
     }
 
     pub(crate) fn now(&self) -> MutexGuard<'_, Now> {
@@ -110,7 +109,7 @@ impl World {
 
     /// Returns how often something was asked.
     pub(crate) fn heard(&self, what: &str) -> usize {
-        self.now().heard.iter().filter(|(it, ..)| it == what).count()
+        self.now().heard.iter().filter(|(request, ..)| request == what).count()
     }
 
     pub(crate) fn url(&self) -> Url {
@@ -132,10 +131,10 @@ impl World {
     pub(crate) fn bearer_of(&self, server: &Url, auth: Value) -> Bearer {
         let oauth = serde_json::from_value(auth).unwrap();
         let secrets = Arc::new(Secrets::default());
-        Bearer::new((&set(), server), &oauth, (Some(&self.logins), &self.errands), secrets)
+        Bearer::new((&set(), server), &oauth, (Some(&self.logins), &self.background), secrets)
     }
 
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> TokenStore {
         self.logins.of(&set(), &self.url())
     }
 
@@ -208,7 +207,7 @@ impl Shared {
     /// Grants a token, and forgets what it is granted for.
     fn grant(&self, form: &str) -> Response {
         let field = |name: &str| {
-            let field = form.split('&').find_map(|it| it.strip_prefix(&format!("{name}=")));
+            let field = form.split('&').find_map(|field| field.strip_prefix(&format!("{name}=")));
             field.unwrap_or_default().to_owned()
         };
         let mut now = self.now();
@@ -242,7 +241,7 @@ impl Shared {
 
     /// Says as a company's identity provider who calls.
     fn vouch(&self) -> Response {
-        let part = |it: Value| URL_SAFE_NO_PAD.encode(it.to_string());
+        let part = |part: Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));
         let claims = part(json!({
             "iss": "https://company", "aud": self.here, "client_id": "robot",
@@ -270,7 +269,7 @@ impl Shared {
 
     fn served(&self, method: &Method, who: &str, body: &str) -> Response {
         let mut now = self.now();
-        let is_known = who.strip_prefix("Bearer ").is_some_and(|it| now.access.contains(it));
+        let is_known = who.strip_prefix("Bearer ").is_some_and(|token| now.access.contains(token));
         let is_refused = now.takes_none || (now.is_deaf && method == Method::GET);
         if method == Method::GET && now.is_hidden {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -299,7 +298,7 @@ async fn answer(
 ) -> Response {
     let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
-    let who = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
+    let who = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let who = who.unwrap_or_default().to_owned();
     let (is_hidden, is_bare) = {
         let mut now = shared.now();

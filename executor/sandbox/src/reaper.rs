@@ -28,12 +28,11 @@ use nix::{
 };
 
 use super::{
-    Order,
-    crowd::{self, Crowd},
-    kernel,
+    Order, kernel,
+    process_limit::{self, ProcessLimit},
 };
 
-/// How long a command may take to end once told to: less than the engine waits for the warden.
+/// Time limit for a command's end. Shorter than the engine's wait for the reaper.
 const GRACE: Duration = Duration::from_secs(2);
 /// What tells the warden to kill the command at once, and then what that has started. Only the
 /// warden is sent it.
@@ -46,9 +45,9 @@ const REST: u32 = 20;
 /// How often what is left is killed, each time with what its children have become, before it is
 /// given up: what forks faster than that is beyond this where not all can be killed at once.
 const ROUNDS: u32 = 100;
-/// How long that may take, where there are very many processes: the engine waits for it.
+/// Time limit for the kill rounds. The engine waits for them.
 const SWEEP: Duration = Duration::from_secs(2);
-/// How long the killed may take to die.
+/// Time limit for the death of killed processes.
 const ROUND: Duration = Duration::from_millis(5);
 
 /// Runs a command to its end, and ends as it does.
@@ -95,7 +94,7 @@ fn spawn_apart(command: &mut Command) -> io::Result<Child> {
     spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
 }
 
-/// What tells a command to stop. The warden hears it and lives on.
+/// The signals that stop a command. The reaper handles them and lives on.
 fn stop_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect()
 }
@@ -149,16 +148,16 @@ fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
 
 /// Sees to it that a command does not become too many.
 struct Bound {
-    crowd: Crowd,
+    limit: ProcessLimit,
     is_apart: bool,
-    /// Where the command's errors go.
+    /// The standard error of the command.
     stderr: File,
 }
 
 impl Bound {
     fn new(most: u64, is_apart: bool) -> io::Result<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        Ok(Self { crowd: Crowd::new(most), is_apart, stderr: stderr.into() })
+        Ok(Self { limit: ProcessLimit::new(most), is_apart, stderr: stderr.into() })
     }
 
     /// Ends the command when it has become too many, and says so. What is returned is locked
@@ -177,7 +176,7 @@ impl Bound {
                 let rest = Instant::now() + begun.elapsed() * REST;
                 loop {
                     thread::sleep(LOOK);
-                    let is_urgent = over.load(Ordering::SeqCst) || self.crowd.has_come();
+                    let is_urgent = over.load(Ordering::SeqCst) || self.limit.has_come();
                     if is_urgent || Instant::now() > rest {
                         break;
                     }
@@ -189,11 +188,11 @@ impl Bound {
 
     /// Where very many have come, the command stands still while it is counted: it would be faster.
     fn is_over(&mut self) -> bool {
-        if !self.crowd.has_come() {
-            return self.crowd.is_over();
+        if !self.limit.has_come() {
+            return self.limit.is_over();
         }
         signal_all(self.is_apart, Signal::SIGSTOP);
-        let is_over = self.crowd.is_over_for_certain();
+        let is_over = self.limit.is_over_for_certain();
         if !is_over {
             signal_all(self.is_apart, Signal::SIGCONT);
         }
@@ -211,7 +210,7 @@ impl Bound {
             self.stderr,
             "the command had more than {} processes and threads, and all of them were ended: \
              `processes` of its confinement says how many there may be",
-            self.crowd.most()
+            self.limit.most()
         );
     }
 }
@@ -265,7 +264,7 @@ fn sweep(is_apart: bool) {
             }
         }
         signal_all(is_apart, Signal::SIGKILL);
-        for child in crowd::children() {
+        for child in process_limit::children() {
             let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         }
         thread::sleep(ROUND);

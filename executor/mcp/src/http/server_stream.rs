@@ -1,4 +1,4 @@
-//! What a server says unasked.
+//! The stream on which a server sends messages that answer no request.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -7,9 +7,9 @@ use reqwest::Response;
 use tokio::time::sleep;
 
 use super::{
+    connection::{Connection, is_kind},
     events::Events,
-    older,
-    way::{Way, is_kind},
+    legacy_sse,
 };
 use crate::message::parse;
 
@@ -20,14 +20,14 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub(super) const SHORTEST: Duration = Duration::from_millis(50);
 /// The longest one.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
-/// How often in a row a server may refuse to be heard by who may call it.
+/// Refusals in a row after which the stream is given up.
 const DENIALS: u32 = 3;
 
 /// Listens to a server from when it was greeted, for as long as it lets us.
-pub(super) async fn hear(way: Arc<Way>) {
-    way.greeted.notified().await;
-    if let Some(stream) = way.take_stream() {
-        return older::hear(&way, stream).await;
+pub(super) async fn hear(connection: Arc<Connection>) {
+    connection.greeted.notified().await;
+    if let Some(stream) = connection.take_stream() {
+        return legacy_sse::hear(&connection, stream).await;
     }
     let mut last = None;
     let mut has_heard = false;
@@ -35,21 +35,21 @@ pub(super) async fn hear(way: Arc<Way>) {
     let mut pause = PAUSE;
     loop {
         // Whoever is let in while this is refused is not missed.
-        let mut admitted = pin!(way.admitted.notified());
+        let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
-        let answer = way.get(last.as_deref()).await;
-        way.is_heard.notify_one();
+        let answer = connection.get(last.as_deref()).await;
+        connection.is_heard.notify_one();
         match answer {
             Ok(response) if is_stream(&response) => {
                 (has_heard, denials) = (true, 0);
-                pause = follow(&way, response, &mut last).await;
+                pause = follow(&connection, response, &mut last).await;
             }
             Ok(response) if response.status().is_server_error() => {
                 pause = (pause * 2).min(LONGEST);
             }
             Ok(response) => {
-                if response.status() == 404 && has_heard && way.has_session() {
-                    way.end(format!("the session with `{}` has expired", way.host));
+                if response.status() == 404 && has_heard && connection.has_session() {
+                    connection.end(format!("the session with `{}` has expired", connection.host));
                 }
                 return;
             }
@@ -72,20 +72,24 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// Hears one stream to its end, and returns how long to wait before the next.
-async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) -> Duration {
-    let mut events = Events::new(way.most);
+async fn follow(
+    connection: &Connection,
+    mut response: Response,
+    last: &mut Option<String>,
+) -> Duration {
+    let mut events = Events::new(connection.most);
     let mut pause = PAUSE;
     while let Ok(Some(chunk)) = response.chunk().await {
         let is_over = events.push(&chunk).is_err();
         while let Some(event) = events.next() {
-            pause = event.retry.map_or(pause, |it| it.clamp(SHORTEST, LONGEST));
+            pause = event.retry.map_or(pause, |wait| wait.clamp(SHORTEST, LONGEST));
             *last = event.id.or(last.take());
             if let Some(message) = event.data.as_deref().and_then(parse) {
-                way.deliver(message).await;
+                connection.deliver(message).await;
             }
         }
         if is_over {
-            tracing::warn!(host = %way.host, "an event of the MCP server is too long");
+            tracing::warn!(host = %connection.host, "an event of the MCP server is too long");
             break;
         }
     }
@@ -96,28 +100,28 @@ async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) ->
 mod tests {
     use tokio::{task::JoinSet, time::timeout};
 
-    use super::{super::way::tests::way, *};
-    use crate::oauth::world::World;
+    use super::{super::connection::tests::connection, *};
+    use crate::oauth::test_server::World;
 
     #[tokio::test]
     async fn a_server_is_heard_again_once_it_takes_a_request() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().takes_none = true;
-        let (way, _inbox) = way(&world);
-        way.greeted.notify_one();
+        let (connection, _inbox) = connection(&world);
+        connection.greeted.notify_one();
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&way)));
-        way.is_heard.notified().await;
+        hearing.spawn(hear(Arc::clone(&connection)));
+        connection.is_heard.notified().await;
         let denied = world.heard("GET /mcp");
         assert!(denied > 0);
         world.now().takes_none = false;
         while world.heard("GET /mcp") == denied {
             // It listens as soon as it can.
-            let _ = way.post(b"{}".to_vec()).await;
+            let _ = connection.post(b"{}".to_vec()).await;
             tokio::task::yield_now().await;
         }
-        way.is_heard.notified().await;
+        connection.is_heard.notified().await;
         assert!(hearing.try_join_next().is_none(), "it goes on");
     }
 
@@ -127,12 +131,12 @@ mod tests {
         world.keep(Some("refresh-0"));
         world.now().is_deaf = true;
         world.now().is_held = true;
-        let (way, _inbox) = way(&world);
-        way.greeted.notify_one();
+        let (connection, _inbox) = connection(&world);
+        connection.greeted.notify_one();
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&way)));
+        hearing.spawn(hear(Arc::clone(&connection)));
         world.gate.arrived.notified().await;
-        way.admitted.notify_waiters();
+        connection.admitted.notify_waiters();
         let before = world.heard("GET /mcp");
         world.gate.opened.notify_one();
         let again = async {

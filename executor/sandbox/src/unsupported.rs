@@ -1,4 +1,4 @@
-//! Where there is no Linux.
+//! The sandbox of systems other than Linux: none.
 
 use std::{io, path::PathBuf};
 

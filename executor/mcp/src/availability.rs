@@ -1,4 +1,4 @@
-//! Where calls wait for a server that works.
+//! The state of a server as its tools see it. Calls wait here while the server starts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,25 +8,25 @@ use tokio::{
     time::Instant,
 };
 
-use super::link::Link;
+use super::session::Session;
 
-/// How long a call waits for a server whose next start is put off.
+/// Time limit for a call that waits for a delayed start.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What calls know about a server: its link, and how to ask for one.
+/// The state of a server, shared by its tools.
 #[derive(Debug)]
-pub struct Line {
+pub struct Availability {
     state: watch::Sender<State>,
     wanted: Notify,
 }
 
-/// Whether a server can be called.
+/// The state of a server.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     /// It is being started.
     Starting,
     /// It can be called.
-    Up(Arc<Link>),
+    Up(Arc<Session>),
     /// It cannot, and is started again when somebody wants it.
     Down {
         /// Why.
@@ -38,7 +38,7 @@ pub(super) enum State {
     Stopped,
 }
 
-impl Line {
+impl Availability {
     pub(super) fn new() -> Self {
         Self { state: watch::Sender::new(State::Starting), wanted: Notify::new() }
     }
@@ -68,14 +68,14 @@ impl Line {
         is_due
     }
 
-    /// Returns a link that works, once there is one.
-    pub(super) async fn link(&self) -> Result<Arc<Link>, ToolError> {
+    /// Waits for a session that works.
+    pub(super) async fn session(&self) -> Result<Arc<Session>, ToolError> {
         let mut state = self.state.subscribe();
         let mut has_asked = false;
         loop {
             let now = state.borrow_and_update().clone();
             match now {
-                State::Up(link) if !link.is_closed() => return Ok(link),
+                State::Up(session) if !session.is_closed() => return Ok(session),
                 State::Up(_) | State::Starting => {}
                 State::Down { error, retry_at } => {
                     if has_asked || retry_at > Instant::now() + PATIENCE {

@@ -1,4 +1,4 @@
-//! Who owns an MCP server: starts it, asks for its tools, starts it again.
+//! Owns an MCP server: starts it, asks for its tools, and starts it again after it died.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,41 +9,41 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{ReadyTool, SetStatus, Toolbox};
 
 use super::{
-    Line, McpServer,
-    line::State,
-    link::Link,
-    oauth::{Errands, Logins},
+    Availability, McpServer,
+    availability::State,
+    oauth::{BackgroundTasks, Logins},
     server::{Host, Server},
+    session::Session,
     tools,
 };
 
-/// How long a server may take to start and to say which tools it has.
+/// Time limit for a server's start and its first list of tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
-/// How long a server may take to say which tools it has now.
+/// Time limit for a new list of tools.
 const REFRESH: Duration = Duration::from_secs(30);
-/// How long to gather changes of a server's tools before asking for them.
+/// Delay before the tools are read again, so that several changes are read once.
 const GATHER: Duration = Duration::from_millis(50);
-/// How long to put off the second start in a row; it doubles up to [`BACKOFF_MAX`].
+/// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_millis(500);
 /// The longest a start is put off.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// How long until a server whose tools are not known is started again though nobody asks.
+/// Retry interval for a server whose tools are unknown, since no call can ask for it.
 const RETRY: Duration = Duration::from_mins(1);
 /// A server that lived this long is no longer suspected.
 const HEALTHY: Duration = Duration::from_secs(30);
 
 /// Owns one server for as long as the process wants it.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Supervisor {
     set: ToolSetName,
     spec: McpServer,
     logins: Option<Logins>,
     /// Askings for tokens: they outlast the connection that wants them.
-    errands: Errands,
+    background: BackgroundTasks,
     launcher: Launcher,
     toolbox: Toolbox,
     most: usize,
-    line: Arc<Line>,
+    availability: Arc<Availability>,
     /// Starts in a row that did not last.
     failures: u32,
 }
@@ -54,12 +54,22 @@ enum End {
     Stopped,
 }
 
-impl Keeper {
-    /// Makes the keeper of a server whose outputs have at most `most` bytes.
+impl Supervisor {
+    /// Supervises a server whose outputs have at most `most` bytes.
     pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
-        let (launcher, line) = (Launcher::none(), Arc::new(Line::new()));
-        let errands = Errands::default();
-        Self { set, spec, logins: None, errands, launcher, toolbox, most, line, failures: 0 }
+        let (launcher, availability) = (Launcher::none(), Arc::new(Availability::new()));
+        let background = BackgroundTasks::default();
+        Self {
+            set,
+            spec,
+            logins: None,
+            background,
+            launcher,
+            toolbox,
+            most,
+            availability,
+            failures: 0,
+        }
     }
 
     /// Starts the server by this, so that it ends with this process.
@@ -75,8 +85,8 @@ impl Keeper {
     }
 
     /// Returns where calls wait for the server.
-    pub fn line(&self) -> Arc<Line> {
-        Arc::clone(&self.line)
+    pub fn availability(&self) -> Arc<Availability> {
+        Arc::clone(&self.availability)
     }
 
     /// Keeps the server until `stop`.
@@ -88,23 +98,23 @@ impl Keeper {
             self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
             let retry_at = Instant::now() + backoff(self.failures);
             tracing::warn!(set = %self.set, %error, "the MCP server is down");
-            self.line.set(State::Down { error: error.into(), retry_at });
+            self.availability.set(State::Down { error: error.into(), retry_at });
             tokio::select! {
-                () = self.wanted(retry_at) => self.line.set(State::Starting),
+                () = self.wanted(retry_at) => self.availability.set(State::Starting),
                 () = stop.cancelled() => break,
             }
         }
-        self.line.set(State::Stopped);
-        self.errands.end().await;
+        self.availability.set(State::Stopped);
+        self.background.end().await;
     }
 
     /// Returns when the server is to be started again.
     async fn wanted(&self, retry_at: Instant) {
         if self.tools().is_empty() {
             // Nobody can call tools that are not known, so nobody would ask.
-            let _ = timeout(RETRY, self.line.wanted()).await;
+            let _ = timeout(RETRY, self.availability.wanted()).await;
         } else {
-            self.line.wanted().await;
+            self.availability.wanted().await;
         }
         sleep_until(retry_at).await;
     }
@@ -112,7 +122,7 @@ impl Keeper {
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
-        let host = Host { set: &self.set, logins, errands: &self.errands, launcher };
+        let host = Host { set: &self.set, logins, background: &self.background, launcher };
         let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
             Ok(spawned) => spawned,
             Err(error) => return self.fail(stop, error),
@@ -124,7 +134,7 @@ impl Keeper {
                 return End::Stopped;
             }
         };
-        let (link, offers) = match connected {
+        let (session, offers) = match connected {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => return self.fail(stop, error),
             Err(_) => {
@@ -134,12 +144,12 @@ impl Keeper {
             }
         };
         self.settle(stop, offers);
-        let link = Arc::new(link);
-        self.line.set(State::Up(Arc::clone(&link)));
-        self.watch(server, &link, stop).await
+        let session = Arc::new(session);
+        self.availability.set(State::Up(Arc::clone(&session)));
+        self.watch(server, &session, stop).await
     }
 
-    async fn watch(&self, mut server: Server, link: &Link, stop: &CancellationToken) -> End {
+    async fn watch(&self, mut server: Server, session: &Session, stop: &CancellationToken) -> End {
         loop {
             tokio::select! {
                 () = server.closed() => return End::Died(server.complaint("it closed its output").await),
@@ -151,7 +161,7 @@ impl Keeper {
             }
             let asked = async {
                 sleep(GATHER).await;
-                timeout(REFRESH, server.offers(link)).await
+                timeout(REFRESH, server.offers(session)).await
             };
             let asked = tokio::select! {
                 asked = asked => asked,
@@ -173,11 +183,11 @@ impl Keeper {
     }
 
     fn settle(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
-        let tools = tools(&self.set, &self.line, offers).into_iter().map(ReadyTool::new);
+        let tools = tools(&self.set, &self.availability, offers).into_iter().map(ReadyTool::new);
         self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools.collect());
     }
 
-    /// Says that the server could not be asked. The tools that are known stay.
+    /// Reports the set as failed. Its known tools stay.
     fn fail(&self, stop: &CancellationToken, error: String) -> End {
         let status = SetStatus::Failed { error: error.clone() };
         self.toolbox.settle_unless(stop, &self.set, status, self.tools());
@@ -203,8 +213,9 @@ mod tests {
 
     #[test]
     fn starts_are_put_off_ever_longer() {
-        let seconds: Vec<_> =
-            [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX].map(|it| backoff(it).as_secs_f32()).into();
+        let seconds: Vec<_> = [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX]
+            .map(|failures| backoff(failures).as_secs_f32())
+            .into();
         assert_eq!(seconds, [0.0, 0.0, 0.5, 1.0, 2.0, 16.0, 30.0, 30.0, 30.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! What people were granted, as files that only their owner may read.
+//! Tokens of people who logged in, as files that only their owner may read.
 
 use std::{
     fmt::{self, Write as _},
@@ -31,9 +31,9 @@ const MARGIN: u64 = 30;
 const SCOPES: usize = 64;
 /// Bytes of such a scope.
 const SCOPE: usize = 256;
-/// How long others may change a login: two requests, and a little.
+/// Time limit for the lock. Covers two requests of another process.
 const LOCKED: Duration = Duration::from_secs(75);
-/// How long until it is looked whether they still do.
+/// Poll interval for the lock.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
@@ -42,12 +42,12 @@ pub struct Logins {
     folder: PathBuf,
 }
 
-/// Where the login to one server is.
+/// The file with the login to one server.
 ///
 /// It is found by the name of the set and by the address: whoever gives a server the name of
 /// another does not get what that one was granted.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct TokenStore {
     file: Arc<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Registered {
     /// When the secret ends, in seconds since 1970, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_until: Option<u64>,
-    /// Where the browser comes back to.
+    /// The redirect URI.
     pub(super) redirect: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) issuer: Option<String>,
@@ -115,17 +115,17 @@ impl Logins {
         Self { folder }
     }
 
-    pub(super) fn of(&self, set: &ToolSetName, server: &Url) -> Kept {
+    pub(super) fn of(&self, set: &ToolSetName, server: &Url) -> TokenStore {
         let digest = Sha256::digest(server.as_str().as_bytes());
         let digest = digest.iter().take(DIGEST).fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        Kept { file: Arc::new(self.folder.join(format!("{set}-{digest}.json"))) }
+        TokenStore { file: Arc::new(self.folder.join(format!("{set}-{digest}.json"))) }
     }
 }
 
-impl Kept {
+impl TokenStore {
     /// Returns what is kept, if anything is.
     pub(super) fn read(&self) -> Result<Option<Record>, String> {
         let file = match File::open(&*self.file) {
@@ -144,7 +144,7 @@ impl Kept {
     /// Keeps a record in the place of what is there, all of it or nothing.
     pub(super) fn write(&self, record: &Record) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
-        if u64::try_from(text.len()).is_ok_and(|it| it > MOST) {
+        if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MOST) {
             return Err(format!("the server grants what has more than {MOST} bytes"));
         }
         self.replace(&text).map_err(|err| self.trouble(&err))
@@ -205,7 +205,7 @@ impl Kept {
 
     /// Notes which scopes the server wants, for the next login.
     pub(super) async fn want(&self, scopes: &str) -> Result<(), String> {
-        let may_be = |it: &&str| is_scope(it) && it.len() <= SCOPE;
+        let may_be = |scope: &&str| is_scope(scope) && scope.len() <= SCOPE;
         let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
         if scopes.is_empty() {
             return Ok(());
@@ -214,7 +214,7 @@ impl Kept {
         let mut record = self.read()?.unwrap_or_default();
         let before = record.wanted.len();
         for scope in scopes {
-            let is_there = record.wanted.iter().any(|it| it == scope);
+            let is_there = record.wanted.iter().any(|known| known == scope);
             if !is_there && record.wanted.len() < SCOPES {
                 record.wanted.push(scope.to_owned());
             }
@@ -247,7 +247,7 @@ impl Record {
 
     /// Returns whether nothing is left of what was granted, so that only a person goes on.
     pub(super) fn has_ended(&self, now: u64) -> bool {
-        let is_good = self.token().is_some_and(|it| it.is_good(now));
+        let is_good = self.token().is_some_and(|token| token.is_good(now));
         !is_good && self.refresh_token().is_none()
     }
 
@@ -272,10 +272,10 @@ impl fmt::Debug for Token {
 
 /// For rmcp. Whoever hands it over has the lock.
 #[async_trait]
-impl CredentialStore for Kept {
+impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let record = self.read().map_err(AuthError::CredentialStoreError)?;
-        Ok(record.and_then(|it| it.granted))
+        Ok(record.and_then(|record| record.granted))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
@@ -363,9 +363,9 @@ pub(super) mod tests {
         let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(logins.folder.clone()), 0o700);
         let files: Vec<PathBuf> =
-            fs::read_dir(&logins.folder).unwrap().map(|it| it.unwrap().path()).collect();
+            fs::read_dir(&logins.folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(files.len(), 2, "{files:?}");
-        assert!(files.into_iter().all(|it| mode(it) == 0o600));
+        assert!(files.into_iter().all(|file| mode(file) == 0o600));
     }
 
     #[tokio::test]
@@ -378,7 +378,7 @@ pub(super) mod tests {
         kept.want("a b a \"x\" \u{7f}").await.unwrap();
         kept.want("b c").await.unwrap();
         assert_eq!(kept.read().unwrap().unwrap().wanted, ["a", "b", "c"]);
-        let many: Vec<String> = (0..1_000).map(|it| format!("s{it}")).collect();
+        let many: Vec<String> = (0..1_000).map(|n| format!("s{n}")).collect();
         kept.want(&many.join(" ")).await.unwrap();
         assert_eq!(kept.read().unwrap().unwrap().wanted.len(), SCOPES);
     }

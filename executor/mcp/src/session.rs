@@ -1,4 +1,4 @@
-//! The connection to an MCP server that is up, for its tools.
+//! A session with a server that is up. Tools call through it.
 
 use std::{fmt, io, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
 };
 
 /// A server that is up.
-pub(super) struct Link {
+pub(super) struct Session {
     peer: Peer<RoleClient>,
     ends: Ends,
     /// The most bytes of an output.
@@ -28,14 +28,14 @@ pub(super) struct Link {
     is_remote: bool,
 }
 
-/// What both ends of a connection know.
+/// State that the transport and the session share.
 #[derive(Clone, Default)]
 pub(super) struct Ends {
     /// Nothing more may be sent.
     pub(super) closing: CancellationToken,
     /// Nothing more can come.
     pub(super) closed: CancellationToken,
-    /// Which calls hear what the server reports.
+    /// The calls by their progress tokens.
     pub(super) tokens: Arc<Tokens>,
     /// The secrets that the server was told.
     pub(super) seen: Arc<Secrets>,
@@ -50,7 +50,7 @@ pub(super) enum Lost {
     Sent,
 }
 
-impl Link {
+impl Session {
     pub(super) fn new(peer: Peer<RoleClient>, ends: Ends, most: usize, is_remote: bool) -> Self {
         Self { peer, ends, most, is_remote }
     }
@@ -64,7 +64,7 @@ impl Link {
         self.ends.closing.is_cancelled()
     }
 
-    /// Says what happened where a call was lost.
+    /// Returns the verb for a lost server: a remote one broke off, a process ended.
     pub(super) fn ending(&self) -> &'static str {
         if self.is_remote { "broke off" } else { "ended" }
     }
@@ -77,9 +77,9 @@ impl Link {
         };
         let seen = self.ends.seen.now();
         let value = seen.clean_result(result)?;
-        let binaries = binaries.into_iter().map(|it| {
-            let base64 = seen.clean_base64(it.base64);
-            Binary { base64, ..it }
+        let binaries = binaries.into_iter().map(|binary| {
+            let base64 = seen.clean_base64(binary.base64);
+            Binary { base64, ..binary }
         });
         Ok(Output { value, binaries: binaries.collect() })
     }
@@ -123,7 +123,7 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("is_closed", &self.is_closed()).finish_non_exhaustive()
     }

@@ -10,12 +10,12 @@ use reqwest::{StatusCode, Url};
 use tokio::time::timeout;
 
 use super::{
+    connection::{Connection, is_kind},
     events::{Event, EventStream},
-    way::{Way, is_kind},
 };
 use crate::message::{cut_short, parse};
 
-/// How long a server may take to say where it is told things.
+/// Time limit for the endpoint event.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers a greeting like this may be an older one.
@@ -25,23 +25,23 @@ pub(super) fn may_be_older(status: StatusCode) -> bool {
 }
 
 /// Opens the stream of an older server; all that is told to it goes where it says from now on.
-pub(super) async fn open(way: &Way) -> Result<(), String> {
-    let host = &way.host;
-    let opening = timeout(OPENING, begin(way)).await;
+pub(super) async fn open(connection: &Connection) -> Result<(), String> {
+    let host = &connection.host;
+    let opening = timeout(OPENING, begin(connection)).await;
     let seconds = OPENING.as_secs();
     let (stream, told) = opening.unwrap_or_else(|_| {
         Err(format!("`{host}` did not say within {seconds} s where to send messages"))
     })?;
-    let endpoint = way.url.join(told.trim());
+    let endpoint = connection.url.join(told.trim());
     let endpoint = endpoint.map_err(|_| format!("`{host}` wants messages at `{told}`"))?;
-    if endpoint.origin() != way.url.origin() {
+    if endpoint.origin() != connection.url.origin() {
         // What is for this server, such as a token, is not told to another.
         return Err(format!(
             "`{host}` wants messages sent to another server: `{}`",
             shown(&endpoint)
         ));
     }
-    way.turn_older(endpoint, stream);
+    connection.turn_older(endpoint, stream);
     Ok(())
 }
 
@@ -49,14 +49,14 @@ fn shown(endpoint: &Url) -> String {
     endpoint.origin().ascii_serialization()
 }
 
-async fn begin(way: &Way) -> Result<(EventStream, String), String> {
-    let host = &way.host;
-    let response = way.get(None).await.map_err(|err| err.to_string())?;
+async fn begin(connection: &Connection) -> Result<(EventStream, String), String> {
+    let host = &connection.host;
+    let response = connection.get(None).await.map_err(|err| err.to_string())?;
     let status = response.status();
     if !status.is_success() || !is_kind(&response, "text/event-stream") {
         return Err(format!("`{host}` has no stream there: it answered {status}"));
     }
-    let mut stream = EventStream::new(response, way.most);
+    let mut stream = EventStream::new(response, connection.most);
     match stream.next().await {
         Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))
@@ -67,13 +67,13 @@ async fn begin(way: &Way) -> Result<(EventStream, String), String> {
 }
 
 /// Hears a server until its stream ends.
-pub(super) async fn hear(way: &Way, mut stream: EventStream) {
+pub(super) async fn hear(connection: &Connection, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };
         let message = if event.is_cut { cut_short(&data) } else { parse(&data) };
         if let Some(message) = message {
-            way.deliver(message).await;
+            connection.deliver(message).await;
         }
     }
-    way.end(format!("`{}` ended its stream", way.host));
+    connection.end(format!("`{}` ended its stream", connection.host));
 }

@@ -18,18 +18,18 @@ use std::{
 
 use nix::libc;
 
-use super::names::{Way, is_within, real};
+use super::names::{ResolvedPath, is_within, real};
 
 /// When it is said to have been changed last: so it is known again, and known to be unused.
 const MARK: Duration = Duration::from_secs(1);
-/// What is written into what people may open and wonder about.
+/// The content of placeholders that people may open.
 const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
-/// How often a name is tried that somebody else makes and removes.
+/// Attempts for a name that another process creates and removes.
 const TRIES: usize = 8;
 
-/// What was put there, by where. Clones of an `Arc` of it are one; dropping it removes them.
+/// The placeholders by path. Dropping it removes them.
 #[derive(Default)]
-pub(super) struct Places(Mutex<BTreeMap<PathBuf, Held>>);
+pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Held>>);
 
 /// Something that was put somewhere.
 struct Held {
@@ -39,7 +39,7 @@ struct Held {
     folders: Vec<PathBuf>,
 }
 
-/// What a name is for.
+/// The kind of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A file.
@@ -49,15 +49,15 @@ pub(super) enum Kind {
 }
 
 /// What is held does not say what is to be.
-impl PartialEq for Places {
+impl PartialEq for Placeholders {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Places {}
+impl Eq for Placeholders {}
 
-impl fmt::Debug for Places {
+impl fmt::Debug for Placeholders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.0.lock().unwrap_or_else(PoisonError::into_inner).keys())
@@ -65,7 +65,7 @@ impl fmt::Debug for Places {
     }
 }
 
-impl Places {
+impl Placeholders {
     /// Takes the names that nothing has and that somebody could take who writes in some folders.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Places {
         held.retain(|path, it| it.is_still(path));
         for (path, kind) in own {
             let about = |err| unguarded(path, &err);
-            let way = Way::of(path).map_err(about)?;
+            let way = ResolvedPath::of(path).map_err(about)?;
             if held.contains_key(&way.end) || !is_within(&way.end, &write) {
                 continue;
             }
@@ -97,7 +97,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for Placeholders {
     fn drop(&mut self) {
         let held = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         for (path, it) in held {
@@ -219,7 +219,7 @@ fn is_unused(meta: &Metadata) -> bool {
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
 
-/// Says that a name cannot be kept from commands.
+/// Makes the error for a name that cannot be hidden from commands.
 pub(super) fn unguarded(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
@@ -247,7 +247,7 @@ mod tests {
             self.folder.path().join("root")
         }
 
-        fn take(&self, places: &Places, own: &[&str]) -> io::Result<()> {
+        fn take(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
             let own: Vec<_> = own.iter().map(|it| self.root().join(it)).collect();
             let own = own.iter().map(|it| {
                 let kind = if it.ends_with("data") { Kind::Folder } else { Kind::File };
@@ -277,7 +277,7 @@ mod tests {
         let world = World::new();
         fs::write(world.root().join("store.db"), "pages").unwrap();
         let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
-        let places = Places::default();
+        let places = Placeholders::default();
         world.take(&places, &own).unwrap();
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_somebody_has_used_stays() {
         let world = World::new();
-        let places = Places::default();
+        let places = Placeholders::default();
         let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
         world.take(&places, &own).unwrap();
         fs::write(world.root().join("faber.yaml"), "store: memory").unwrap();
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn the_last_one_removes_it() {
         let world = World::new();
-        let (first, second) = (Places::default(), Places::default());
+        let (first, second) = (Placeholders::default(), Placeholders::default());
         world.take(&first, &["faber.yaml"]).unwrap();
         world.take(&second, &["faber.yaml"]).unwrap();
         drop(first);
@@ -318,12 +318,12 @@ mod tests {
         drop(second);
         assert_eq!(world.names(), "root");
         // One that was killed leaves it, and the next one knows it.
-        let killed = Places::default();
+        let killed = Placeholders::default();
         world.take(&killed, &["faber.yaml"]).unwrap();
         drop(std::mem::take(&mut *killed.0.lock().unwrap()));
         drop(killed);
         fs::write(world.root().join("empty.yaml"), "").unwrap();
-        let next = Places::default();
+        let next = Placeholders::default();
         world.take(&next, &["faber.yaml", "empty.yaml"]).unwrap();
         drop(next);
         assert_eq!(world.names(), "root root/empty.yaml");
@@ -333,7 +333,7 @@ mod tests {
     fn what_cannot_be_taken_is_said() {
         let world = World::new();
         fs::write(world.root().join("file"), "").unwrap();
-        let err = world.take(&Places::default(), &["file/run.sh"]).unwrap_err().to_string();
+        let err = world.take(&Placeholders::default(), &["file/run.sh"]).unwrap_err().to_string();
         assert!(err.contains("file/run.sh` is Faber's own, is not there yet"), "{err}");
         assert!(err.contains("root: ./work"), "{err}");
     }

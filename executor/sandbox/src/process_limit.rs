@@ -5,23 +5,23 @@ use std::{collections::BTreeMap, fs};
 
 use nix::unistd::getpid;
 
-/// How many are read before it is asked whether that is still of use.
+/// Entries to read between two checks of the limit.
 const SOME: usize = 64;
 
-/// How many processes and threads there are, whoever has them.
+/// Returns the number of all processes and threads of the machine.
 pub(super) fn all() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
 }
 
-/// How many a command may become, and how far it is from that.
-pub(super) struct Crowd {
+/// The limit of a command, and its distance from it.
+pub(super) struct ProcessLimit {
     most: u64,
     /// The fewest there were on the machine, since the command began or was last counted for that.
     before: u64,
 }
 
-impl Crowd {
+impl ProcessLimit {
     /// Begins with a command that is not there yet.
     pub(super) fn new(most: u64) -> Self {
         Self { most, before: all().unwrap_or(u64::MAX) }

@@ -1,4 +1,4 @@
-//! What is not cut short with the call that wants it.
+//! Token requests that outlive the call that started them.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ const LASTS: Duration = Duration::from_secs(10);
 
 /// Askings for tokens that are under way for one set. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Errands(Arc<Mutex<JoinSet<()>>>);
+pub(crate) struct BackgroundTasks(Arc<Mutex<JoinSet<()>>>);
 
-impl Errands {
+impl BackgroundTasks {
     /// Begins something that goes on though nobody waits for it any more, and returns what comes of
     /// it, unless that is cut short or too much is under way.
     pub(super) async fn run<T: Send + 'static>(
@@ -52,7 +52,7 @@ impl Errands {
     }
 }
 
-impl fmt::Debug for Errands {
+impl fmt::Debug for BackgroundTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Errands").field(&self.all().len()).finish()
     }
@@ -68,7 +68,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_under_way_is_waited_for_and_not_for_ever() {
-        let (errands, go, is_done) = (Errands::default(), Arc::new(Notify::new()), Arc::default());
+        let (background, go, is_done) =
+            (BackgroundTasks::default(), Arc::new(Notify::new()), Arc::default());
         let errand = {
             let (go, is_done) = (Arc::clone(&go), Arc::<AtomicBool>::clone(&is_done));
             async move {
@@ -76,22 +77,24 @@ mod tests {
                 is_done.store(true, Ordering::Relaxed);
             }
         };
-        assert!(timeout(Duration::ZERO, errands.run(errand)).await.is_err(), "it is given up");
+        assert!(timeout(Duration::ZERO, background.run(errand)).await.is_err(), "it is given up");
         go.notify_one();
-        errands.end().await;
+        background.end().await;
         assert!(is_done.load(Ordering::Relaxed));
-        assert!(timeout(Duration::ZERO, errands.run(std::future::pending::<()>())).await.is_err());
-        errands.end().await;
-        assert_eq!(errands.run(async { 1 }).await, Some(1));
+        assert!(
+            timeout(Duration::ZERO, background.run(std::future::pending::<()>())).await.is_err()
+        );
+        background.end().await;
+        assert_eq!(background.run(async { 1 }).await, Some(1));
     }
 
     #[tokio::test]
     async fn there_is_a_most_of_them() {
-        let errands = Errands::default();
+        let background = BackgroundTasks::default();
         for _ in 0..MOST {
-            let never = errands.run(std::future::pending::<()>());
+            let never = background.run(std::future::pending::<()>());
             assert!(timeout(Duration::ZERO, never).await.is_err());
         }
-        assert_eq!(errands.run(async {}).await, None);
+        assert_eq!(background.run(async {}).await, None);
     }
 }
