@@ -56,7 +56,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 pub struct CommandTool {
     /// Its name.
     pub name: ToolName,
-    /// What it does, in words.
+    /// Its description.
     #[serde(default)]
     pub description: String,
     /// Sentences that people would say when they want it.
@@ -65,13 +65,13 @@ pub struct CommandTool {
     /// The JSON Schema of its parameters.
     #[serde(default = "no_parameters")]
     pub parameters: Value,
-    /// What a second call does; nothing where what is run says.
+    /// The effect of a second call. Nothing if the HTTP method tells it.
     pub effect: Option<Effect>,
-    /// What to run. A tool without it is known for selection only.
+    /// The command or request. A tool without it is known for selection only.
     pub run: Option<Action>,
 }
 
-/// What a tool runs.
+/// The action of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Action {
@@ -140,24 +140,24 @@ impl Action {
     }
 }
 
-/// What a command tool runs.
+/// The command of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// The program and its arguments.
     pub command: Argv,
-    /// Where to run it.
+    /// The working directory.
     pub cwd: Option<PathBuf>,
-    /// Where to run it where that says nothing: the folder of the file that describes it.
+    /// The default working directory: the folder of the file that describes the tool.
     #[serde(skip)]
     pub(crate) base: Option<PathBuf>,
     /// Names of variables of Faber's environment that it gets besides the usual.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// What to add to the environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
-    /// What the command may do, where that is less than everything.
+    /// The limits of the command. By default it has none.
     pub confine: Option<Confinement>,
 }
 
@@ -205,7 +205,7 @@ pub enum CommandToolError {
     Schema {
         /// The tool.
         tool: ToolName,
-        /// What is wrong.
+        /// The reason.
         error: String,
     },
     /// Its parameters are no object, so that no call could ever fit.
@@ -362,7 +362,7 @@ impl Tool for CommandRunner {
     }
 }
 
-/// Says that a command was told to stop.
+/// Makes the error for a cancelled command.
 ///
 /// How it ended is no answer, not even with status 0: so end programs that had done their work, and
 /// so do those that tidied up and did not do it.
@@ -389,7 +389,7 @@ struct Running {
     stderr: Tail,
 }
 
-/// How a command ended.
+/// The end of a command.
 enum Ended {
     Exited(std::process::ExitStatus),
     PrintedTooMuch,

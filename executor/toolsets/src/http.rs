@@ -72,13 +72,13 @@ impl Verb {
     }
 }
 
-/// How the tools of one source call.
+/// The caller that the tools of one source share.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) http: Arc<Http>,
     /// The most bytes of an answer.
     pub(crate) most: usize,
-    /// How long an answer may take, where that is less than the step may.
+    /// Time limit for an answer, if it is below the step's timeout.
     pub(crate) patience: Option<Duration>,
 }
 

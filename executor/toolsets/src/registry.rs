@@ -1,4 +1,4 @@
-//! Which toolsets there are, and which are switched on: the same on every node.
+//! The toolsets and their switches, the same on every node.
 //!
 //! The configuration says what a node begins with. What is added, registered, switched or told
 //! afterwards is kept in the store as [records](shared::store::Records); every node reads them
@@ -41,7 +41,7 @@ use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
 pub use self::{records::added_set as added, switching::Switched};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
 
-/// How often a node looks whether another one changed something, where no hint came.
+/// Poll interval for changes of other nodes. A hint comes earlier.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long changes are gathered that follow each other, and at least so many times as long as it
 /// takes to read them all: thousands of tools may be registered one after another.
@@ -49,31 +49,31 @@ const GATHER: Duration = Duration::from_millis(100);
 const REST: u32 = 10;
 /// No revision.
 const NONE: u64 = u64::MAX;
-/// How many fields a context remembers as removed that this node's file does not have.
+/// Most removed fields that a context remembers although this node's file lacks them.
 const REMOVED: usize = 1_000;
-/// How often a change of a context is tried that others change at the same time.
+/// Attempts to change a context that other nodes change at the same time.
 const TRIES: usize = 64;
 
-/// Which toolsets there are. Clones are one.
+/// The toolsets of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Inner>);
 
-/// What a registry works with.
+/// The parts of a registry.
 #[derive(Debug)]
 pub struct Parts {
-    /// What it fills.
+    /// The toolbox to fill.
     pub sources: Sources,
     /// The toolbox of those sources.
     pub toolbox: Toolbox,
-    /// Where changes are kept.
+    /// The store for changes.
     pub store: Arc<dyn Store>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The sets of the configuration, in their order.
     pub configured: Vec<SetConfig>,
     /// The contexts of the configuration.
     pub contexts: BTreeMap<String, Value>,
-    /// What relative paths of added sets are relative to.
+    /// The base of relative paths in added sets.
     pub base: PathBuf,
     /// The variables of the environment that added sets and tools may use. Those of the
     /// configuration may use any, and so may these where nothing is said.
@@ -90,7 +90,7 @@ struct Inner {
     seen: AtomicU64,
 }
 
-/// What the toolbox was last made of.
+/// The state from which the toolbox was filled last.
 #[derive(Debug, Default)]
 struct Applied {
     revision: Option<u64>,
@@ -100,7 +100,7 @@ struct Applied {
     hidden: Vec<SetConfig>,
     /// The documents of contexts.
     read: Read,
-    /// What cannot be as it was asked for, and has been said.
+    /// Complaints that were logged already.
     complaints: Vec<Complaint>,
 }
 
@@ -110,7 +110,7 @@ pub enum RegistryError {
     /// There is one of the name, which stays as it is.
     #[error("{what} called `{name}` exists already and was not changed: use another name")]
     Exists {
-        /// What it is.
+        /// The kind of the name.
         what: &'static str,
         /// Its name.
         name: String,
@@ -128,15 +128,15 @@ pub enum RegistryError {
     Elsewhere {
         /// Its name.
         name: String,
-        /// Where it comes from, and what to do.
+        /// Its source, and what to do.
         hint: String,
     },
     /// There are too many.
     #[error("there are {most} {what}, which is the most: remove some")]
     Full {
-        /// What there is too much of.
+        /// The things of which there are too many.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
     /// It is there, and cannot be seen now.

@@ -1,4 +1,4 @@
-//! Where configured toolsets come from, and what keeps them connected.
+//! Sources of configured toolsets, and the tasks that keep them connected.
 
 mod builtin;
 mod config;
@@ -40,7 +40,7 @@ use self::{
 };
 use crate::command::CommandTool;
 
-/// How long a set may take to connect: what needs it waits so long.
+/// Time limit for a set's connection. Calls wait that long.
 pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
 
 /// The sources of a toolbox. Dropping them kills their servers; [`close`](Self::close) ends them
@@ -62,7 +62,7 @@ struct Live {
     keepers: JoinSet<()>,
 }
 
-/// How something that has failed is asked to begin again.
+/// Wakes a failed source.
 #[derive(Debug)]
 enum Kept {
     Server(Arc<Availability>),
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// What became of tools that are written down.
+/// The result of reading configured tools.
 #[derive(Debug, Default)]
 struct Made {
     tools: Vec<ReadyTool>,

@@ -1,4 +1,4 @@
-//! What an HTTP answer means.
+//! Conversion of HTTP answers into outputs and errors.
 
 use http_client::{Broken, Reply};
 use reqwest::header;
@@ -97,7 +97,7 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-/// Says that a server did not want to answer, and whether it may later.
+/// Makes the error for an error status, and decides whether a retry may help.
 fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     let Reply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
@@ -128,7 +128,7 @@ fn tail(text: &str) -> String {
     format!("{cut}{}", &text[start..])
 }
 
-/// Says that there was no answer, and whether the call may have happened all the same.
+/// Makes the error for a missing answer, and decides whether the call may have happened.
 pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> ToolError {
     let message = seen.clean(broken.to_string());
     match broken {

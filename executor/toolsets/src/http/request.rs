@@ -1,4 +1,4 @@
-//! How a configured HTTP call is made of its parameters.
+//! Requests of configured HTTP tools, built from parameters.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub struct HttpRun {
     query: Query,
     /// The body: a value, or `rest`.
     body: Option<Value>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub(super) timeout_seconds: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ enum Field {
     Secret(Text),
 }
 
-/// What goes into the query.
+/// A parameter of the query.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {

@@ -1,4 +1,4 @@
-//! Whether a set is there: its condition over the data of contexts.
+//! Conditions of sets over the data of contexts.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -81,7 +81,7 @@ impl Names for Words {
     }
 }
 
-/// What the words mean.
+/// The values of the variables.
 struct Meanings<'a>(Vec<&'a Value>);
 
 impl Values for Meanings<'_> {

@@ -1,4 +1,4 @@
-//! Which sets there are: what the configuration says and what was added since, as one list.
+//! Merges configured and added sets into one list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
 /// Everything that says which sets there are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// What was added, oldest first.
+    /// Added sets and tools, oldest first.
     pub(super) sets: Vec<Added>,
     /// Tools that were registered one by one, oldest first.
     pub(super) tools: Vec<Registered>,
@@ -30,7 +30,7 @@ pub(super) struct Known {
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of contexts, but for their documents: conditions do not ask for those.
     pub(super) contexts: Contexts,
-    /// What contexts offer for retrieval, as it is written.
+    /// Documents of contexts, as configured.
     pub(super) documents: Contexts,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Added {
 /// A tool that was registered.
 #[derive(Clone, Debug)]
 pub(super) struct Registered {
-    /// What its record is called: the name that always means the tool.
+    /// The name of its record, which always means this tool.
     pub(super) record: String,
     pub(super) set: String,
     /// As it was written.
@@ -76,20 +76,20 @@ pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) config: SetConfig,
-    /// Whether it is switched on now.
+    /// `true` if it is switched on now.
     pub(super) is_active: bool,
-    /// Whether it was added, so that it can be removed.
+    /// `true` if it was added, so that it can be removed.
     pub(super) is_added: bool,
 }
 
-/// What everything that is known comes to.
+/// The merged sets.
 #[derive(Debug)]
 pub(super) struct Merged {
     /// The sets that there are to be, in their order.
     pub(super) wanted: Vec<Wanted>,
     /// Those whose condition does not hold.
     pub(super) hidden: Vec<SetConfig>,
-    /// What cannot be as it was asked for.
+    /// Requests that conflict with others.
     pub(super) complaints: Vec<Complaint>,
     /// The documents of contexts.
     pub(super) read: Read,

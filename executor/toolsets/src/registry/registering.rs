@@ -22,7 +22,7 @@ const LOCAL: &str = "local";
 /// A tool that is to be registered.
 struct New {
     set: ToolSetName,
-    /// Whether somebody named the set.
+    /// `true` if the caller named the set.
     has_set: bool,
     tool: CommandTool,
     /// As it was given.

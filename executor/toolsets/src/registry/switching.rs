@@ -5,7 +5,7 @@ use shared::store::{RecordKind, Unless};
 
 use super::{Registry, RegistryError};
 
-/// What became of sets that were to be switched.
+/// The result of switching sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
     /// Those that were not as asked for, and are now.

@@ -55,7 +55,7 @@ const IN_SYSTEM: [&str; 13] = [
     "/usr/sbin",
 ];
 
-/// How one of Faber's own sets is configured.
+/// The settings of one of Faber's own sets.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltinSet {
@@ -67,18 +67,18 @@ pub struct BuiltinSet {
     /// The folder of the configuration.
     #[serde(skip)]
     base: Option<PathBuf>,
-    /// Whether its tools may change what lies in `.git`.
+    /// The policy for changes of `.git`.
     #[serde(default)]
     pub git: GitWrites,
-    /// What commands may do.
+    /// The limits of commands.
     #[serde(default)]
     pub system: system::SystemConfig,
-    /// What of the web may be reached.
+    /// The limits of the web tools.
     #[serde(default)]
     pub web: web::WebConfig,
 }
 
-/// What the tools of a set need.
+/// The dependencies of a set's tools.
 #[derive(Clone, Debug)]
 pub(super) struct Needs {
     pub(super) launcher: Launcher,
@@ -104,7 +104,7 @@ impl BuiltinKind {
         matches!(self, Self::CodeTools | Self::FileTools | Self::SystemTools)
     }
 
-    /// Says what it is for.
+    /// Returns its description.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::CodeTools => "Reads, writes and edits files below one folder.",

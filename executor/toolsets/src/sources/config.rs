@@ -26,13 +26,13 @@ use crate::command::{Action, CommandTool};
 pub struct SetConfig {
     /// Its name.
     pub name: ToolSetName,
-    /// What it is for, in words.
+    /// Its purpose, in words.
     #[serde(default)]
     pub description: String,
-    /// Whether plans may use it.
+    /// `true` if plans may use it.
     #[serde(default = "yes")]
     pub active: bool,
-    /// Where its tools come from.
+    /// The source of its tools.
     pub source: Source,
     /// The context whose data `condition` asks for, and which the set is said to come from.
     #[serde(default)]
@@ -46,7 +46,7 @@ fn yes() -> bool {
     true
 }
 
-/// Where the tools of a set come from.
+/// The source of a set's tools.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Source {
@@ -207,7 +207,7 @@ impl SetConfig {
         }
     }
 
-    /// Says for people where the tools come from: the context, where it is one's.
+    /// Describes the source for people, with the context of documents.
     pub(crate) fn kind(&self) -> String {
         let kind = match self.source {
             Source::Mcp(_) => "mcp",

@@ -22,7 +22,7 @@ const DOCUMENTS: usize = 10_000;
 /// The most collections of a context.
 const COLLECTIONS: usize = 1_000;
 
-/// What a context offers for retrieval.
+/// The documents of a context.
 #[derive(Clone, Debug)]
 pub struct Documents {
     context: String,

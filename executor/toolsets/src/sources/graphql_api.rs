@@ -43,20 +43,20 @@ const DEPTH: usize = 6;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphQlConfig {
-    /// Where it is.
+    /// Its address.
     url: ServerUrl,
     /// Headers of every request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
     /// A token, which goes into `Authorization: Bearer …`.
     auth: Option<Text>,
-    /// How deep objects are selected.
+    /// The depth to which objects are selected.
     #[serde(default = "two")]
     depth: usize,
     /// The tools that are wanted, as globs of their names.
     #[serde(default)]
     include: Vec<String>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     timeout_seconds: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct GraphQlSource {
     endpoint: Arc<Endpoint>,
 }
 
-/// What all tools of an endpoint share.
+/// State that all tools of an endpoint share.
 #[derive(Debug)]
 struct Endpoint {
     config: GraphQlConfig,

@@ -23,9 +23,9 @@ use toolbox::{ReadyTool, SetStatus, Tool, Toolbox, tool_names::is_word};
 
 use super::CONNECT_TIMEOUT;
 
-/// How long one that has failed is let alone: it doubles up to [`RETRY`].
+/// Delay after a failure. Doubles up to [`RETRY`].
 const BACKOFF: Duration = Duration::from_millis(500);
-/// How long until one that has failed is asked again though nobody wants it.
+/// Retry interval for a failed source that no call needs.
 const RETRY: Duration = Duration::from_mins(1);
 /// Tools that one source may offer.
 pub(super) const TOOLS: usize = 20_000;
@@ -118,7 +118,7 @@ impl Asker {
     }
 }
 
-/// Which tools of a source are wanted: those that one of the globs names, or all.
+/// The wanted tools of a source: those that match a glob, or all.
 pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>, String> {
     let mut set = GlobSetBuilder::new();
     for glob in globs {

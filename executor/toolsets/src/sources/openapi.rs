@@ -41,12 +41,12 @@ const DOCUMENT: usize = 32 << 20;
 pub struct OpenApiConfig {
     /// The document: a file, or an address.
     document: String,
-    /// Where the API is, if not where the document says.
+    /// The address of the API. By default that of the document.
     base_url: Option<ServerUrl>,
     /// Headers of every call.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
-    /// What the document's security schemes are told, by their names.
+    /// Credentials for the document's security schemes, by name.
     #[serde(default)]
     auth: BTreeMap<String, Credential>,
     /// The tools that are wanted, as globs of their names.
@@ -55,7 +55,7 @@ pub struct OpenApiConfig {
     /// The tags of which a tool must have one.
     #[serde(default)]
     tags: Vec<String>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     timeout_seconds: Option<u64>,
 }
 

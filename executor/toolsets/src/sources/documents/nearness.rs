@@ -1,4 +1,4 @@
-//! How near texts are to a question: the cosine of their words, each weighted by how rare it is.
+//! Similarity of texts to a question: the cosine of their words, weighted by rarity.
 //!
 //! (TF-IDF, Salton and Buckley 1988, with a logarithm of how often a word occurs.) It needs no
 //! model, and gives the same everywhere.

@@ -1,4 +1,4 @@
-//! What a GraphQL answer means.
+//! Conversion of GraphQL answers into outputs and errors.
 
 use http_client::Reply;
 use secrets::Redaction;

@@ -1,4 +1,4 @@
-//! What an endpoint says about itself.
+//! The schema of an endpoint, read by introspection.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(super) struct Type {
     pub(super) possible_types: Option<Vec<Named>>,
 }
 
-/// What kind of type.
+/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum Kind {

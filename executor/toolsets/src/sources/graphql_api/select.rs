@@ -1,4 +1,4 @@
-//! What is selected where a plan cannot say: all that is plain, and objects down to a depth.
+//! The default selection: all scalars, and objects down to a depth.
 //!
 //! Left out are fields that need arguments, and objects of a type that is being selected already:
 //! an author's books, but not the books' author. Lists are selected as what is in them.

@@ -13,7 +13,7 @@ pub(super) const BODY: &str = "body";
 /// The schema of a text that a document says nothing of.
 static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 
-/// What an operation sends.
+/// The body of an operation.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Body {
     /// Nothing.
@@ -23,21 +23,21 @@ pub(super) enum Body {
     Whole {
         /// Its name.
         key: String,
-        /// How it is written.
+        /// Its media type.
         kind: Kind,
     },
     /// An object of parameters.
     Fields {
         /// Their names.
         names: Vec<String>,
-        /// How it is written.
+        /// Its media type.
         kind: Kind,
-        /// Whether it is sent though there is nothing in it.
+        /// `true` if an empty body is sent, too.
         is_required: bool,
     },
 }
 
-/// How a body is written: its media type.
+/// The media type of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Json(String),

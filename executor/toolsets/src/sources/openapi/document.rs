@@ -15,12 +15,12 @@ pub(super) struct Document {
     root: Value,
 }
 
-/// Where the operations of a document are called.
+/// The base address of a document's operations.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// What the configuration says.
+    /// The configured address.
     pub(super) base: Option<Url>,
-    /// Where the document came from.
+    /// The address of the document.
     pub(super) from: Option<Url>,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Operation {
     pub(super) obstacle: Option<String>,
 }
 
-/// How an operation is called.
+/// The request of an operation.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) verb: Verb,
@@ -150,7 +150,7 @@ struct Reader<'a> {
     nodes: usize,
 }
 
-/// What a tool takes, as it grows.
+/// Collects the parameters of a tool.
 struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! How the parameters of an operation are written into a request.
+//! Writes the parameters of an operation into a request.
 
 use secrets::url_encoded;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::document::Document;
 use crate::http::answer::is_json;
 
-/// Where a parameter stands.
+/// The place of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Path,
@@ -15,7 +15,7 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// How lists and objects are written.
+/// The style of lists and objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `a,b` and, of objects, `k,v`.
@@ -39,13 +39,13 @@ pub(super) struct Parameter {
     pub(super) place: Place,
     pub(super) is_required: bool,
     style: Style,
-    /// Whether each item stands for itself.
+    /// `true` if each item is a parameter of its own (`explode`).
     explode: bool,
-    /// Whether signs that have a meaning in addresses stay as they are.
+    /// `true` if reserved characters stay as they are (`allowReserved`).
     allow_reserved: bool,
 }
 
-/// What a parameter adds to a request.
+/// The text that a parameter adds to a request.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     /// Written into the path, in percent.

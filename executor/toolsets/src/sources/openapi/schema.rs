@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::sources::offer::cut;
 
-/// How deep a schema without references nests.
+/// Depth limit of a schema without references.
 const DEPTH: usize = 24;
 /// Bytes of a property's description.
 const DESCRIPTION: usize = 300;
@@ -35,7 +35,7 @@ pub(super) struct Schemas<'a> {
     direction: Direction,
     /// Nodes that may still be made.
     left: usize,
-    /// What references are called.
+    /// The names of references.
     names: BTreeMap<String, String>,
     taken: BTreeSet<String>,
     queue: VecDeque<(String, &'a Value)>,
@@ -189,7 +189,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Says which types and which choices there are; 3.0 has a word of its own for null.
+/// Converts types and choices. OpenAPI 3.0 has a keyword of its own for null.
 fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     let one = |it: &Value| it.as_str().filter(|it| TYPES.contains(it)).map(str::to_owned);
     let mut types: Vec<String> = match written.get("type") {

@@ -1,4 +1,4 @@
-//! Who calls: the security schemes of a document, and what the configuration tells them.
+//! Security schemes of a document, and their configured credentials.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use shared::tool::ToolError;
 
 use super::{document::Document, parameter::Filled};
 
-/// What a scheme is told.
+/// The credentials for a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
@@ -50,7 +50,7 @@ impl TryFrom<Value> for Credential {
     }
 }
 
-/// How a scheme wants to be told.
+/// The place of a scheme's credentials in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Header(String),
@@ -93,7 +93,7 @@ fn scheme(written: &Value) -> Option<Scheme> {
     }
 }
 
-/// Which schemes a call is told for, and which it could be told for.
+/// The schemes that a call uses, and those that it could use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Security {
     pub(super) used: Vec<String>,

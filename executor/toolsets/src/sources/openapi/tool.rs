@@ -23,7 +23,7 @@ use super::{
 };
 use crate::http::{Caller, answer::output, fixed};
 
-/// What all tools of an API share.
+/// State that all tools of an API share.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
