@@ -1,17 +1,16 @@
-//! What people and programs ask for: start, cancel, pause, resume, approve, signal.
+//! Starts executions, and sends them commands: cancel, pause, resume, approve, signal.
 //!
-//! Starting writes the log's first event, or lets a worker of this process do so together with
-//! its claim. Everything else goes into the execution's inbox and is acknowledged when that is
-//! durable; the owner, wherever it is, records it.
+//! A start writes the first event of the log. If a worker of this process has room, it does so
+//! together with its claim. A command goes into the execution's inbox and is acknowledged when that
+//! is durable. The worker that owns the execution records it.
 
-mod again;
 mod dry;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     event::{Created, Event, Recorded},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
@@ -21,13 +20,12 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-pub use self::again::{AgainError, RetryScope, again, is_alike, kept_steps, onward, stay};
-use crate::{machine, worker::Handle};
+use crate::{machine, orders::Handle};
 
-/// How often an identifier that is taken is drawn again. Once is already a wonder.
+/// Attempts to draw an identifier that is free.
 const DRAWS: usize = 8;
 
-/// Starts executions and tells them things.
+/// Starts executions and sends them commands.
 #[derive(Clone, Debug)]
 pub struct Control {
     store: Arc<dyn Store>,
@@ -35,19 +33,19 @@ pub struct Control {
     worker: Option<Handle>,
 }
 
-/// Why something that was asked for did not happen.
+/// An error of a start or a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// No execution has this identifier.
     #[error("there is no execution `{0}`")]
     NotFound(ExecutionId),
-    /// It does not fit what is there.
+    /// The execution's state, or an earlier use of the key, forbids it.
     #[error("{0}")]
     Conflict(String),
-    /// It could not be right, whatever is there.
+    /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It is more than there may be.
+    /// An argument exceeds a limit.
     #[error("{0}")]
     TooMuch(String),
     /// The store failed.
@@ -55,32 +53,71 @@ pub enum ControlError {
     Store(#[from] StoreError),
 }
 
-/// A key under which something is asked for at most once, and what was asked for.
+/// A key that starts at most one execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyKey {
     /// The key.
     pub key: String,
-    /// What was asked for, besides the options: the plan's identifier, or the query.
+    /// The plan's identifier, or the query. Another subject or other options under the same key are
+    /// a conflict.
     pub subject: Value,
 }
 
 impl IdempotencyKey {
-    /// Returns what is asked for where that is a plan.
+    /// Returns the subject of a plan.
     pub fn plan(id: PlanId) -> Value {
         Value::String(id.to_string())
     }
 }
 
-/// Where an execution is to begin.
+/// An execution to start.
+#[derive(Debug)]
+pub struct Start {
+    /// The plan that it runs.
+    pub plan: Arc<Plan>,
+    /// Its first event: its options, and the outputs that it takes over from another execution.
+    pub created: Created,
+    /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
+    pub id: Option<ExecutionId>,
+    /// Starts at most one execution under this key.
+    pub key: Option<IdempotencyKey>,
+    /// Notified when a worker of this process has finished the execution. Dropped if another
+    /// process finishes it.
+    pub finished: Option<oneshot::Sender<()>>,
+}
+
+/// An execution that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Its identifier.
+    pub id: ExecutionId,
+    /// False if an execution with this identifier, or of this key, existed already.
+    pub is_new: bool,
+}
+
+/// The identifier under which an execution starts.
 enum Place {
-    /// Under this identifier.
+    /// No execution has it yet.
     Free(ExecutionId),
-    /// It is this one, and has begun.
+    /// The execution of the key has it.
     Taken(ExecutionId),
 }
 
+impl Start {
+    /// Returns the start of a plan with some options.
+    pub fn new(plan: &Arc<Plan>, options: ExecutionOptions) -> Self {
+        let about = plan.about();
+        Self::from_created(plan, Created::new(about.id, about.request, options))
+    }
+
+    /// Returns the start of a plan with a first event, such as that of a retry.
+    pub fn from_created(plan: &Arc<Plan>, created: Created) -> Self {
+        Self { plan: Arc::clone(plan), created, id: None, key: None, finished: None }
+    }
+}
+
 impl Control {
-    /// Makes a control over a store. With a worker of this process, executions begin there.
+    /// Creates a control. Executions start at the worker of this process, if there is one.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<Handle>) -> Self {
         Self { store, clock, worker }
     }
@@ -95,158 +132,90 @@ impl Control {
         self.worker.as_ref()
     }
 
-    /// Returns the execution that a key stands for, if the same was asked for before.
+    /// Returns the execution of a key that was used before with the same options.
     pub async fn find(
         &self,
         key: &IdempotencyKey,
         options: &ExecutionOptions,
     ) -> Result<Option<ExecutionId>, ControlError> {
         let Some(found) = self.store.reservation(&key.key).await? else { return Ok(None) };
-        self.recognise(&found, &fingerprint(key, options)).await
+        self.match_reservation(&found, &fingerprint(key, options)).await
     }
 
-    /// Returns which of `plans` a key stands for, if one of them was asked for under it before, with
-    /// the same options.
-    pub async fn chosen(
+    /// Returns the plan among `plans` that was started under a key before, with the same options.
+    pub async fn find_plan(
         &self,
         key: &str,
         plans: &[PlanId],
         options: &ExecutionOptions,
     ) -> Result<Option<PlanId>, ControlError> {
         let Some(found) = self.store.reservation(key).await? else { return Ok(None) };
-        let is_it = |it: &&PlanId| {
-            let (key, subject) = (key.to_owned(), IdempotencyKey::plan(**it));
+        let is_started = |plan: &&PlanId| {
+            let (key, subject) = (key.to_owned(), IdempotencyKey::plan(**plan));
             fingerprint(&IdempotencyKey { key, subject }, options) == found.fingerprint
         };
-        Ok(plans.iter().find(is_it).copied())
+        Ok(plans.iter().find(is_started).copied())
     }
 
-    /// Starts an execution of `plan`. It returns once that is durable.
-    pub async fn start(
-        &self,
-        plan: &Arc<Plan>,
-        options: ExecutionOptions,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<ExecutionId, ControlError> {
-        self.start_with(plan, options, key, None).await
-    }
-
-    /// Starts an execution that a worker of this process is to say the end of, once that is
-    /// durable. Where another worker ends it, the sender is dropped.
-    pub async fn start_and_tell(
-        &self,
-        plan: &Arc<Plan>,
-        options: ExecutionOptions,
-        key: Option<&IdempotencyKey>,
-        over: oneshot::Sender<()>,
-    ) -> Result<ExecutionId, ControlError> {
-        self.start_with(plan, options, key, Some(over)).await
-    }
-
-    async fn start_with(
-        &self,
-        plan: &Arc<Plan>,
-        options: ExecutionOptions,
-        key: Option<&IdempotencyKey>,
-        mut over: Option<oneshot::Sender<()>>,
-    ) -> Result<ExecutionId, ControlError> {
-        validate(&options, key)?;
+    /// Starts an execution. Returns once that is durable.
+    pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
+        let Start { plan, created, id: fixed, key, mut finished } = start;
+        validate(&created.options, key.as_ref())?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let id = match self.place(key, &options, ExecutionId::draw(now)).await? {
-                Place::Taken(id) => return Ok(id),
-                Place::Free(id) => id,
+            let id = match fixed {
+                Some(id) => id,
+                None => match self.place(key.as_ref(), &created.options, now).await? {
+                    Place::Taken(id) => return Ok(Started { id, is_new: false }),
+                    Place::Free(id) => id,
+                },
             };
-            let (execution, created) = machine::create(id, plan, options.clone(), now);
-            let begun = self.begin(execution, created, over.take()).await;
-            if self.has_begun(id, plan, key, begun).await? {
-                return Ok(id);
-            }
-        }
-        Err(StoreError::Taken.into())
-    }
-
-    /// Returns where an execution is to begin: under the identifier that its key stands for, or
-    /// under a new one, which is `id`.
-    async fn place(
-        &self,
-        key: Option<&IdempotencyKey>,
-        options: &ExecutionOptions,
-        id: ExecutionId,
-    ) -> Result<Place, ControlError> {
-        let Some(key) = key else { return Ok(Place::Free(id)) };
-        let fingerprint = fingerprint(key, options);
-        let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
-        let Some(found) = self.store.reserve(&wanted).await? else { return Ok(Place::Free(id)) };
-        Ok(match self.recognise(&found, &wanted.fingerprint).await? {
-            Some(id) => Place::Taken(id),
-            // Reserved, but whoever did so was lost before it began.
-            None => Place::Free(found.execution),
-        })
-    }
-
-    /// Returns whether an execution has begun, here or, under its key, by whoever was faster.
-    async fn has_begun(
-        &self,
-        id: ExecutionId,
-        plan: &Arc<Plan>,
-        key: Option<&IdempotencyKey>,
-        begun: Result<(), AppendError>,
-    ) -> Result<bool, ControlError> {
-        match begun {
-            Ok(()) => Ok(true),
-            Err(AppendError::Conflict) => Ok(key.is_some() && self.mend(id, Some(plan)).await?),
-            Err(AppendError::Store(err)) => Err(err.into()),
-        }
-    }
-
-    /// Starts an execution that takes outputs over from another one.
-    pub async fn start_as(
-        &self,
-        plan: &Arc<Plan>,
-        created: Created,
-    ) -> Result<ExecutionId, ControlError> {
-        validate(&created.options, None)?;
-        for _ in 0..DRAWS {
-            let now = self.clock.now();
-            let id = ExecutionId::draw(now);
-            let (execution, created) = machine::create_as(id, plan, created.clone(), now)
+            let (execution, first) = machine::create_as(id, &plan, created.clone(), now)
                 .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.begin(execution, created, None).await {
-                Ok(()) => return Ok(id),
-                Err(AppendError::Conflict) => (),
+            match self.begin(execution, first, finished.take()).await {
+                Ok(()) => return Ok(Started { id, is_new: true }),
+                Err(AppendError::Conflict) if fixed.is_some() => {
+                    let is_new = !self.repair_head(id, Some(&plan)).await?;
+                    return Ok(Started { id, is_new });
+                }
+                Err(AppendError::Conflict) => {
+                    if key.is_some() && self.repair_head(id, Some(&plan)).await? {
+                        return Ok(Started { id, is_new: false });
+                    }
+                }
                 Err(AppendError::Store(err)) => return Err(err.into()),
             }
         }
         Err(StoreError::Taken.into())
     }
 
-    /// Starts an execution that takes outputs over from another one, under an identifier of the
-    /// caller's. Returns whether it was not there already: then that one goes on.
-    pub async fn start_under(
+    /// Returns the identifier of the key's execution, or draws a new one.
+    async fn place(
         &self,
-        id: ExecutionId,
-        plan: &Arc<Plan>,
-        created: Created,
-    ) -> Result<bool, ControlError> {
-        validate(&created.options, None)?;
-        let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
-            .map_err(|err| ControlError::Invalid(err.to_string()))?;
-        match self.begin(execution, created, None).await {
-            Ok(()) => Ok(true),
-            Err(AppendError::Conflict) => Ok(!self.is_begun(id).await?),
-            Err(AppendError::Store(err)) => Err(err.into()),
-        }
+        key: Option<&IdempotencyKey>,
+        options: &ExecutionOptions,
+        now: Timestamp,
+    ) -> Result<Place, ControlError> {
+        let id = ExecutionId::draw(now);
+        let Some(key) = key else { return Ok(Place::Free(id)) };
+        let fingerprint = fingerprint(key, options);
+        let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
+        let Some(found) = self.store.reserve(&wanted).await? else { return Ok(Place::Free(id)) };
+        Ok(match self.match_reservation(&found, &wanted.fingerprint).await? {
+            Some(id) => Place::Taken(id),
+            // The process that reserved the key crashed before the start.
+            None => Place::Free(found.execution),
+        })
     }
 
-    /// Returns whether an execution has begun under an identifier of the caller's. If whoever began
-    /// it was lost before anybody could find it, it is found from now on.
-    pub async fn is_begun(&self, id: ExecutionId) -> Result<bool, ControlError> {
-        Ok(self.mend(id, None).await?)
+    /// Returns whether an execution exists. Repairs a missing head, so that a worker finds it.
+    pub async fn exists(&self, id: ExecutionId) -> Result<bool, ControlError> {
+        Ok(self.repair_head(id, None).await?)
     }
 
-    /// Starts an execution under an identifier of the caller's, unless it is there already.
-    pub(crate) async fn bear(
+    /// Starts a child execution, unless it exists already. Its options come from the parent and are
+    /// not validated again.
+    pub(crate) async fn start_child(
         &self,
         id: ExecutionId,
         plan: &Arc<Plan>,
@@ -256,23 +225,26 @@ impl Control {
             .map_err(|err| StoreError::corrupt(id, err))?;
         match self.begin(execution, created, None).await {
             Ok(()) => Ok(()),
-            Err(AppendError::Conflict) => self.mend(id, Some(plan)).await.map(drop),
+            Err(AppendError::Conflict) => self.repair_head(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
         }
     }
 
-    /// Makes sure that an execution that has a log has a head too: whoever began it may have been
-    /// lost in between, and nobody would ever find it. Returns whether there is a log. `at_hand` is
-    /// what is probably its plan.
-    async fn mend(&self, id: ExecutionId, at_hand: Option<&Arc<Plan>>) -> Result<bool, StoreError> {
+    /// Writes the head of an execution that has a log only. Its starter crashed between the two,
+    /// and no worker would find it. Returns whether there is a log. `plan` is probably its plan.
+    async fn repair_head(
+        &self,
+        id: ExecutionId,
+        plan: Option<&Arc<Plan>>,
+    ) -> Result<bool, StoreError> {
         if self.store.head(id).await?.is_some() {
             return Ok(true);
         }
         let events = self.store.read(id, Seq::START).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
-        let plan = match at_hand.filter(|it| is_of(first, it.id())) {
+        let plan = match plan.filter(|plan| is_of(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
-            // Whoever was faster had another one: what it began goes on.
+            // A concurrent start had another plan and won.
             None => self.plan_of(id, first).await?,
         };
         let replay = |known: &[Recorded]| {
@@ -281,7 +253,7 @@ impl Control {
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.leaves_something() {
-            // A worker finds out that it is over, and does what is left to do.
+            // A worker finds the end, and notifies the parent or replans.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -304,11 +276,12 @@ impl Control {
         &self,
         execution: Execution,
         created: Recorded,
-        over: Option<oneshot::Sender<()>>,
+        finished: Option<oneshot::Sender<()>>,
     ) -> Result<(), AppendError> {
-        let is_due = execution.options().start_at.is_none_or(|it| it <= self.clock.now());
+        let is_due =
+            execution.options().start_at.is_none_or(|start_at| start_at <= self.clock.now());
         let (execution, created) = match &self.worker {
-            Some(worker) if is_due => match worker.begin(execution, created, over).await {
+            Some(worker) if is_due => match worker.begin(execution, created, finished).await {
                 Ok(answer) => return answer,
                 Err((execution, created)) => (*execution, *created),
             },
@@ -323,8 +296,8 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the execution of a reservation, if it has begun and is of the same request.
-    async fn recognise(
+    /// Returns the execution of a reservation if it has started. Refuses another fingerprint.
+    async fn match_reservation(
         &self,
         found: &Reservation,
         fingerprint: &str,
@@ -341,7 +314,7 @@ impl Control {
         Ok(has_begun.then_some(found.execution))
     }
 
-    /// Asks an execution to stop. One that is over stays as it is.
+    /// Cancels an execution. Does nothing if it has ended.
     pub async fn cancel(
         &self,
         id: ExecutionId,
@@ -354,32 +327,33 @@ impl Control {
         self.send(id, Command::Cancel { reason }).await
     }
 
-    /// Asks an execution to begin no further step.
+    /// Pauses an execution: no further step starts.
     pub async fn pause(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.open(id).await?;
+        self.check_open(id).await?;
         self.send(id, Command::Pause).await
     }
 
-    /// Asks an execution to go on.
+    /// Resumes a paused execution.
     pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.open(id).await?;
+        self.check_open(id).await?;
         self.send(id, Command::Resume).await
     }
 
-    /// Lets a step that waits for a person go on, or not.
+    /// Approves or rejects a step that waits for a person, or an item of one.
     pub async fn approve(
         &self,
         id: ExecutionId,
-        (step, item): (StepId, Option<u32>),
+        step: StepId,
+        item: Option<u32>,
         approved: bool,
         comment: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("comment", comment.as_deref())?;
-        self.open(id).await?;
+        self.check_open(id).await?;
         self.send(id, Command::Approve { step, item, approved, comment }).await
     }
 
-    /// Tells an execution something that a step waits for, or may wait for later.
+    /// Sends a signal that a step waits for, or may wait for later.
     pub async fn signal(
         &self,
         id: ExecutionId,
@@ -398,11 +372,11 @@ impl Control {
             let most = limits::JSON_DEPTH;
             return Err(ControlError::Invalid(format!("`payload` is nested deeper than {most}")));
         }
-        self.open(id).await?;
+        self.check_open(id).await?;
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
     }
 
-    /// Asks an execution to do something, whatever state it is in.
+    /// Sends a command, whatever the state of the execution.
     pub(crate) async fn tell(
         &self,
         execution: ExecutionId,
@@ -423,32 +397,32 @@ impl Control {
         self.store.head(id).await?.ok_or(ControlError::NotFound(id))
     }
 
-    async fn open(&self, id: ExecutionId) -> Result<Head, ControlError> {
+    async fn check_open(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.head(id).await?;
         if head.state.is_over() {
             let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
             return Err(ControlError::Conflict(why));
         }
-        Ok(head)
+        Ok(())
     }
 }
 
 fn is_of(first: &Recorded, plan: PlanId) -> bool {
-    matches!(&first.event, Event::Created(it) if it.plan == plan)
+    matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.as_asked();
     let options = ExecutionOptions { replans, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
-    // The same input is the same, however its fields are ordered.
+    // The order of fields does not matter.
     options.sort_all_objects();
     json!([key.subject, options]).to_string()
 }
 
 fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<(), ControlError> {
-    check_text("idempotencyKey", key.map(|it| it.key.as_str()))?;
-    if key.is_some_and(|it| it.key.is_empty()) {
+    check_text("idempotencyKey", key.map(|key| key.key.as_str()))?;
+    if key.is_some_and(|key| key.key.is_empty()) {
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
     }
     if shared::json::bytes(&options.input) > limits::OUTPUT_BYTES {
@@ -466,7 +440,7 @@ fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<
 }
 
 fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
-    if text.is_some_and(|it| it.len() > limits::TEXT_BYTES) {
+    if text.is_some_and(|text| text.len() > limits::TEXT_BYTES) {
         let why = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
         return Err(ControlError::Invalid(why));
     }
@@ -493,7 +467,7 @@ mod tests {
         Arc::new(Plan::from_json(&plan.to_string()).unwrap())
     }
 
-    /// Two plan anew at the same time, and the faster one is lost between the log and the head.
+    /// Two replans start one execution, and the first one crashes between the log and the head.
     #[tokio::test]
     async fn what_was_begun_under_an_identifier_goes_on_with_its_own_plan() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
@@ -503,16 +477,17 @@ mod tests {
             Created::new(plan.id(), plan.about().request, ExecutionOptions::default())
         };
         let (now, id) = (control.clock.now(), ExecutionId::draw(control.clock.now()));
-        assert_eq!(control.is_begun(id).await, Ok(false));
+        assert_eq!(control.exists(id).await, Ok(false));
         let (execution, first) = machine::create_as(id, &theirs, created(&theirs), now).unwrap();
         store.append(Append::new(id, Seq::START, &[first])).await.unwrap();
-        let lost = control.start_under(id, &ours, created(&ours)).await.unwrap_err();
+        let start = || Start { id: Some(id), ..Start::from_created(&ours, created(&ours)) };
+        let lost = control.start(start()).await.unwrap_err();
         assert!(lost.to_string().contains("its plan `plan_1_aaaaaaaaa`"), "{lost}");
         store.put_plan(&theirs).await.unwrap();
-        assert_eq!(control.start_under(id, &ours, created(&ours)).await, Ok(false));
+        assert_eq!(control.start(start()).await, Ok(Started { id, is_new: false }));
         let head = store.head(id).await.unwrap().expect("a worker finds it");
         assert_eq!((head.plan, head.due), (execution.plan().id(), Some(now)));
-        assert_eq!(control.is_begun(id).await, Ok(true));
+        assert_eq!(control.exists(id).await, Ok(true));
     }
 
     #[tokio::test]

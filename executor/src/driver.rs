@@ -1,13 +1,13 @@
 //! Drives one execution, from a claim to its end or to the loss of the lease.
 //!
-//! The driver asks the [`machine`] what happens, sends that to the store, and acts
-//! on it. A tool with an effect is called only once the log durably says so; a tool that only
-//! reads is called at once, its record on its way. At most one append is in flight; what happens
-//! meanwhile becomes the next.
+//! The driver asks the [`machine`] for the next events, appends them to the log, and acts on them.
+//! It calls a tool with an effect only when the `step_started` event is durable. It calls a tool
+//! that only reads at once, while the event is on its way. At most one append is in flight. Events
+//! that happen meanwhile form the next one.
 //!
-//! An append whose fate is unknown is looked up and, if it is not there, offered again, the same
-//! at the same position: the position makes that safe. If something else is there, another
-//! worker has the execution, and everything here is dropped.
+//! After an append without an answer, the driver reads the log. If the events are missing, it
+//! appends the same events at the same position again, which is safe. If other events are there,
+//! another worker owns the execution, and the driver drops everything.
 
 mod calls;
 pub(crate) mod children;
@@ -51,13 +51,13 @@ use crate::{
     control::Control,
     lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
-    onward::Onward,
     options::Options,
+    orders::Handle,
     permits::Permits,
-    worker::Handle,
+    replan::Replanner,
 };
 
-/// What every driver of a worker shares.
+/// Shared by all drivers of a worker.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) worker: WorkerId,
@@ -67,18 +67,18 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
     pub(crate) lease: LeaseClock,
-    /// Begins the executions of sub-plans.
+    /// Starts child executions.
     pub(crate) control: Control,
-    /// Gives this worker executions.
+    /// Gives executions to this worker.
     pub(crate) handle: Handle,
     pub(crate) permits: Arc<Permits>,
-    /// Plans anew what is over; nothing where this process does not.
-    pub(crate) onward: OnceLock<Arc<dyn Onward>>,
-    /// Places for executions in memory.
+    /// Replans finished executions. Empty if this process does not.
+    pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
+    /// Memory slots for executions.
     pub(crate) room: Arc<Semaphore>,
-    /// Places for those that only wait for permits: they keep nobody else out.
+    /// Memory slots for executions that only wait for permits.
     pub(crate) patience: Arc<Semaphore>,
-    /// Whether no worker looks for executions: this one drives only what it is given.
+    /// The worker drives only executions that it is given, and does not scan for others.
     pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
     pub(crate) drain: CancellationToken,
@@ -88,62 +88,85 @@ pub(crate) struct Context {
 pub(crate) struct Driver {
     context: Arc<Context>,
     execution: Execution,
-    commands: mpsc::Receiver<Envelope>,
+    intake: Intake,
+    claim: Claim,
     pending: Pending,
-    /// What waits until the log durably says that it begins.
+    /// Calls and children that wait until their start is durable.
     held: VecDeque<(Seq, Held)>,
-    /// What is over and the machine has not heard of.
+    /// Results that the machine was not told yet.
     done: VecDeque<Done>,
-    /// Commands that the machine has heard of: the inbox may bring them again.
-    obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Done>,
     children: Children,
     gates: Gates,
-    /// What calls report while they run.
+    /// Progress reports of running calls.
     reports: Reports<Key>,
-    /// How many reports of each call were recorded, and when the last was.
+    /// Recorded reports of each call, and the time of the last one.
     noted: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
-    /// The term of the worker's lease in which this was claimed.
-    term: Term,
-    /// The term in which it is being claimed once more, and where the log says so.
-    renewal: Option<(Term, Seq)>,
-    /// Its place in memory: one to be driven, or to wait for permits.
+    /// Its memory slot: one to be driven, or one to wait for permits.
     place: OwnedSemaphorePermit,
-    is_draining: bool,
     tools: Tools,
-    /// Whether something of the plan does more than look: then only a lease that is safe lets
-    /// anything begin.
-    has_effects: bool,
-    /// Whether the lease, or a tool that was gone, kept the last decision from beginning anything: it is
-    /// made once more when the lease is safe and the tool back, however soon that is.
-    owes_a_look: bool,
 }
 
-/// How a driver hears of things, tells of the beginning, and has its place.
-type Begin =
-    (mpsc::Receiver<Envelope>, oneshot::Sender<Result<(), AppendError>>, OwnedSemaphorePermit);
+/// Commands and the drain signal.
+struct Intake {
+    commands: mpsc::Receiver<Envelope>,
+    /// Commands that were applied. The inbox may bring them again.
+    applied: BTreeSet<CommandId>,
+    /// The worker is about to end, so nothing may begin.
+    is_draining: bool,
+}
 
-/// Why a driver stopped, nothing being wrong.
+/// The worker's right to the execution.
+struct Claim {
+    /// The lease term of the claim.
+    term: Term,
+    /// A new claim on its way to the log.
+    renewal: Option<Renewal>,
+    /// The plan has effects, so nothing may begin while the lease is in doubt.
+    needs_safe_lease: bool,
+    /// The lease or a missing tool kept the last decision from beginning anything. The driver
+    /// decides again when the lease is safe and the tool is back.
+    must_decide_again: bool,
+}
+
+/// A new claim in another lease term.
+struct Renewal {
+    term: Term,
+    /// The position of its event.
+    seq: Seq,
+}
+
+/// A new execution for a driver.
+pub(crate) struct NewExecution {
+    pub(crate) execution: Execution,
+    pub(crate) created: Recorded,
+    pub(crate) commands: mpsc::Receiver<Envelope>,
+    /// Notified when the creation is durable, or failed.
+    pub(crate) stored: oneshot::Sender<Result<(), AppendError>>,
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// Why a driver stopped without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The execution is over.
     Finished,
-    /// The execution is over, and is to be planned anew: it is still this worker's.
-    Owes,
-    /// Nothing is to be done here for a while: whoever is there when it is takes it.
+    /// The execution is over and needs a replan. This worker still owns it.
+    NeedsReplan,
+    /// The execution waits. Any worker takes it when it is due.
     PutAside,
-    /// The same, but the store could not be told: nobody finds it before this head is written.
+    /// The execution waits, but its head could not be written. No other worker finds it before.
     Unwritten(Box<Head>),
 }
 
-/// Why a driver stopped before the execution was over.
+/// Why a driver failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
-    /// Another worker has the execution. Not a fault.
+    /// Another worker owns the execution. This is no fault.
     #[error("another worker has the execution")]
     Fenced,
-    /// Another worker took the execution since it was found free. The number is its claim's.
+    /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]
     Taken(Epoch),
     /// There is no log.
@@ -155,8 +178,8 @@ pub(crate) enum DriveError {
 }
 
 impl DriveError {
-    /// Returns whether what the store has of the execution cannot be read, or what comes next cannot
-    /// be written, so that it is no use to try again soon.
+    /// Returns whether a retry is useless: the log cannot be read, or the next events cannot be
+    /// written.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::NoLog => true,
@@ -166,7 +189,7 @@ impl DriveError {
     }
 }
 
-/// What a driver waits for.
+/// An input of a driver.
 enum Next {
     Appended(Result<(), AppendError>),
     Done(Done),
@@ -177,21 +200,18 @@ enum Next {
 }
 
 impl Driver {
-    /// Takes an execution that is new: creation, claim and first steps share one append.
-    pub(crate) fn begin(
-        context: Arc<Context>,
-        (execution, created): (Execution, Recorded),
-        (commands, born, place): Begin,
-    ) -> Self {
+    /// Drives a new execution. Creation, claim and first steps share one append.
+    pub(crate) fn begin(context: Arc<Context>, new: NewExecution) -> Self {
+        let NewExecution { execution, created, commands, stored, place } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, place);
         driver.pending.push([created]);
-        driver.pending.announce(born);
-        driver.claim();
+        driver.pending.announce(stored);
+        driver.record_claim();
         driver.decide(Input::Woken);
         driver
     }
 
-    /// Takes an execution that is in the store, with what outsiders asked of it meanwhile.
+    /// Drives a stored execution, and applies the commands in its inbox.
     pub(crate) fn resume(
         context: Arc<Context>,
         execution: Execution,
@@ -201,17 +221,17 @@ impl Driver {
     ) -> Self {
         let durable = execution.seq();
         let mut driver = Self::new(context, execution, durable, commands, place);
-        driver.claim();
+        driver.record_claim();
         driver.attend_all();
         for envelope in inbox {
-            driver.obey(envelope, false);
+            driver.apply_command(envelope, false);
         }
         driver.decide(Input::Woken);
         driver
     }
 
-    /// Takes an execution that is in the store and of which the next events are too large for it, to
-    /// end it. Calling its tools again would give the same.
+    /// Ends a stored execution whose next events are too large for the store. Calling its tools
+    /// again would give the same result.
     pub(crate) fn end_unwritten(
         context: Arc<Context>,
         execution: Execution,
@@ -219,10 +239,11 @@ impl Driver {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Commands stay in the inbox until the execution is over: one of them may be what is too large.
+        // Commands stay in the inbox until the execution is over. One of them may be the one too
+        // large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, place);
-        driver.claim();
+        driver.record_claim();
         driver.attend_all();
         driver.decide_at(Input::Unwritable(error), false);
         driver
@@ -239,47 +260,44 @@ impl Driver {
         let (calls, tools) = (&context.options.calls, execution.plan().tools());
         let mut limited: BTreeSet<ToolName> = calls.among(tools).cloned().collect();
         if !calls.is_empty() {
-            // Which tool they call, and so whether that has a limit, turns out later.
-            let may_have = execution.plan().tools().filter(|it| dispatch::is(&context.toolbox, it));
-            limited.extend(may_have.cloned());
+            // The tool of a dispatched call, and so its limits, are known later.
+            let tools = execution.plan().tools();
+            let dispatched = tools.filter(|tool| dispatch::is(&context.toolbox, tool));
+            limited.extend(dispatched.cloned());
         }
         execution.limit(Arc::new(limited));
-        let has_effects = execution
+        let needs_safe_lease = execution
             .plan()
             .steps()
             .iter()
-            .any(|it| it.policy.effect != Effect::Read || it.compensate.is_some());
+            .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
             tools: Tools::default(),
-            has_effects,
+            intake: Intake { commands, applied: BTreeSet::new(), is_draining: false },
+            claim: Claim { term, renewal: None, needs_safe_lease, must_decide_again: false },
             context,
             execution,
-            commands,
             pending: Pending::new(durable),
             held: VecDeque::new(),
             done: VecDeque::new(),
-            obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
             children: Children::default(),
             gates: Gates::default(),
             reports: Reports::default(),
             noted: BTreeMap::new(),
             cancel: CancellationToken::new(),
-            term,
-            renewal: None,
             place,
-            is_draining: false,
-            owes_a_look: false,
         }
     }
 
-    /// Runs until there is nothing to do here. Dropping the future is a crash, and is safe.
+    /// Runs until there is nothing to do here. Dropping the future is like a crash, and safe.
     pub(crate) async fn run(mut self) -> Result<Stop, DriveError> {
         loop {
-            // Whatever woke it: what ends because of the drain must not be heard of before that.
-            self.is_draining = self.context.drain.is_cancelled();
+            // Read first, so that calls which the drain stopped are not handled before the drain
+            // itself.
+            self.intake.is_draining = self.context.drain.is_cancelled();
             self.look_at_tools();
-            if self.owes_a_look && self.begins() == Begins::Now {
+            if self.claim.must_decide_again && self.begins() == Begins::Now {
                 self.decide(Input::Woken);
             }
             self.go_on();
@@ -287,8 +305,8 @@ impl Driver {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
                     children::tell_parent(&self.context, &self.execution).await?;
-                    let owes = self.execution.anew().is_some();
-                    return Ok(if owes { Stop::Owes } else { Stop::Finished });
+                    let needs_replan = self.execution.replan_cause().is_some();
+                    return Ok(if needs_replan { Stop::NeedsReplan } else { Stop::Finished });
                 }
                 if self.may_put_aside() {
                     return Ok(self.put_aside(self.due()).await);
@@ -303,14 +321,14 @@ impl Driver {
                 Next::Appended(result) => self.appended(result).await?,
                 Next::Done(done) => self.gather(done),
                 Next::Reported(key, progress) => self.note(key, progress),
-                Next::Command(envelope) => self.obey(envelope, true),
+                Next::Command(envelope) => self.apply_command(envelope, true),
                 Next::Woken => self.decide(Input::Woken),
                 Next::Draining => (),
             }
         }
     }
 
-    /// Takes everything that has ended, and sends what is to be written.
+    /// Handles all results, starts what may start, and sends the next append.
     fn go_on(&mut self) {
         loop {
             while !self.pending.is_full()
@@ -322,43 +340,43 @@ impl Driver {
             self.renew();
             self.ask_for_permits();
             self.pending.flush(&self.context, &self.execution);
-            // What the machine has no use for leaves nothing to be written, and room for more.
+            // Results that the machine ignores leave nothing to append, and room for more.
             if self.done.is_empty() || !self.pending.is_empty() {
                 return;
             }
         }
     }
 
-    /// Claims the execution once more where the lease ran out and began anew: others may have
-    /// claimed it in between, and the log says whether they did. What is under way goes on.
+    /// Claims the execution again after the lease lapsed and was renewed. Another worker may have
+    /// claimed it in between, which the log tells. Running calls go on.
     fn renew(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // Where nothing may begin any more there is nothing to claim it for.
+        // A claim is useless if nothing may start.
         let is_of_use = !self.held.is_empty() || self.begins() != Begins::Elsewhere;
-        if !is_stale || !is_of_use || self.renewal.is_some() {
+        if !is_stale || !is_of_use || self.claim.renewal.is_some() {
             return;
         }
         let Context { worker, node, .. } = &*self.context;
         let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
         self.decide_at(input, false);
-        self.renewal = Some((term, self.execution.seq()));
-        // Others find it by the number of its claim.
+        self.claim.renewal = Some(Renewal { term, seq: self.execution.seq() });
+        // The head names the epoch of the claim.
         self.pending.forget_head();
     }
 
-    fn claim(&mut self) {
+    fn record_claim(&mut self) {
         let Context { worker, node, .. } = &*self.context;
         let input = Input::Claimed { worker: *worker, node: Arc::clone(node) };
         self.decide_at(input, false);
     }
 
-    fn obey(&mut self, envelope: Envelope, may_start: bool) {
+    fn apply_command(&mut self, envelope: Envelope, may_start: bool) {
         if let Command::ChildEnded { child } = envelope.command {
             return self.attend_ended(child, envelope.id);
         }
         self.pending.heard(envelope.id);
-        if !self.obeyed.insert(envelope.id) {
+        if !self.intake.applied.insert(envelope.id) {
             return;
         }
         self.decide_at(Input::Command(envelope), may_start);
@@ -372,7 +390,7 @@ impl Driver {
         self.look_at_tools();
         let begins = self.begins();
         if may_start {
-            self.owes_a_look = begins == Begins::Later;
+            self.claim.must_decide_again = begins == Begins::Later;
         }
         let may_start = may_start && begins == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
@@ -390,7 +408,7 @@ impl Driver {
         }
     }
 
-    /// Takes all attempts that have ended by now, so that they share an append.
+    /// Collects all attempts that have ended, so that they share an append.
     fn gather(&mut self, done: Done) {
         self.done.push_back(done);
         while let Some(done) = self.attempts.try_join_next() {
@@ -401,14 +419,14 @@ impl Driver {
     async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
         self.pending.settle(result, &self.context, self.execution.id()).await?;
         let durable = self.pending.durable();
-        if let Some((term, _)) = self.renewal.take_if(|it| it.1 <= durable) {
-            self.term = term;
+        if let Some(renewal) = self.claim.renewal.take_if(|renewal| renewal.seq <= durable) {
+            self.claim.term = renewal.term;
             self.decide(Input::Woken);
         }
         Ok(())
     }
 
-    /// Waits for the outside world. The only place that does.
+    /// Waits for the next input. The only place where a driver waits.
     async fn next(&mut self) -> Next {
         let wake = self.wake_in();
         let is_full = self.pending.is_full();
@@ -421,17 +439,17 @@ impl Driver {
                 Next::Done(done.expect("calls catch their tools' panics"))
             }
             (key, progress) = self.reports.recv(), if !is_full => Next::Reported(key, progress),
-            Some(envelope) = self.commands.recv(), if !is_full => Next::Command(envelope),
+            Some(envelope) = self.intake.commands.recv(), if !is_full => Next::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
                 Next::Woken
             }
             () = self.tools.changed(), if !is_full => Next::Woken,
-            () = self.context.drain.cancelled(), if !self.is_draining => Next::Draining,
+            () = self.context.drain.cancelled(), if !self.intake.is_draining => Next::Draining,
         }
     }
 }
 
-/// Reads an execution from the store, as far as its log goes.
+/// Loads an execution from its log.
 pub(crate) async fn load(store: &dyn Store, id: ExecutionId) -> Result<Execution, DriveError> {
     store::load(store, id).await?.ok_or(DriveError::NoLog)
 }

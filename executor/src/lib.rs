@@ -7,10 +7,11 @@ mod driver;
 mod lease;
 pub mod limits;
 pub mod machine;
-mod needs;
-pub mod onward;
 pub mod options;
+mod orders;
 mod permits;
+pub mod replan;
+mod required_tools;
 pub mod worker;
 
-pub use needs::can_go_on;
+pub use required_tools::can_go_on;

@@ -1,30 +1,29 @@
 //! Claims executions and drives them.
 //!
-//! New executions, resumed ones and those of workers that died are the same thing here: somebody
-//! claims them, and the log says what is to be done. There is no recovery code.
+//! New executions, resumed ones and those of crashed workers are handled alike: a worker claims
+//! them and continues their logs. There is no recovery code.
 
-mod looking;
-mod owing;
-mod unwritten;
+mod backlog;
+mod pending_heads;
+mod replan_queue;
+mod scan;
 
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
 };
 
 use chrono::TimeDelta;
 use shared::{
-    clock::{Clock, Timestamp},
-    event::Recorded,
+    clock::Clock,
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
-    store::{AppendError, CallLimit, Envelope, Head, Lease, Store, StoreError},
+    store::{AppendError, Envelope, Head, Lease, Store, StoreError},
     tool::{ErrorCode, ToolError},
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
     time::{self, Instant},
 };
@@ -32,23 +31,25 @@ use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 use tracing::{debug, error, info, warn};
 
-use self::{owing::Owing, unwritten::Unwritten};
+use self::{backlog::Backlog, replan_queue::ReplanQueue};
 use crate::{
     control::Control,
-    driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
+    driver::{Context, DriveError, Driver, NewExecution, Stop, children::tell_parent, load},
     lease::LeaseClock,
-    needs::Needs,
-    onward::Onward,
     options::Options,
-    permits::{Granted, Permits},
+    orders::{MAX_ORDERS, Order},
+    permits::Permits,
+    replan::Replanner,
 };
 
-/// What a worker takes.
+pub use crate::orders::{CallPermit, Handle};
+
+/// The executions that a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Whatever is there and can be done with the tools at hand.
+    /// All executions whose tools are here.
     Everything,
-    /// Only what it is given.
+    /// Only those that this process gives to it.
     Given,
 }
 
@@ -57,99 +58,48 @@ pub struct Worker {
     context: Arc<Context>,
     scope: Scope,
     room: Arc<Semaphore>,
-    /// Where commands for the executions that are driven here go.
     local: Arc<Local>,
     orders: mpsc::Receiver<Order>,
     drivers: JoinSet<Driven>,
-    /// Executions that drivers gave up, to be claimed again unless another worker has them, with
-    /// the newest claim that is known of.
-    again: BTreeMap<ExecutionId, Epoch>,
-    /// How many executions were due at the last look whose tools are not at hand.
-    lacking: usize,
-    /// What those of them need that have begun.
-    needs: BTreeMap<ExecutionId, Needs>,
-    /// How far this worker has gone through what is due behind those, while they are many.
-    past: Option<(Timestamp, ExecutionId)>,
-    /// Executions of workers that are gone and that fall to others, since when.
-    orphans: BTreeMap<ExecutionId, Instant>,
-    /// Executions that could not be driven, and until when they are left alone.
-    damaged: BTreeMap<ExecutionId, Instant>,
-    /// Executions that were put aside, and of which the store does not say so yet.
-    unwritten: Unwritten,
-    /// Executions that are over and that are to be planned anew here.
-    owing: Owing,
-    /// When it last looked whether all that is its own is driven.
-    swept_at: Instant,
+    backlog: Backlog,
+    replan_queue: ReplanQueue,
 }
 
-/// Gives a worker of this process executions to drive.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    orders: mpsc::Sender<Order>,
-    room: Arc<Semaphore>,
-    toolbox: Toolbox,
-    permits: Arc<Permits>,
-    worker: WorkerId,
-}
-
-/// The right to one call outside any execution. Dropping it gives it back.
-#[derive(Debug)]
-pub struct CallPermit {
-    _granted: Granted,
-}
-
-/// An execution for a worker of this process.
-#[derive(Debug)]
-enum Order {
-    /// One that is new.
-    Begin {
-        execution: Box<Execution>,
-        created: Box<Recorded>,
-        born: oneshot::Sender<Result<(), AppendError>>,
-        /// Notified when this worker has finished the execution.
-        over: Option<oneshot::Sender<()>>,
-        permit: OwnedSemaphorePermit,
-    },
-    /// One that is in the store.
-    Claim(ExecutionId),
-}
-
-/// How an execution left a driver.
+/// The result of a driver.
 type Driven = (ExecutionId, Result<Stop, DriveError>);
 
-/// The executions that are driven here.
+/// The executions that drivers of this worker run, with the senders of their commands.
 #[derive(Debug, Default)]
 struct Local(Mutex<BTreeMap<ExecutionId, mpsc::Sender<Envelope>>>);
 
-/// How many commands a driver lets wait; more stay in the inbox.
-const COMMANDS: usize = 64;
-/// How many orders may wait.
-const ORDERS: usize = 1_024;
+/// Commands that wait at a driver. Others stay in the inbox.
+const MAX_COMMANDS: usize = 64;
 
-/// What a worker is made of.
+/// The parts of a worker.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The name of its machine, for people.
+    /// The name of its machine, shown to people.
     pub node: String,
-    /// Where executions are.
+    /// The store.
     pub store: Arc<dyn Store>,
-    /// What it can run.
+    /// Its tools.
     pub toolbox: Toolbox,
-    /// What time it is.
+    /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// How it works.
+    /// Its options.
     pub options: Options,
-    /// What it takes.
+    /// The executions that it takes.
     pub scope: Scope,
 }
 
 impl Worker {
-    /// Makes a worker. It works when it is [run](Self::run).
+    /// Creates a worker. [`Self::run`] runs it.
     ///
-    /// When `drain` fires it begins nothing, lets short steps end and leaves the rest to others.
+    /// When `drain` fires, it starts nothing, waits for short steps, and leaves the rest to other
+    /// workers.
     pub fn new(parts: Parts, id: WorkerId, drain: CancellationToken) -> (Self, Handle) {
         let Parts { node, store, toolbox, clock, options, scope } = parts;
-        let (sender, orders) = mpsc::channel(ORDERS);
+        let (sender, orders) = mpsc::channel(MAX_ORDERS);
         let [room, patience] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
@@ -175,7 +125,7 @@ impl Worker {
             drain,
             handle: handle.clone(),
             permits,
-            onward: OnceLock::new(),
+            replanner: OnceLock::new(),
             room: Arc::clone(&room),
             patience,
             is_alone: scope == Scope::Given,
@@ -189,26 +139,20 @@ impl Worker {
             local,
             orders,
             drivers,
-            again: BTreeMap::new(),
-            lacking: 0,
-            needs: BTreeMap::new(),
-            past: None,
-            orphans: BTreeMap::new(),
-            damaged: BTreeMap::new(),
-            unwritten: Unwritten::default(),
-            owing: Owing::default(),
-            swept_at: Instant::now(),
+            backlog: Backlog::new(),
+            replan_queue: ReplanQueue::default(),
         };
         (worker, handle)
     }
 
-    /// Lets executions be planned anew in this process. Without it they are left to others.
-    pub fn plan_anew(&self, by: Arc<dyn Onward>) {
-        // The first one stays: nobody has reason to give another.
-        let _ = self.context.onward.set(by);
+    /// Sets what replans finished executions. Without it, other processes do. Only the first call
+    /// counts.
+    pub fn set_replanner(&self, replanner: Arc<dyn Replanner>) {
+        let _ = self.context.replanner.set(replanner);
     }
 
-    /// Works until told to end. Dropping the future is a crash; others take over.
+    /// Runs until it is drained. Dropping the future is a crash, after which other workers take
+    /// over.
     pub async fn run(mut self) {
         let context = Arc::clone(&self.context);
         heartbeat(&context).await;
@@ -235,7 +179,6 @@ impl Worker {
         }
     }
 
-    /// Returns what drivers share.
     #[cfg(test)]
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
@@ -253,9 +196,9 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    self.ended(id, result);
+                    self.driver_ended(id, result);
                 }
-                Some((id, went)) = self.owing.next() => self.went_on(id, went),
+                Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
                 Some(order) = self.orders.recv() => self.take(order),
                 _ = inbox.changed() => self.deliver().await,
                 _ = work.changed() => look_at = Instant::now(),
@@ -268,26 +211,26 @@ impl Worker {
         }
     }
 
-    /// Notes that a driver ended. When there is a look next does not depend on it: many end.
-    fn ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) {
+    /// Handles the end of a driver. Does not trigger a scan, because many drivers end.
+    fn driver_ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) {
         self.local.remove(id);
         match result {
             Ok(Stop::Finished) => (),
-            Ok(Stop::Owes) => self.owe(id),
-            // A command may have come while it was put aside.
+            Ok(Stop::NeedsReplan) => self.queue_replan(id),
+            // A command may have arrived meanwhile.
             Ok(Stop::PutAside) => self.context.store.hints().poke_inbox(),
             Ok(Stop::Unwritten(head)) => {
-                self.unwritten.keep(*head, self.context.clock.now());
+                self.backlog.pending_heads.push(*head, self.context.clock.now());
                 self.context.store.hints().poke_inbox();
             }
             Err(DriveError::Taken(epoch)) => {
-                // Unless it did not, and only its head lags.
-                self.again.insert(id, epoch);
+                // Or only its head lags behind.
+                self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // Or a late write of this worker came between, and nobody has it.
+                // Or a late write of this worker landed, and no worker owns it.
                 info!(execution = %id, "another worker has the execution");
-                self.again(id);
+                self.backlog.give_up(id);
             }
             Err(err) if err.is_damage() => {
                 error!(execution = %id, %err, "cannot be driven; the others go on");
@@ -295,70 +238,74 @@ impl Worker {
             }
             Err(err) => {
                 warn!(execution = %id, %err, "will be claimed again");
-                self.again(id);
+                self.backlog.give_up(id);
             }
         }
     }
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Begin { execution, created, born, over, permit } => {
+            Order::Begin { execution, created, stored, finished, permit } => {
                 let id = execution.id();
-                if self.local.has(id) {
-                    // Asked for again under its key, before the first answer.
-                    let _ = born.send(Err(AppendError::Conflict));
+                if self.local.contains(id) {
+                    // Started again under its key, before the first answer.
+                    let _ = stored.send(Err(AppendError::Conflict));
                     return;
                 }
-                let (sender, commands) = mpsc::channel(COMMANDS);
+                let (sender, commands) = mpsc::channel(MAX_COMMANDS);
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
-                let begin = (commands, born, permit);
-                let driver = Driver::begin(Arc::clone(&context), (*execution, *created), begin);
+                let (execution, created) = (*execution, *created);
+                let new = NewExecution { execution, created, commands, stored, place: permit };
+                let driver = Driver::begin(Arc::clone(&context), new);
                 self.drivers.spawn(async move {
                     let result = end_unwritten(&context, id, driver.run().await).await;
-                    looking::leave_damaged(&context, id, &result).await;
-                    if let (Ok(Stop::Finished | Stop::Owes), Some(over)) = (&result, over) {
-                        // Whoever asked may have gone.
-                        let _ = over.send(());
+                    scan::leave_damaged(&context, id, &result).await;
+                    if let (Ok(Stop::Finished | Stop::NeedsReplan), Some(finished)) =
+                        (&result, finished)
+                    {
+                        // The receiver may be gone.
+                        let _ = finished.send(());
                     }
                     (id, result)
                 });
             }
             Order::Claim(id) => {
-                // Whoever names it wants it here.
+                // The order asks for it here, whatever claim is known.
                 if !self.claim(id, Epoch(u64::MAX)) {
-                    self.again(id);
+                    self.backlog.give_up(id);
                 }
             }
         }
     }
 
-    /// Takes an execution that is in the store, unless it is driven here already. Returns whether
-    /// there was room for it. It is left alone if somebody claimed it after the claim `seen`, with
-    /// which it was found free: that one is alive.
+    /// Claims a stored execution, unless it is driven here already. Returns whether there was room.
+    ///
+    /// `seen` is the newest claim that the caller knows. If the log has a newer one, its worker is
+    /// alive and keeps the execution.
     fn claim(&mut self, id: ExecutionId, seen: Epoch) -> bool {
-        if self.local.has(id) {
+        if self.local.contains(id) {
             return true;
         }
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
-        self.unwritten.forget(id);
-        let (sender, commands) = mpsc::channel(COMMANDS);
+        self.backlog.pending_heads.remove(id);
+        let (sender, commands) = mpsc::channel(MAX_COMMANDS);
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
-            let result = drive(Arc::clone(&context), (id, seen), commands, permit).await;
+            let result = drive(Arc::clone(&context), id, seen, commands, permit).await;
             let result = end_unwritten(&context, id, result).await;
-            looking::leave_damaged(&context, id, &result).await;
+            scan::leave_damaged(&context, id, &result).await;
             (id, result)
         });
         true
     }
 
-    /// Lets drivers end what is short, then cuts them off.
+    /// Lets drivers finish short steps, then stops them.
     async fn wind_down(&mut self) {
-        // A model may take long: what is owed is still this worker's, and others will find it.
-        self.owing.shutdown().await;
-        // Whoever still asks for a beginning here begins it elsewhere.
+        // A model may take long. Other workers find these executions by their owner.
+        self.replan_queue.shutdown().await;
+        // Callers that still want to start something here do so through the store.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
@@ -372,7 +319,8 @@ impl Worker {
 /// Reads an execution, claims it and drives it.
 async fn drive(
     context: Arc<Context>,
-    (id, seen): (ExecutionId, Epoch),
+    id: ExecutionId,
+    seen: Epoch,
     commands: mpsc::Receiver<Envelope>,
     place: OwnedSemaphorePermit,
 ) -> Result<Stop, DriveError> {
@@ -380,22 +328,21 @@ async fn drive(
     let execution = load(&*store, id).await?;
     let inbox = store.inbox(Some(id)).await?;
     if execution.state().is_over() {
-        // The head lagged, or its owner was lost before it told the parent, or before it was planned
-        // anew; the log knows.
+        // The head lagged, or its owner crashed before it notified the parent or replanned.
         tell_parent(&context, &execution).await?;
-        store.discard(inbox.iter().map(|it| it.id).collect()).await?;
-        return owing::keep_if_owed(&context, &execution).await;
+        store.discard(inbox.iter().map(|envelope| envelope.id).collect()).await?;
+        return replan_queue::keep_for_replan(&context, &execution).await;
     }
     if seen < execution.epoch() {
-        mend(&*store, &execution).await?;
+        repair_owner(&*store, &execution).await?;
         return Err(DriveError::Taken(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
     Driver::resume(context, execution, inbox, commands, place).run().await
 }
 
-/// Ends an execution whose next events are too large for the store. To set it aside would call its
-/// tools again each time it is taken, and its deadline would pass unseen.
+/// Ends an execution whose next events are too large for the store. Otherwise each claim would call
+/// its tools again, and its deadline would pass unnoticed.
 async fn end_unwritten(
     context: &Arc<Context>,
     id: ExecutionId,
@@ -414,11 +361,12 @@ async fn end_unwritten(
     Driver::end_unwritten(Arc::clone(context), execution, error, place).run().await
 }
 
-/// Lets a head that lags behind a claim say who claimed. Whoever did may have died before it said
-/// so itself, and then nobody would ever look there. What it said since has a later position.
-async fn mend(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
+/// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
+/// before it wrote the head, and the execution would be lost. A head that it wrote has a later
+/// position and stays.
+async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
     let head = store.head(execution.id()).await?;
-    if let Some(head) = head.filter(|it| it.epoch < execution.epoch()) {
+    if let Some(head) = head.filter(|head| head.epoch < execution.epoch()) {
         let (owner, epoch) = (execution.worker(), execution.epoch());
         store.put_head(Head { owner, epoch, due: None, ..head }).await?;
     }
@@ -436,78 +384,15 @@ async fn heartbeat(context: &Context) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.time().await {
-        // The answer was on its way for about half of that.
+        // The answer took about half of that.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
 }
 
-impl Handle {
-    /// Returns the worker's identifier.
-    pub fn worker(&self) -> WorkerId {
-        self.worker
-    }
-
-    /// Returns the tools that the worker can run.
-    pub fn toolbox(&self) -> &Toolbox {
-        &self.toolbox
-    }
-
-    /// Returns how many calls wait for a limit here.
-    pub fn waiting_for_permits(&self) -> usize {
-        self.permits.waiting()
-    }
-
-    /// Waits, at most so long, until a call outside any execution fits into limits that every node
-    /// shares; nothing if there was no room in time.
-    pub async fn permit(
-        &self,
-        holder: String,
-        limits: Vec<CallLimit>,
-        most: Duration,
-    ) -> Option<CallPermit> {
-        let granted = time::timeout(most, self.permits.acquire(holder, limits, 0)).await;
-        granted.ok().map(|it| CallPermit { _granted: it })
-    }
-
-    /// Gives the worker a new execution, and returns when its creation is durable; or returns
-    /// the execution, if the worker has no room for it or lacks a tool.
-    pub(crate) async fn begin(
-        &self,
-        execution: Execution,
-        created: Recorded,
-        over: Option<oneshot::Sender<()>>,
-    ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
-        let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            return give_back(execution, created);
-        };
-        if !self.toolbox.has_all(execution.plan().tools()) {
-            return give_back(execution, created);
-        }
-        let (born, answer) = oneshot::channel();
-        let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = Order::Begin { execution, created, born, over, permit };
-        if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
-            let Order::Begin { execution, created, .. } = order else {
-                unreachable!("what could not be sent comes back")
-            };
-            return Err((execution, created));
-        }
-        let lost = || StoreError::Unavailable("the worker ended meanwhile".to_owned());
-        Ok(answer.await.unwrap_or_else(|_| Err(lost().into())))
-    }
-
-    /// Asks the worker to take an execution that is in the store.
-    pub async fn claim(&self, id: ExecutionId) {
-        // A worker that is gone takes nothing; whoever finds the execution does.
-        let _ = self.orders.send(Order::Claim(id)).await;
-    }
-}
-
 impl Local {
     fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<Envelope>>> {
-        // A map of channels is never half changed.
+        // A panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -519,12 +404,12 @@ impl Local {
         self.map().remove(&id);
     }
 
-    fn has(&self, id: ExecutionId) -> bool {
+    fn contains(&self, id: ExecutionId) -> bool {
         self.map().contains_key(&id)
     }
 
-    /// Gives a command to the driver of its execution, if that is here. What does not fit stays
-    /// in the inbox and is found again.
+    /// Gives a command to the driver of its execution. Returns whether the driver is here. A
+    /// command that does not fit stays in the inbox and is found again.
     fn deliver(&self, envelope: &Envelope) -> bool {
         match self.map().get(&envelope.execution) {
             Some(driver) => {

@@ -109,7 +109,7 @@ impl Embedded {
         let engine =
             Engine::new(control, registry.clone(), Arc::new(Offline::default()), clock, options);
         let engine = settle(engine);
-        worker.plan_anew(engine.onward());
+        worker.set_replanner(engine.replanner());
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));

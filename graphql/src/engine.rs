@@ -2,71 +2,69 @@
 //! talk to.
 
 mod access;
-mod again;
 mod agents;
-mod candidates;
-mod done;
 mod dry;
 mod error;
 mod export;
 mod inputs;
 mod learning;
 mod missing_tools;
-mod onward;
+mod named_locks;
+mod plan_cache;
 mod planners;
 mod planning;
 mod pruning;
-mod remembered;
 mod repeated_calls;
-mod replanning;
+mod replan;
 mod request_looks;
+mod retry;
 mod saved;
 mod select;
 mod steering;
 mod sub_plans;
+mod tool_sets;
 mod toolkit;
 mod tools;
 mod transcript;
-mod turns;
 mod watching;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use executor::{
-    control::{Control, IdempotencyKey},
+    control::{Control, IdempotencyKey, Start},
     limits::CallLimits,
     options::Options,
 };
 use planner::{
     Planner,
-    catalog::{Catalog, CatalogTool},
+    catalog::Catalog,
     embed::{Embedders, Source},
 };
 use serde_json::Value;
 use shared::{
     clock::Clock,
-    event::Created,
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     store::{self, Store, StoreError},
 };
-use toolbox::{ToolSet, Toolbox};
+use toolbox::Toolbox;
 use toolsets::registry::Registry;
 
 pub(crate) use self::learning::forget_queries;
 pub(crate) use self::pruning::{before, prune_some};
 pub(crate) use self::request_looks::{LastLook, RequestLook};
+pub use planner::plan_cache::PlanCache;
+
 pub use self::{
-    again::BulkAction,
     agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
     missing_tools::MissingTool,
-    onward::{Replanning, Stage},
     planning::{PlanningOptions, Verdict},
-    remembered::PlanCache,
     repeated_calls::RepeatedCall,
+    replan::{Replanning, Stage},
+    retry::BulkAction,
     select::{Chosen, Colliding, SELECTED, Wanted},
     toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,
@@ -81,12 +79,9 @@ pub struct Engine {
     control: Control,
     toolbox: Toolbox,
     registry: Registry,
-    /// The planner that needs no model.
-    planner: Arc<dyn Planner>,
-    modelled: Option<planners::Modelled>,
-    choosing: select::Choosing,
-    embedders: Arc<Embedders>,
-    /// Whether plans are taken again that were made before.
+    planners: planners::Planners,
+    selection: select::ToolSelection,
+    /// The rule for queries without one.
     plan_cache: PlanCache,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
@@ -98,8 +93,7 @@ pub struct Engine {
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// Who may come in, once that is known: agents ask it.
     holders: Arc<OnceLock<Access>>,
-    /// What is done by one at a time.
-    turns: Arc<turns::Turns>,
+    locks: Arc<named_locks::NamedLocks>,
     /// What those who follow requests found last.
     request_looks: Arc<request_looks::RequestLooks>,
     /// What whoever asks may do.
@@ -131,10 +125,8 @@ impl Engine {
             control,
             toolbox: registry.toolbox().clone(),
             registry,
-            planner,
-            modelled: None,
-            choosing: select::Choosing::default(),
-            embedders: Arc::new(embedders),
+            planners: planners::Planners::new(planner),
+            selection: select::ToolSelection::new(Arc::new(embedders)),
             plan_cache: PlanCache::default(),
             clock,
             options: Arc::new(options),
@@ -142,7 +134,7 @@ impl Engine {
             learning: Arc::default(),
             catalog: Arc::default(),
             holders: Arc::default(),
-            turns: Arc::default(),
+            locks: Arc::default(),
             request_looks: Arc::default(),
             grant: Grant::default(),
         }
@@ -158,7 +150,7 @@ impl Engine {
     /// Returns the engine with embedders that others use as well, such as its planner.
     #[must_use]
     pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
-        Self { embedders, ..self }
+        Self { selection: self.selection.with_embedders(embedders), ..self }
     }
 
     /// Returns the engine with another rule for queries that were planned before.
@@ -169,7 +161,7 @@ impl Engine {
 
     /// Returns what turns texts into vectors.
     pub fn embedders(&self) -> &Embedders {
-        &self.embedders
+        self.selection.embedders()
     }
 
     /// Returns how often tools may be called.
@@ -195,42 +187,6 @@ impl Engine {
     /// Returns the clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
-    }
-
-    /// Returns the tools that a plan of whoever asks may use, once no set is connecting for the
-    /// first time any more.
-    pub async fn catalog(&self) -> Catalog {
-        self.settled().await;
-        self.catalog_now()
-    }
-
-    /// Returns the tools that a plan of whoever asks may use, as they are known now.
-    fn catalog_now(&self) -> Catalog {
-        if !self.grant.allows_every_tool() {
-            return self.catalog_of(&self.sets());
-        }
-        // Asked before the sets: a catalog that is newer than its number is only made anew.
-        let revision = self.toolbox.revision();
-        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
-            && *at == revision
-        {
-            return catalog.clone();
-        }
-        let catalog = self.catalog_of(&self.sets());
-        let kept = (revision, catalog.clone());
-        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        catalog
-    }
-
-    fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
-        let tools = sets.iter().flat_map(|set| {
-            set.tools.iter().map(|tool| CatalogTool {
-                definition: Arc::clone(tool.definition()),
-                is_active: set.is_active,
-            })
-        });
-        // Also those that are not known yet, or not whoever's that asks: their names are theirs.
-        Catalog::of(tools, self.toolbox.set_names())
     }
 
     /// Returns a plan, if there is one.
@@ -280,7 +236,7 @@ impl Engine {
         };
         // What was asked for under a key stays what it was, also where a newer version is there.
         let before = match &order.idempotency_key {
-            Some(key) => self.control.chosen(key, &plans, &order.options).await?,
+            Some(key) => self.control.find_plan(key, &plans, &order.options).await?,
             None => None,
         };
         self.execute(before.unwrap_or(*newest), order).await
@@ -297,10 +253,10 @@ impl Engine {
         order: Order,
     ) -> Result<ExecutionId, EngineError> {
         let subject = Value::String(query.to_owned());
-        let mut _turn = None;
+        let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // Whoever asks under it at the same time waits for the plan, and makes none.
-            _turn = Some(self.turns.wait(format!("key {key}")).await);
+            // A concurrent request under the key waits for this plan.
+            _lock = Some(self.locks.lock(format!("key {key}")).await);
             let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
             if let Some(id) = self.control.find(&key, &order.options).await? {
                 return Ok(id);
@@ -339,11 +295,11 @@ impl Engine {
         }
         self.check_replans(Some(plan), &mut options)?;
         self.check_start(plan).await?;
-        if options.dry_run {
-            let about = plan.about();
-            let created = Created::new(about.id, about.request, options);
-            return self.dry_run(plan, created, key.as_ref()).await;
+        let is_dry_run = options.dry_run;
+        let start = Start { key, ..Start::new(plan, options) };
+        if is_dry_run {
+            return self.dry_run(start).await;
         }
-        Ok(self.control.start(plan, options, key.as_ref()).await?)
+        Ok(self.control.start(start).await?.id)
     }
 }

@@ -63,22 +63,30 @@ pub fn compile_with(
     one(draft, about, &World { catalog, plans, inline: &Inline::new() })
 }
 
-/// Compiles a draft and the drafts inside its steps; the plans come innermost first, the draft's
-/// own last, so that whoever stores them in this order never stores one that names another too
-/// early.
+/// A compiled draft.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The draft's plan.
+    pub plan: Plan,
+    /// Plans of the drafts inside it, innermost first. A plan stands behind all plans that it names, so
+    /// they are stored in this order, and [`Self::plan`] last.
+    pub inner: Vec<Plan>,
+}
+
+/// Compiles a draft and the drafts inside its steps.
 ///
-/// `inner` says what the plan of a draft inside is for. What is wrong inside has a path that begins
-/// like `tools[2].plan.`.
+/// `inner` returns the properties of the plan of a draft inside. Diagnostics inside have a path that
+/// begins like `tools[2].plan.`.
 pub fn compile_all(
     draft: &Draft,
     about: About,
     catalog: &Catalog,
     plans: &SubPlans,
     inner: &mut dyn FnMut(&Draft) -> About,
-) -> Result<Vec<Plan>, Vec<Diagnostic>> {
+) -> Result<Compiled, Vec<Diagnostic>> {
     let mut tree = Tree { catalog, plans, about: inner, done: Vec::new() };
-    tree.compile(draft, about, 0)?;
-    Ok(tree.done)
+    let (plan, _) = tree.compile(draft, about, 0)?;
+    Ok(Compiled { plan, inner: tree.done })
 }
 
 /// What there is besides the draft.

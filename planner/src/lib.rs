@@ -1,62 +1,63 @@
 //! What to do: from words to drafts, from drafts to plans.
 
 pub mod calls;
+pub mod candidates;
 pub mod catalog;
 pub mod compile;
 pub mod draft;
 pub mod embed;
 pub mod escape;
-pub mod inherited;
 pub mod layout;
+pub mod learning;
 pub mod model;
 pub mod nearest;
+pub mod plan_cache;
 pub mod plans;
+pub mod replan;
+pub mod reuse;
 pub mod select;
 pub mod toolkit;
 pub mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Serialize;
-use serde_json::Value;
-use shared::diagnostic::Diagnostic;
+use serde_json::{Value, json};
+use shared::{diagnostic::Diagnostic, store::StoreError};
 
-use crate::{catalog::Catalog, draft::Draft};
+use crate::{catalog::Catalog, compile::Compiled, draft::Draft, replan::EarlierPlan};
 
-/// Turns a query into a draft.
+/// The planner of plans that nobody asked for in words.
+pub const EXPLICIT: &str = "explicit";
+
+/// Turns a query into a plan.
 #[async_trait]
 pub trait Planner: Send + Sync {
     /// Returns the name by which plans remember who wrote them.
     fn name(&self) -> &str;
 
-    /// Proposes a draft for `query` that uses tools of `catalog`.
+    /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
+    /// returns everything that is wrong with it.
     ///
-    /// What is worth knowing about how it came to be goes into the [`Proposal`], or into the
-    /// error: it becomes the request's transcript.
-    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError>;
-
-    /// Proposes a draft that `judge` finds nothing wrong with, where the planner can do better when
-    /// told what is. Others propose what they propose.
-    async fn propose_checked(
+    /// The notes of the proposal, or of the error, become the request's transcript.
+    async fn plan(
         &self,
         query: &str,
         catalog: &Catalog,
-        _judge: &dyn Judge,
-    ) -> Result<Proposal, PlanningError> {
-        self.propose(query, catalog).await
-    }
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError>;
 
-    /// Proposes how to go on after a plan that did not get to its end, knowing what came of it.
-    /// What steps had there that no planner is told of is for whoever asks to give to the draft
-    /// ([`inherited`]), and for `judge`.
-    async fn propose_after(
+    /// Plans what an earlier plan did not get done, from the results of its steps.
+    ///
+    /// The planner does not see all fields of the earlier steps. The caller copies the others into
+    /// the draft ([`replan::carry_over`]), and so does `compiler`.
+    async fn replan(
         &self,
         _query: &str,
-        _earlier: &Earlier,
+        _earlier: &EarlierPlan,
         _catalog: &Catalog,
-        _judge: &dyn Judge,
-    ) -> Result<Proposal, PlanningError> {
+        _compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
         let name = self.name();
         let message = format!(
             "the planner `{name}` knows queries only, and not what came of a plan: configure a \
@@ -66,43 +67,29 @@ pub trait Planner: Send + Sync {
     }
 }
 
-/// A plan that was carried out, and what came of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Earlier {
-    /// The plan, written down.
-    pub draft: Draft,
-    /// What came of each step, in plan order.
-    pub endings: Vec<Ending>,
-    /// Why the execution ended as it did, in words.
-    pub why: String,
-    /// Whether it got to its end, and a step of it asked for a plan of what follows.
-    pub asked: bool,
-}
-
-/// What came of a step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ending {
-    /// The step.
-    pub step: String,
-    /// `succeeded`, `failed`, `unknown` (it may have happened, or may yet), `skipped`,
-    /// `cancelled`, `undone`, or `undoing_failed`.
-    pub state: &'static str,
-    /// What it returned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Arc<Value>>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// The same of each item of its list, as far as that is told.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub items: Vec<&'static str>,
-}
-
-/// Says what is wrong with a draft. Whoever asks for a plan knows what it takes to be one.
+/// Compiles drafts for a planner. The caller of a planner knows all tools and all saved plans.
 #[async_trait]
-pub trait Judge: Send + Sync {
-    /// Returns what is wrong with a draft; it can be a plan if nothing of that is an error.
-    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic>;
+pub trait PlanCompiler: Send + Sync {
+    /// Compiles a draft that `author` wrote.
+    async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection>;
+}
+
+/// Why a draft did not become a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rejection {
+    /// Everything that is wrong with it. At least one diagnostic is an error.
+    Invalid(Vec<Diagnostic>),
+    /// The store could not be read, so the draft was not compiled.
+    Store(StoreError),
+}
+
+/// A proposal, and the plan that it compiles to.
+#[derive(Clone, Debug)]
+pub struct ProposedPlan {
+    /// The plan, and the plans inside it.
+    pub compiled: Compiled,
+    /// The draft, and how it came to be.
+    pub proposal: Proposal,
 }
 
 /// A draft, and how it came to be.
@@ -114,8 +101,35 @@ pub struct Proposal {
     pub notes: Vec<Note>,
     /// What the author should know: what was assumed because it was not said.
     pub warnings: Vec<Diagnostic>,
-    /// Who wrote the draft, where that is another one than [`Planner::name`] says: a fallback model.
+    /// Who wrote the draft, where that is another one than [`Planner::name`] says: a fallback
+    /// model.
     pub author: Option<String>,
+}
+
+impl Proposal {
+    /// Compiles the draft of the planner `planner`. If that fails, the error has the proposal's
+    /// notes, the draft and its diagnostics.
+    pub async fn compile(
+        self,
+        planner: &str,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        let author = self.author.as_deref().unwrap_or(planner);
+        match compiler.compile(&self.draft, author).await {
+            Ok(compiled) => Ok(ProposedPlan { compiled, proposal: self }),
+            Err(Rejection::Store(error)) => Err(PlanningError::Store { error, notes: self.notes }),
+            Err(Rejection::Invalid(diagnostics)) => {
+                let mut notes = self.notes;
+                let after = notes.last().map_or(Duration::ZERO, |note| note.after);
+                for (kind, content) in
+                    [("draft", json!(self.draft)), ("diagnostics", json!(diagnostics))]
+                {
+                    notes.push(Note { kind, content, after });
+                }
+                Err(PlanningError::Invalid { diagnostics, notes })
+            }
+        }
+    }
 }
 
 /// Something worth knowing about how a draft came to be.
@@ -158,6 +172,14 @@ pub enum PlanningError {
         /// How far it came.
         notes: Vec<Note>,
     },
+    /// The store failed while the plan was compiled.
+    #[error("{error}")]
+    Store {
+        /// Its failure.
+        error: StoreError,
+        /// How far it came.
+        notes: Vec<Note>,
+    },
 }
 
 impl PlanningError {
@@ -166,7 +188,8 @@ impl PlanningError {
     pub fn with_notes(mut self, new: Vec<Note>) -> Self {
         let (Self::NoPlan { notes, .. }
         | Self::Unavailable { notes, .. }
-        | Self::Invalid { notes, .. }) = &mut self;
+        | Self::Invalid { notes, .. }
+        | Self::Store { notes, .. }) = &mut self;
         *notes = new;
         self
     }

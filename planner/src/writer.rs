@@ -19,10 +19,12 @@ use tokio::time::Instant;
 
 use self::reading::Written;
 use crate::{
-    Earlier, Judge, Note, Planner, PlanningError, Proposal,
+    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
     catalog::Catalog,
+    compile::Compiled,
     draft::{Draft, SubDraft},
     model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
+    replan::EarlierPlan,
 };
 
 /// How often a model may mend its plan where nothing is said.
@@ -49,7 +51,7 @@ pub struct ModelPlanner {
 /// What has come of a query so far.
 struct Rounds<'a> {
     /// What the plan goes on after, if it does.
-    earlier: Option<&'a Earlier>,
+    earlier: Option<&'a EarlierPlan>,
     messages: Vec<Message>,
     /// How many messages the notes have.
     noted: usize,
@@ -78,18 +80,21 @@ impl ModelPlanner {
         &self.model
     }
 
-    async fn come_to_an_end(
+    async fn finish(
         &self,
         query: &str,
         catalog: &Catalog,
-        judge: &dyn Judge,
+        compiler: &dyn PlanCompiler,
         mut rounds: Rounds<'_>,
-    ) -> Result<Proposal, PlanningError> {
-        let written = self.write(query, catalog, judge, &mut rounds).await;
+    ) -> Result<ProposedPlan, PlanningError> {
+        let written = self.write(query, catalog, compiler, &mut rounds).await;
         rounds.over();
         let (notes, author) = (rounds.notes, rounds.author);
         match written {
-            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new(), author }),
+            Ok((draft, compiled)) => {
+                let proposal = Proposal { draft, notes, warnings: Vec::new(), author };
+                Ok(ProposedPlan { compiled, proposal })
+            }
             Err(err) => Err(err.with_notes(notes)),
         }
     }
@@ -98,9 +103,9 @@ impl ModelPlanner {
         &self,
         query: &str,
         catalog: &Catalog,
-        judge: &dyn Judge,
+        compiler: &dyn PlanCompiler,
         rounds: &mut Rounds<'_>,
-    ) -> Result<Draft, PlanningError> {
+    ) -> Result<(Draft, Compiled), PlanningError> {
         let known = rounds.earlier.map(|it| plans(&it.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
         let mut has_declined = false;
@@ -121,10 +126,12 @@ impl ModelPlanner {
                 }
                 Ok(Written::Draft(draft)) => {
                     has_declined = false;
-                    wrong = judge.judge(&draft).await;
-                    if !wrong.iter().any(Diagnostic::is_error) {
-                        let read = draft.notices.iter().filter(|notice| notice.is_error());
-                        wrong.extend(read.cloned());
+                    match compiler.compile(&draft, &reply.model).await {
+                        Ok(compiled) => return Ok((*draft, compiled)),
+                        Err(Rejection::Invalid(diagnostics)) => wrong = diagnostics,
+                        Err(Rejection::Store(error)) => {
+                            return Err(PlanningError::Store { error, notes: Vec::new() });
+                        }
                     }
                     Some(*draft)
                 }
@@ -139,13 +146,8 @@ impl ModelPlanner {
                 wrong = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
             }
             rounds.judged(round, &wrong);
-            match draft {
-                Some(draft) if !wrong.iter().any(Diagnostic::is_error) => return Ok(draft),
-                draft => {
-                    let complaint = prompt::repair(&wrong, draft.as_ref(), catalog);
-                    rounds.ask_for_better(reply, complaint);
-                }
-            }
+            let complaint = prompt::repair(&wrong, draft.as_ref(), catalog);
+            rounds.ask_for_better(reply, complaint);
         }
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
@@ -168,31 +170,27 @@ impl Planner for ModelPlanner {
         &self.name
     }
 
-    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-        self.propose_checked(query, catalog, &Trusting).await
-    }
-
-    async fn propose_checked(
+    async fn plan(
         &self,
         query: &str,
         catalog: &Catalog,
-        judge: &dyn Judge,
-    ) -> Result<Proposal, PlanningError> {
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
         check(query, catalog)?;
         let rounds = Rounds::new(prompt::first(query, catalog), None);
-        self.come_to_an_end(query, catalog, judge, rounds).await
+        self.finish(query, catalog, compiler, rounds).await
     }
 
-    async fn propose_after(
+    async fn replan(
         &self,
         query: &str,
-        earlier: &Earlier,
+        earlier: &EarlierPlan,
         catalog: &Catalog,
-        judge: &dyn Judge,
-    ) -> Result<Proposal, PlanningError> {
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
         check(query, catalog)?;
         let rounds = Rounds::new(prompt::after(query, earlier, catalog), Some(earlier));
-        self.come_to_an_end(query, catalog, judge, rounds).await
+        self.finish(query, catalog, compiler, rounds).await
     }
 }
 
@@ -210,18 +208,8 @@ fn check(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     Ok(())
 }
 
-/// Finds nothing wrong with anything.
-struct Trusting;
-
-#[async_trait]
-impl Judge for Trusting {
-    async fn judge(&self, _draft: &Draft) -> Vec<Diagnostic> {
-        Vec::new()
-    }
-}
-
 impl<'a> Rounds<'a> {
-    fn new(messages: Vec<Message>, earlier: Option<&'a Earlier>) -> Self {
+    fn new(messages: Vec<Message>, earlier: Option<&'a EarlierPlan>) -> Self {
         Self {
             earlier,
             messages,
@@ -267,9 +255,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn judged(&mut self, round: u32, wrong: &[Diagnostic]) {
-        if !wrong.is_empty() {
-            self.note("repair", json!({ "round": round, "diagnostics": wrong }));
-        }
+        self.note("repair", json!({ "round": round, "diagnostics": wrong }));
     }
 
     fn ask_for_better(&mut self, reply: Reply, complaint: String) {

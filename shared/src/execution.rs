@@ -25,7 +25,7 @@ pub use self::{
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
-    replans::{Anew, REPLAN, Replans, Within},
+    replans::{REPLAN, ReplanCause, Replans, Within},
     scope::Scope,
     step::{How, Spent, Step, StepState},
 };

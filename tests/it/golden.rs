@@ -273,7 +273,7 @@ impl Stage {
             } else {
                 let step = self.plan.step(task.step).id.clone();
                 control
-                    .approve(self.id, (step, task.part.item), true, None)
+                    .approve(self.id, step, task.part.item, true, None)
                     .await
                     .expect("it is heard");
             }

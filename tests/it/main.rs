@@ -16,6 +16,7 @@ mod mongod;
 mod nodes;
 mod protocol;
 mod reference;
+mod repeat_guard;
 mod replay;
 mod servers;
 mod simulation;

@@ -14,7 +14,7 @@ mod plans;
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use executor::{
-    control::{Control, IdempotencyKey},
+    control::{Control, IdempotencyKey, Start},
     limits::{CallLimits, Limited, Rule},
     options::Options,
     worker::{Handle, Parts, Scope, Worker},
@@ -287,9 +287,10 @@ impl Simulation {
             let worker = self.workers.get(at).map(|it| it.handle.clone());
             let view = self.workers.get(at).map_or(&self.client, |it| &it.view);
             let control = self.control(view, worker);
-            let start = control.start(&plan, options.clone(), Some(&key));
+            let start = control
+                .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
             match time::timeout(Duration::from_secs(5), start).await {
-                Ok(Ok(id)) => break id,
+                Ok(Ok(started)) => break started.id,
                 Ok(Err(_)) | Err(_) => self.sleep(200).await,
             }
         };

@@ -1,41 +1,41 @@
 //! Dry runs recorded: their whole life is one append, and no worker ever has them.
 
-use std::sync::Arc;
-
 use shared::{
-    event::Created,
     id::{ExecutionId, Seq},
-    plan::Plan,
-    store::{Append, Head, StoreError},
+    store::{Append, AppendError, Head, StoreError},
 };
 
-use super::{Control, ControlError, DRAWS, IdempotencyKey, Place, validate};
+use super::{Control, ControlError, DRAWS, Place, Start, validate};
 use crate::machine::{self, Verdict};
 
 impl Control {
     /// Records what was found of every step of a plan, in plan order, as a whole execution.
     pub async fn record_dry_run(
         &self,
-        plan: &Arc<Plan>,
-        created: Created,
-        key: Option<&IdempotencyKey>,
+        start: Start,
         verdicts: Vec<Verdict>,
     ) -> Result<ExecutionId, ControlError> {
-        validate(&created.options, key)?;
+        let Start { plan, created, key, .. } = start;
+        validate(&created.options, key.as_ref())?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let id = match self.place(key, &created.options, ExecutionId::draw(now)).await? {
+            let id = match self.place(key.as_ref(), &created.options, now).await? {
                 Place::Taken(id) => return Ok(id),
                 Place::Free(id) => id,
             };
             let (execution, events) =
-                machine::dry_run(id, plan, created.clone(), now, verdicts.clone())
+                machine::dry_run(id, &plan, created.clone(), now, verdicts.clone())
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
             let mut append = Append::new(id, Seq::START, &events);
             append.head = Some(Head::of(&execution, None, None));
-            let begun = self.store.append(append).await;
-            if self.has_begun(id, plan, key, begun).await? {
-                return Ok(id);
+            match self.store.append(append).await {
+                Ok(()) => return Ok(id),
+                Err(AppendError::Conflict) => {
+                    if key.is_some() && self.repair_head(id, Some(&plan)).await? {
+                        return Ok(id);
+                    }
+                }
+                Err(AppendError::Store(err)) => return Err(err.into()),
             }
         }
         Err(StoreError::Taken.into())
@@ -44,15 +44,19 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
     use shared::{
         clock::{Clock, WallClock},
+        event::Created,
         execution::{ExecutionOptions, ExecutionState},
+        plan::Plan,
         store::{Documents, ExecutionLog, Reservation, memory::Memory},
     };
 
     use super::*;
-    use crate::control::fingerprint;
+    use crate::control::{IdempotencyKey, fingerprint};
 
     fn plan() -> Arc<Plan> {
         let plan = json!({
@@ -82,7 +86,8 @@ mod tests {
         store.append(Append::new(id, Seq::START, &events)).await.unwrap();
 
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
-        let found = control.record_dry_run(&plan, created, Some(&key), verdicts()).await;
+        let start = Start { key: Some(key), ..Start::from_created(&plan, created) };
+        let found = control.record_dry_run(start, verdicts()).await;
         assert_eq!(found, Ok(id));
         let head = store.head(id).await.unwrap().unwrap();
         assert_eq!((head.state, head.due), (ExecutionState::Completed, None));

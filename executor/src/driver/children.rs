@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Context, DriveError, Driver, calls::Done, load};
-use crate::{call::Ended, machine::Answer, needs::can_go_on};
+use crate::{call::Ended, machine::Answer, required_tools::can_go_on};
 
 /// How often one that cannot be told, or that no other process looks after, is looked at again.
 const LOOK: Duration = Duration::from_millis(250);
@@ -134,7 +134,7 @@ impl Child {
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
-            context.control.bear(self.id, &plan, created).await?;
+            context.control.start_child(self.id, &plan, created).await?;
             self.stop(context).await?;
             return Ok(None);
         };

@@ -83,7 +83,7 @@ impl Driver {
         let slots = self.slots();
         if slots == 0 {
             let is_later = self.begins() == Begins::Later;
-            self.owes_a_look |= is_later && !first.is_empty();
+            self.claim.must_decide_again |= is_later && !first.is_empty();
             let keeps = !is_later && machine::lets_begin(&self.execution);
             let asks = self.gates.waiting.values_mut();
             asks.filter(|it| !(keeps && it.is_only_rated())).for_each(|it| it.ask = None);

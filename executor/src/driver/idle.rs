@@ -62,7 +62,7 @@ impl Driver {
 
     /// Returns whether anything may begin here. The only place that says so.
     pub(super) fn begins(&self) -> Begins {
-        if self.is_draining || self.tools.are_lacking() {
+        if self.intake.is_draining || self.tools.are_lacking() {
             Begins::Elsewhere
         } else if self.is_lease_doubtful() {
             Begins::Later
@@ -72,7 +72,7 @@ impl Driver {
     }
 
     pub(super) fn is_lease_doubtful(&self) -> bool {
-        self.has_effects && !self.context.lease.is_safe(self.term)
+        self.claim.needs_safe_lease && !self.context.lease.is_safe(self.claim.term)
     }
 
     /// Returns whether only the lease keeps something from beginning, or did when that was asked.
@@ -80,7 +80,9 @@ impl Driver {
         // What is durable and held is so because the lease was in doubt when it was to begin: the
         // lease may be safe by now, and must not be asked twice.
         let is_held = self.held.front().is_some_and(|it| it.0 <= self.pending.durable());
-        is_held || self.owes_a_look || (self.has_work() && self.begins() == Begins::Later)
+        is_held
+            || self.claim.must_decide_again
+            || (self.has_work() && self.begins() == Begins::Later)
     }
 
     /// Returns whether something could begin, if it may.

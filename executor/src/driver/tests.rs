@@ -62,11 +62,12 @@ impl Scene {
         let until = Timestamp::MAX_UTC;
         let beat = Lease { worker: context.worker, node: "a".to_owned(), until };
         store.heartbeat(beat).await.unwrap();
-        let new = machine::create(ExecutionId::draw(now), &plan, options, now);
+        let (execution, created) = machine::create(ExecutionId::draw(now), &plan, options, now);
         let (_, commands) = mpsc::channel(1);
-        let (born, _) = oneshot::channel();
+        let (stored, _) = oneshot::channel();
         let place = Arc::clone(&context.room).try_acquire_owned().unwrap();
-        let driver = Driver::begin(Arc::clone(&context), new, (commands, born, place));
+        let new = NewExecution { execution, created, commands, stored, place };
+        let driver = Driver::begin(Arc::clone(&context), new);
         let mut returning = JoinSet::new();
         let permits = Arc::clone(&context.permits);
         returning.spawn(async move { permits.give_back().await });
@@ -89,7 +90,7 @@ impl Scene {
         self.commands += 1;
         let (id, execution) = (numbered(self.commands), self.driver.execution.id());
         let envelope = Envelope { id, execution, at: self.context.clock.now(), command };
-        self.driver.obey(envelope, true);
+        self.driver.apply_command(envelope, true);
         self.write().await;
     }
 
@@ -187,7 +188,7 @@ async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
     toolbox.put(set);
     scene.driver.look_at_tools();
     assert!(!scene.driver.may_put_aside());
-    assert!(scene.driver.owes_a_look && scene.driver.begins() == Begins::Now);
+    assert!(scene.driver.claim.must_decide_again && scene.driver.begins() == Begins::Now);
 }
 
 /// Between the record and the call the tool may go: then nothing was called, and the log says so.
@@ -200,7 +201,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     let of = "a".parse().unwrap();
     let command = Command::Approve { step: of, item: None, approved: true, comment: None };
     let at = scene.context.clock.now();
-    scene.driver.obey(Envelope { id, execution, at, command }, true);
+    scene.driver.apply_command(Envelope { id, execution, at, command }, true);
     assert!(scene.driver.is_held(task(0)), "it waits for its record");
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
@@ -232,7 +233,7 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for _ in 0..2 {
         for envelope in scene.store.inbox(Some(id)).await.unwrap() {
-            scene.driver.obey(envelope, true);
+            scene.driver.apply_command(envelope, true);
         }
         scene.write().await;
         assert_eq!(scene.store.inbox(Some(id)).await.unwrap().len(), 1);
@@ -246,7 +247,7 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     // A word of which nothing waits for what it leads to goes at once.
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for envelope in scene.store.inbox(Some(id)).await.unwrap() {
-        scene.driver.obey(envelope, true);
+        scene.driver.apply_command(envelope, true);
     }
     scene.write().await;
     assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
@@ -259,7 +260,7 @@ async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by
         let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
         scene.driver.attempts.shutdown().await;
         scene.context.drain.cancel();
-        scene.driver.is_draining = true;
+        scene.driver.intake.is_draining = true;
         scene.driver.gather(Done::Looked(task(0), 1, seen));
         scene.write().await;
         assert!(scene.driver.may_put_aside());
@@ -446,7 +447,7 @@ async fn what_can_never_be_written_is_not_tried_again() {
     let signal = Command::Signal { name: "go".to_owned(), payload };
     let (id, execution) = (numbered(1), scene.driver.execution.id());
     let at = scene.context.clock.now();
-    scene.driver.obey(Envelope { id, execution, at, command: signal }, true);
+    scene.driver.apply_command(Envelope { id, execution, at, command: signal }, true);
     scene.driver.go_on();
     let result = scene.driver.pending.appended().await;
     let err = scene.driver.appended(result).await.unwrap_err();

@@ -62,7 +62,7 @@ impl Driver {
         }
         if toolbox.has_all(self.execution.needs()) {
             // What the last decision could not begin may begin now.
-            self.owes_a_look |= self.tools.are_lacking();
+            self.claim.must_decide_again |= self.tools.are_lacking();
             self.tools = Tools { revision: Some(revision), lacking: None };
             return;
         }

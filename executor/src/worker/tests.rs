@@ -18,6 +18,7 @@ use toolbox::{Tool, ToolContext, ToolSet, flow};
 
 use super::*;
 use crate::{
+    control::Start,
     limits::{CallLimits, Limited, Rule},
     machine,
 };
@@ -174,7 +175,7 @@ impl Scene {
     ) -> ExecutionId {
         let plan = plan(steps);
         self.store.put_plan(&plan).await.unwrap();
-        self.control.start(&plan, options, None).await.unwrap()
+        self.control.start(Start::new(&plan, options)).await.unwrap().id
     }
 
     async fn kinds(&self, id: ExecutionId) -> Vec<&'static str> {
@@ -415,10 +416,10 @@ async fn a_busy_worker_looks_for_work_all_the_same() {
     store.put_plan(&plan).await.unwrap();
     let start_at = Some(clock.now() + TimeDelta::seconds(1));
     let later = ExecutionOptions { start_at, ..ExecutionOptions::default() };
-    let id = near.start(&plan, later, None).await.unwrap();
+    let id = near.start(Start::new(&plan, later)).await.unwrap().id;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
-        near.start(&plan, ExecutionOptions::default(), None).await.unwrap();
+        near.start(Start::new(&plan, ExecutionOptions::default())).await.unwrap();
         time::sleep(Duration::from_millis(20)).await;
     }
     let head = store.head(id).await.unwrap().unwrap();
@@ -448,7 +449,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     worker.deliver().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
-    worker.ended(id, result);
+    worker.driver_ended(id, result);
     for _ in 0..3 {
         worker.deliver().await;
         assert_eq!(worker.drivers.len(), 0);
@@ -470,14 +471,14 @@ async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
     let state = ExecutionState::Completed;
     let (me, parent) = (Some(worker.context.worker), Some(id));
     store.put_head(Head { state, owner: me, parent, ..head.clone() }).await.unwrap();
-    worker.again(id);
+    worker.backlog.give_up(id);
     worker.look().await;
     assert_eq!(worker.drivers.len(), 1);
     // Of one that is let go, nothing is left to do.
     store.put_head(Head { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);
-    worker.again(id);
+    worker.backlog.give_up(id);
     worker.look().await;
-    assert_eq!((worker.drivers.len(), worker.again.len()), (0, 0));
+    assert_eq!((worker.drivers.len(), worker.backlog.given_up.len()), (0, 0));
 }

@@ -297,7 +297,7 @@ impl Local {
         }
         let work = work.map(|(worker, mut work)| {
             if has_tools {
-                worker.plan_anew(engine.onward());
+                worker.set_replanner(engine.replanner());
             }
             work.tasks.spawn(worker.run());
             work

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use planner::compile::Compiled;
 use serde_json::Value;
 use shared::{
     id::{PlanId, ToolName},
@@ -34,8 +35,8 @@ impl Engine {
         Self { grant, ..self.clone() }
     }
 
-    /// Says who may come in: what agents call is taken off the limits of who let them loose. Only the
-    /// first that is said counts.
+    /// Says who may come in: what agents call is taken off the limits of who let them loose. Only
+    /// the first that is said counts.
     pub fn tell_holders(&self, access: Access) {
         let _ = self.holders.set(access);
     }
@@ -104,11 +105,11 @@ impl Engine {
     }
 
     /// Refuses plans that are not kept yet in the same way.
-    pub(super) async fn check_plans(&self, plans: &[Plan]) -> Result<(), EngineError> {
+    pub(super) async fn check_compiled(&self, compiled: &Compiled) -> Result<(), EngineError> {
         if self.grant.allows_every_tool() {
             return Ok(());
         }
-        for plan in plans {
+        for plan in compiled.inner.iter().chain([&compiled.plan]) {
             self.check_plan(&Arc::new(plan.clone())).await?;
         }
         Ok(())

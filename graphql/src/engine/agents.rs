@@ -31,7 +31,7 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         check_query(query)?;
         let turns = turns(options.max_tool_turns)?;
-        let model = self.model(options.planner.as_deref())?.name().to_owned();
+        let model = self.planners.find_model(options.planner.as_deref())?.name().to_owned();
         self.grant.check_room()?;
         // Tools of sets that are connecting are not offered yet.
         self.settled().await;

@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use executor::{
-    control::IdempotencyKey,
+    control::Start,
     machine::{Verdict, missing_input, unresolved},
 };
 use planner::{catalog::Catalog, compile::compile_with, draft::Draft, plans::SubPlans};
 use serde_json::{Map, Value};
 use shared::{
     diagnostic::Diagnostic,
-    event::Created,
     execution::ExecutionOptions,
     id::{ExecutionId, PlanId, ToolName},
     limits,
@@ -23,19 +22,16 @@ use super::{Engine, EngineError};
 
 impl Engine {
     /// Records what would become of every step of a plan; nothing is called.
-    pub(super) async fn dry_run(
-        &self,
-        plan: &Arc<Plan>,
-        created: Created,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<ExecutionId, EngineError> {
+    pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
+        let plan = &start.plan;
         let tools: Vec<ToolName> = self.tools_of(plan).await?.into_iter().collect();
         self.certain(&tools).await;
         let catalog = self.catalog_now().of_plans();
         let missing = self.missing_below(plan, &catalog).await?;
-        let verdicts = Checking { plan, options: &created.options, catalog: &catalog, missing };
+        let verdicts =
+            Checking { plan, options: &start.created.options, catalog: &catalog, missing };
         let verdicts = verdicts.verdicts();
-        Ok(self.control.record_dry_run(plan, created, key, verdicts).await?)
+        Ok(self.control.record_dry_run(start, verdicts).await?)
     }
 
     /// Returns, of each plan that a plan executes, why it cannot run here.

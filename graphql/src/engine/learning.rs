@@ -14,23 +14,23 @@ use std::{
 
 use chrono::TimeDelta;
 use planner::{
+    learning::{Lessons, QueryOutcome, ToolSequence},
     select::{Outcomes, SelectError},
     toolkit::{
         Toolkit,
         learned::{Follower, Learned},
     },
 };
-use serde::{Deserialize, Serialize};
 use shared::{
     clock::Timestamp,
-    execution::{Execution, ExecutionState, StepState},
+    execution::ExecutionState,
     id::{NodeName, ToolName},
     store::{ExecutionFilter, Head, Page, Record, RecordKind, Store, StoreError, Unless},
 };
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, planning::EXPLICIT, select::Among};
+use super::{Engine, EngineError, select::Among};
 use crate::agent;
 
 /// The record that has what was learned.
@@ -54,10 +54,6 @@ const QUERIES: usize = 100;
 const OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// How often it is tried to forget while others learn.
 const TRIES: usize = 8;
-/// How steps fail for which it is not their tool that is to blame.
-const BLAMELESS: [&str; 4] =
-    ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
-
 /// What this process knows of what was learned, and whether it counts.
 #[derive(Debug)]
 pub(super) struct Learning {
@@ -68,20 +64,6 @@ pub(super) struct Learning {
     is_told: AtomicBool,
 }
 
-/// What was learned, as it is kept.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Lessons {
-    /// What ended until then is in it.
-    until: Option<Timestamp>,
-    /// Until when queries are in it, where the model did not answer for later ones yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    told_until: Option<Timestamp>,
-    learned: Learned,
-    #[serde(default)]
-    pub(super) outcomes: Outcomes,
-}
-
 /// What came of one pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {
@@ -89,13 +71,6 @@ struct Pass {
     count: usize,
     /// Whether more have ended.
     has_more: bool,
-}
-
-/// How tools did for a query.
-struct Told {
-    query: String,
-    tools: Vec<(ToolName, bool)>,
-    at: Timestamp,
 }
 
 impl Default for Learning {
@@ -171,7 +146,8 @@ impl Engine {
         let told_since = lessons.told_until.unwrap_or(since);
         let mut again = Vec::new();
         if told_since < since {
-            // What is in it already is only read again for its query, and only so much of it counts.
+            // What is in it already is only read again for its query, and only so much of it
+            // counts.
             again = self.ended_lately(told_since, since).await?;
             again = again.split_off(again.len().saturating_sub(QUERIES));
         }
@@ -184,12 +160,17 @@ impl Engine {
             if execution.options().dry_run {
                 continue;
             }
-            let (calls, after) = if at > since { lesson(&execution) } else { Default::default() };
-            if !calls.is_empty() {
-                lessons.learned.learn(&calls, &after, at);
+            let is_chosen = |tool: &ToolName| !agent::is_own(tool);
+            let sequence = if at > since {
+                ToolSequence::read(&execution, is_chosen)
+            } else {
+                ToolSequence::default()
+            };
+            if !sequence.tools.is_empty() {
+                lessons.learned.learn(&sequence.tools, &sequence.transitions, at);
             }
-            let outcome = outcomes(&execution, at);
-            count += usize::from(!calls.is_empty() || outcome.is_some());
+            let outcome = QueryOutcome::read(&execution, at, is_chosen);
+            count += usize::from(!sequence.tools.is_empty() || outcome.is_some());
             told.extend(outcome);
         }
         let is_told = self.take_in_outcomes(&mut lessons.outcomes, told).await;
@@ -211,10 +192,10 @@ impl Engine {
         Ok(if is_kept { Pass { count, has_more } } else { Pass::default() })
     }
 
-    /// Takes in how tools did for queries, all of them or none, and returns whether it did. Without an
-    /// embedder nobody can tell which are of a kind, and nobody ever will; one that does not answer
-    /// may, later.
-    async fn take_in_outcomes(&self, outcomes: &mut Outcomes, mut told: Vec<Told>) -> bool {
+    /// Takes in how tools did for queries, all of them or none, and returns whether it did. Without
+    /// an embedder nobody can tell which are of a kind, and nobody ever will; one that does not
+    /// answer may, later.
+    async fn take_in_outcomes(&self, outcomes: &mut Outcomes, mut told: Vec<QueryOutcome>) -> bool {
         let told = told.split_off(told.len().saturating_sub(QUERIES));
         let taken = self.with_outcomes(outcomes.clone(), told).await;
         let err = match taken {
@@ -237,17 +218,17 @@ impl Engine {
     async fn with_outcomes(
         &self,
         mut outcomes: Outcomes,
-        told: Vec<Told>,
+        told: Vec<QueryOutcome>,
     ) -> Result<Outcomes, SelectError> {
         if told.is_empty() {
             return Ok(outcomes);
         }
-        for Told { query, tools, at } in told {
-            let mut used = self.used(Among::Planning).await;
+        for QueryOutcome { query, tools, at } in told {
+            let mut used = self.selection.current(Among::Planning).await;
             let kind = loop {
                 match used.selector.kind(&outcomes, &query).await {
                     Ok(kind) => break kind,
-                    Err(err) => used = self.after(&used, err).await?,
+                    Err(err) => used = self.selection.next(&used, err).await?,
                 }
             };
             outcomes.learn(kind, &query, &tools, at);
@@ -260,8 +241,8 @@ impl Engine {
         Ok(self.lessons().await?.1.learned)
     }
 
-    /// Returns what was learned so far or a moment ago, if it counts and the store tells it: nobody who
-    /// chooses tools waits for the store each time.
+    /// Returns what was learned so far or a moment ago, if it counts and the store tells it: nobody
+    /// who chooses tools waits for the store each time.
     pub(super) async fn taught(&self) -> Option<Arc<Lessons>> {
         if !self.learning.is_on {
             return None;
@@ -277,8 +258,8 @@ impl Engine {
         Some(lessons)
     }
 
-    /// Returns the tools that usually follow one, of those that whoever asks may use: none where none
-    /// ever did.
+    /// Returns the tools that usually follow one, of those that whoever asks may use: none where
+    /// none ever did.
     pub async fn followers(
         &self,
         tool: &NodeName,
@@ -309,8 +290,8 @@ impl Engine {
         Ok(lessons(&*self.store).await?)
     }
 
-    /// Returns the first executions that ended, well or not, after a moment and until another, up to
-    /// which moment that is all of them, and whether more follow.
+    /// Returns the first executions that ended, well or not, after a moment and until another, up
+    /// to which moment that is all of them, and whether more follow.
     async fn ended_next(
         &self,
         since: Timestamp,
@@ -321,7 +302,8 @@ impl Engine {
             let heads = self.store.ended(since, until, most).await?;
             let has_more = heads.len() == most;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
-            // Others may have ended in the same microsecond as the last: all of them come next time.
+            // Others may have ended in the same microsecond as the last: all of them come next
+            // time.
             let is_whole = |at: &Timestamp| last.is_none_or(|last| *at < last);
             let times = heads.iter().filter_map(|head| head.finished_at);
             let Some(reached) = times.filter(is_whole).max().or((!has_more).then_some(until))
@@ -340,8 +322,8 @@ impl Engine {
         }
     }
 
-    /// Returns executions that ended, well or not, after a moment and until another, the oldest first;
-    /// of very many only the newest.
+    /// Returns executions that ended, well or not, after a moment and until another, the oldest
+    /// first; of very many only the newest.
     async fn ended_lately(
         &self,
         since: Timestamp,
@@ -396,64 +378,4 @@ pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Resu
     }
     // Who was faster again and again will be here again, too.
     Ok(())
-}
-
-/// Returns the tools that an execution that succeeded called with success, and which came right
-/// after which: by what they depend on, and in the order of the plan where nothing depends on
-/// anything.
-fn lesson(execution: &Execution) -> (Vec<ToolName>, Vec<(usize, usize)>) {
-    if execution.state() != ExecutionState::Completed {
-        return (Vec::new(), Vec::new());
-    }
-    let steps = execution.plan().steps();
-    let mut places = vec![None; steps.len()];
-    let mut calls = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        let state = execution.steps().get(at).map(|it| &it.state);
-        let is_done = matches!(state, Some(StepState::Succeeded(_)));
-        // What agents are made of is nobody's choice of tools.
-        if is_done && !agent::is_own(&step.tool) {
-            places[at] = Some(calls.len());
-            calls.push(step.tool.clone());
-        }
-    }
-    let mut after = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        let Some(to) = places[at] else { continue };
-        after.extend(step.depends_on.iter().filter_map(|it| Some((places[it.get()]?, to))));
-    }
-    if after.is_empty() {
-        after.extend((1..calls.len()).map(|it| (it - 1, it)));
-    }
-    (calls, after)
-}
-
-/// Returns how the tools did that a plan called that was asked for in words: well where the
-/// execution succeeded, badly where a step failed and its tool is to blame.
-fn outcomes(execution: &Execution, at: Timestamp) -> Option<Told> {
-    let about = execution.plan().about();
-    if about.planner == EXPLICIT || about.query.trim().is_empty() {
-        return None;
-    }
-    let has_succeeded = execution.state() == ExecutionState::Completed;
-    let steps = execution.plan().steps().iter().zip(execution.steps());
-    let tools: Vec<(ToolName, bool)> = steps
-        // What agents are made of is nobody's choice of tools.
-        .filter(|(step, _)| !agent::is_own(&step.tool))
-        .filter_map(|(step, is)| match &is.state {
-            // What is taken over from another execution was counted there.
-            StepState::Succeeded(_) if has_succeeded && is.attempts > 0 => {
-                Some((step.tool.clone(), true))
-            }
-            StepState::Failed(err) if is_to_blame(err.code.as_str()) => {
-                Some((step.tool.clone(), false))
-            }
-            _ => None,
-        })
-        .collect();
-    (!tools.is_empty()).then(|| Told { query: about.query.clone(), tools, at })
-}
-
-fn is_to_blame(code: &str) -> bool {
-    code.starts_with("tool.") && !BLAMELESS.contains(&code)
 }

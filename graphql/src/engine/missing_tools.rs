@@ -17,8 +17,8 @@ pub struct MissingTool {
 }
 
 impl Engine {
-    /// Returns which of these tools this process lacks. It waits for the toolsets that may have them
-    /// as long as connecting may take. A tool that is switched off is not missing.
+    /// Returns which of these tools this process lacks. It waits for the toolsets that may have
+    /// them as long as connecting may take. A tool that is switched off is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.certain(&names).await;

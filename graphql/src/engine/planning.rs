@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use planner::{
-    PlanningError, Proposal,
+    EXPLICIT, PlanningError, Proposal, ProposedPlan,
+    candidates::{Candidates, DEFAULT_MAX_TOOLS},
     catalog::Catalog,
+    compile::Compiled,
     draft::{Draft, SubDraft},
     nearest::did_you_mean,
+    plan_cache::{PlanCache, entry_key},
+    select::{Ask, Criterion, Tools},
 };
 use serde_json::{Value, json};
 use shared::{
@@ -20,16 +24,13 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, PlanCache, candidates::MAX_TOOLS, planners::Compiling,
-    transcript::Transcript,
+    Engine, EngineError, SELECTED, planners::RequestCompiler, select::Among, transcript::Transcript,
 };
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
 /// How often a version is counted anew that somebody else has made meanwhile.
 const VERSIONS: usize = 64;
-/// Who is said to have made a plan that nobody asked for in words.
-pub(super) const EXPLICIT: &str = "explicit";
 /// How much is kept of a query that was derived, or is too long.
 const DERIVED_QUERY: usize = 200;
 /// The most tools that a planner can be shown.
@@ -96,7 +97,7 @@ impl Engine {
         let query = request.query.as_str();
         check_query(query)?;
         let max_tools = max_tools(options.max_tools)?;
-        let planner = self.planner(options.planner.as_deref())?;
+        let planner = self.planners.find(options.planner.as_deref())?;
         let sets = self.known_sets(&options.tool_sets).await?;
         let near = self.near(&options.actions).await?;
         let catalog = self.catalog().await.only(&sets);
@@ -104,60 +105,71 @@ impl Engine {
         let offered = offered(&catalog, options.is_last);
         let candidates = self.candidates(query, &offered, max_tools).await;
         let mut transcript = Transcript::new(&self.clock);
-        transcript.add("selection", candidates.told);
-        let asked = self.asked(options.cache, (planner.name(), query), &candidates.catalog);
-        let remembered = self.remembered(asked.as_ref(), &catalog).await?;
-        let is_new = remembered.is_none();
-        let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
-        transcript.ask_planner();
-        let proposed = match remembered {
-            Some(proposal) => Ok(proposal),
-            None => planner.propose_checked(query, &candidates.catalog, &judge).await,
+        transcript.add("selection", candidates.report);
+        let rule = options.cache.unwrap_or(self.plan_cache);
+        let cache_key = entry_key(rule, planner.name(), query, &candidates.catalog);
+        let compiler =
+            RequestCompiler { engine: self, request: request.id, query, catalog: &catalog };
+        let cached = match &cache_key {
+            Some(key) => self.cached_plan(key, planner.name(), &compiler).await?,
+            None => None,
         };
-        let about = self.about(request.id, 1, query.to_owned(), planner.name());
-        let (plan, proposal) = self.made(about, &catalog, proposed, transcript).await?;
-        if let Some(asked) = asked.filter(|_| is_new) {
-            self.remember(&asked, request.id, &proposal).await;
+        let is_new = cached.is_none();
+        transcript.ask_planner();
+        let proposed = match cached {
+            Some(proposed) => Ok(proposed),
+            None => planner.plan(query, &candidates.catalog, &compiler).await,
+        };
+        let (plan, proposal) = self.keep_proposed(request.id, 1, proposed, transcript).await?;
+        if let Some(key) = cache_key.filter(|_| is_new) {
+            self.cache_draft(&key, request.id, &proposal).await;
         }
         Ok(plan)
     }
 
-    /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is
-    /// kept as well.
-    pub(super) async fn made(
+    /// Chooses at most `max_tools` of the tools that may be planned. If all of them fit, all are
+    /// kept, and only words are compared: no embedder is asked for nothing.
+    pub(super) async fn candidates(
         &self,
-        mut about: About,
+        query: &str,
         catalog: &Catalog,
-        proposed: Result<Proposal, PlanningError>,
+        max_tools: usize,
+    ) -> Candidates {
+        let tools: Tools = catalog.plannable().cloned().collect();
+        let by = if tools.len() > max_tools { Criterion::Hybrid } else { Criterion::Lexical };
+        let limit = tools.len().min(SELECTED);
+        let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
+        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, self.clock.now()));
+        let ask = Ask { query, by, limit, margin: 0.0, taught };
+        let selected = self.selection.select(Among::Planning, &tools, &ask, |_| true).await;
+        Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
+    }
+
+    /// Stores the plan that a planner proposed as a version of a request. The transcript is stored
+    /// in any case.
+    pub(super) async fn keep_proposed(
+        &self,
+        request: RequestId,
+        version: u32,
+        proposed: Result<ProposedPlan, PlanningError>,
         mut transcript: Transcript,
     ) -> Result<(Arc<Plan>, Proposal), EngineError> {
-        let request = about.request;
-        let mut proposal = match proposed {
-            Ok(proposal) => proposal,
+        let ProposedPlan { compiled, mut proposal } = match proposed {
+            Ok(proposed) => proposed,
             Err(err) => return Err(self.no_proposal(request, transcript, err).await),
         };
         transcript.add_notes(std::mem::take(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.add("draft", draft_json);
-        about.planner = proposal.author.clone().unwrap_or(about.planner);
-        let compiled = self.compile(&proposal.draft, about, catalog).await?;
-        if let Ok(plans) = &compiled {
-            // What a planner made of a query is no more trusted than the query.
-            if let Err(err) = self.check_plans(plans).await {
-                transcript.add("error", told(&err));
-                self.store.add_transcript(request, &transcript.take()).await?;
-                return Err(err.under(request));
-            }
+        // What a planner made of a query is no more trusted than the query.
+        if let Err(err) = self.check_compiled(&compiled).await {
+            transcript.add("error", told(&err));
+            self.store.add_transcript(request, &transcript.take()).await?;
+            return Err(err.under(request));
         }
-        let (inner, plan) = match compiled.and_then(own_last) {
-            Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),
-            Err(diagnostics) => {
-                transcript.add("diagnostics", json!(diagnostics));
-                self.store.add_transcript(request, &transcript.take()).await?;
-                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
-            }
-        };
-        self.keep_inner(inner).await?;
+        let about = About { version, ..compiled.plan.about().clone() };
+        let plan = compiled.plan.with_about(about).with_warnings(proposal.warnings.clone());
+        self.keep_inner(compiled.inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.add("plan", summary);
@@ -167,36 +179,35 @@ impl Engine {
 
     /// Compiles a draft and keeps nothing.
     pub async fn validate(&self, draft: &Draft) -> Result<Verdict, EngineError> {
-        Ok(verdict(self.compile_alone(draft).await?.map(|(_, plan)| plan)))
+        verdict(self.compile_alone(draft).await.map(|compiled| Arc::new(compiled.plan)))
     }
 
-    /// Compiles a draft as a plan of a request that is not there yet. The plans of drafts inside it
-    /// come beside its own.
-    async fn compile_alone(
-        &self,
-        draft: &Draft,
-    ) -> Result<Result<(Vec<Plan>, Plan), Vec<Diagnostic>>, EngineError> {
+    /// Compiles a draft as a plan of a request that is not there yet.
+    async fn compile_alone(&self, draft: &Draft) -> Result<Compiled, EngineError> {
         let request = RequestId::draw(self.clock.now());
         let about = self.about(request, 1, query_of(draft), EXPLICIT);
         self.certain(&names_of(draft)).await;
         let catalog = self.catalog_now();
-        let compiled = self.compile(draft, about.clone(), &catalog).await?;
-        if compiled.is_err() && !self.grant.allows_every_tool() {
+        let compiled = self.compile(draft, about.clone(), &catalog).await;
+        if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
+            && !self.grant.allows_every_tool()
+        {
             // A tool that is there and may not be used is not unknown.
             let all = self.catalog_of(&self.toolbox.sets());
             self.check_named(draft, &all)?;
-            if let Ok(plans) = self.compile(draft, about, &all).await? {
-                self.check_plans(&plans).await?;
+            match self.compile(draft, about, &all).await {
+                Ok(compiled) => self.check_compiled(&compiled).await?,
+                Err(EngineError::InvalidPlan { .. }) => (),
+                Err(err) => return Err(err),
             }
         }
-        if let Ok(plans) = &compiled {
-            self.check_plans(plans).await?;
-        }
-        Ok(compiled.and_then(own_last))
+        let compiled = compiled?;
+        self.check_compiled(&compiled).await?;
+        Ok(compiled)
     }
 
-    /// Refuses tools that whoever asks may not use, also where they are switched off or the draft is
-    /// wrong otherwise.
+    /// Refuses tools that whoever asks may not use, also where they are switched off or the draft
+    /// is wrong otherwise.
     fn check_named(&self, draft: &Draft, all: &Catalog) -> Result<(), EngineError> {
         let names = names_of(draft);
         let found = names.iter().filter_map(|it| all.find(it.as_str()));
@@ -212,9 +223,9 @@ impl Engine {
             Some(id) => Some(self.known_request(id).await?),
             None => None,
         };
-        let (inner, plan) = match self.compile_alone(draft).await? {
+        let Compiled { plan, inner } = match self.compile_alone(draft).await {
             Ok(compiled) => compiled,
-            Err(diagnostics) => return Ok(Verdict { plan: None, diagnostics }),
+            Err(err) => return verdict(Err(err)),
         };
         let query = query_of(draft);
         check_length(&query)?;
@@ -233,8 +244,7 @@ impl Engine {
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.add("plan", summary);
         self.store.add_transcript(request, &transcript.take()).await?;
-        let diagnostics = plan.diagnostics().to_vec();
-        Ok(Verdict { plan: Some(plan), diagnostics })
+        verdict(Ok(plan))
     }
 
     /// Compiles a draft as the next version of a plan's request.
@@ -299,13 +309,13 @@ impl Engine {
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
     pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.about().request;
-        let mut turn = None;
+        let mut lock = None;
         for _ in 0..VERSIONS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
-                    if turn.is_none() {
-                        turn = Some(self.turns.wait(format!("versions of {request}")).await);
+                    if lock.is_none() {
+                        lock = Some(self.locks.lock(format!("versions of {request}")).await);
                     }
                     let version = self.next_version(request).await?;
                     let id = PlanId::draw(self.clock.now());
@@ -365,6 +375,9 @@ impl Engine {
             PlanningError::Invalid { diagnostics, notes } => {
                 (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
             }
+            PlanningError::Store { error, notes } => {
+                (notes, EngineError::Store(error).under(request))
+            }
         };
         transcript.add_notes(notes);
         transcript.add("error", told(&error));
@@ -375,8 +388,8 @@ impl Engine {
     }
 }
 
-/// Returns the tools that a planner is offered: one that asks for a further plan only where there may
-/// be one.
+/// Returns the tools that a planner is offered: one that asks for a further plan only where there
+/// may be one.
 pub(super) fn offered(catalog: &Catalog, is_last: bool) -> Catalog {
     if !is_last {
         return catalog.clone();
@@ -384,21 +397,17 @@ pub(super) fn offered(catalog: &Catalog, is_last: bool) -> Catalog {
     catalog.filtered(|it| it.definition.qualified().as_str() != REPLAN)
 }
 
-fn verdict(compiled: Result<Plan, Vec<Diagnostic>>) -> Verdict {
+/// Returns diagnostics as a verdict. Other errors stay errors.
+fn verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, EngineError> {
     match compiled {
         Ok(plan) => {
             let diagnostics = plan.diagnostics().to_vec();
-            Verdict { plan: Some(Arc::new(plan)), diagnostics }
+            Ok(Verdict { plan: Some(plan), diagnostics })
         }
-        Err(diagnostics) => Verdict { plan: None, diagnostics },
-    }
-}
-
-/// Takes the plan of a draft from those of the drafts inside it, behind which it comes.
-fn own_last(mut plans: Vec<Plan>) -> Result<(Vec<Plan>, Plan), Vec<Diagnostic>> {
-    match plans.pop() {
-        Some(plan) => Ok((plans, plan)),
-        None => Err(vec![Diagnostic::error("plan.empty", "tools", "the plan has no steps")]),
+        Err(EngineError::InvalidPlan { diagnostics, .. }) => {
+            Ok(Verdict { plan: None, diagnostics })
+        }
+        Err(err) => Err(err),
     }
 }
 
@@ -453,7 +462,7 @@ fn clip(name: &str) -> String {
 }
 
 pub(super) fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
-    let Some(wanted) = wanted else { return Ok(MAX_TOOLS) };
+    let Some(wanted) = wanted else { return Ok(DEFAULT_MAX_TOOLS) };
     match usize::try_from(wanted) {
         Ok(most) if (1..=MOST_TOOLS).contains(&most) => Ok(most),
         _ => Err(EngineError::InvalidArgument(format!(

@@ -1,6 +1,6 @@
 //! The calls that a retry would make a second time, for people to look at before they retry.
 
-use executor::control::{RetryScope, kept_steps};
+use planner::reuse::{RetryScope, kept_steps};
 use shared::{
     event::{Created, Event},
     execution::{Execution, Step, StepState},
@@ -10,7 +10,7 @@ use shared::{
     tool::Effect,
 };
 
-use super::{Engine, EngineError, again::refused};
+use super::{Engine, EngineError, retry::refused};
 
 /// The most other executions that one answer looks at.
 const LOOKED_AT: usize = 1_000;
@@ -99,9 +99,9 @@ impl CallCount {
 }
 
 impl Engine {
-    /// Returns the calls of tools with the effect `ONCE` that were made for an execution, or may have
-    /// been, and that a retry would make again. Steps that the execution took over from the one that
-    /// it retries count, too.
+    /// Returns the calls of tools with the effect `ONCE` that were made for an execution, or may
+    /// have been, and that a retry would make again. Steps that the execution took over from the
+    /// one that it retries count, too.
     pub async fn repeated_calls(
         &self,
         ended: &Execution,
@@ -175,8 +175,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the executions that retry an ended one, or go on after it, oldest first: of the newest
-    /// of its plan, and the one that a new version of its plan began.
+    /// Returns the executions that retry an ended one, or go on after it, oldest first: of the
+    /// newest of its plan, and the one that a new version of its plan began.
     pub async fn retries(&self, ended: &Execution) -> Result<Vec<ExecutionId>, EngineError> {
         if !ended.state().is_over() {
             return Ok(Vec::new());

@@ -48,9 +48,9 @@ impl<T: PartialEq> LastLook<T> {
 }
 
 impl RequestLook {
-    /// Returns what was found last, unless another follower is looking now and may find nothing new.
-    /// One that has been looking for long may have a client that takes nothing, so that it is not
-    /// polled: it counts no more.
+    /// Returns what was found last, unless another follower is looking now and may find nothing
+    /// new. One that has been looking for long may have a client that takes nothing, so that it is
+    /// not polled: it counts no more.
     pub(crate) fn begin(
         &self,
         patience: Duration,

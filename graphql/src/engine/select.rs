@@ -6,7 +6,7 @@ use std::{
 };
 
 use planner::{
-    embed::{Choice, Embedding},
+    embed::{Choice, Embedders, Embedding},
     select::{Ask, Criterion, MARGIN, SelectError, Selection, Selector, Similarity, Told, Tools},
 };
 use shared::{limits, tool::ToolDefinition};
@@ -17,79 +17,143 @@ use super::{Engine, EngineError};
 /// The most tools that one selection returns.
 pub const SELECTED: usize = 1_000;
 
-/// How tools are chosen.
+/// Selects tools by words and by embeddings.
 #[derive(Clone, Debug)]
-pub(super) struct Choosing {
+pub(super) struct ToolSelection {
+    embedders: Arc<Embedders>,
     margin: f64,
-    /// What chooses from all tools by their words: nobody waits for a model that has no say.
-    words: Arc<Selector>,
-    /// What does so from those that can be planned.
-    planning_words: Arc<Selector>,
-    /// What chooses with each model that was used, as long as the process lives: there are no more
-    /// than are configured, and one that comes back need not learn the tools again.
-    models: Arc<Mutex<Vec<Model>>>,
-    /// What kept meaning out the last time, so that it is said once.
+    /// Compares words only, so that it never waits for an embedder.
+    words: Selectors,
+    /// Selectors of each embedder that was used. One that is used again has the tools' vectors.
+    embedded: Arc<Mutex<Vec<(Option<Embedding>, Selectors)>>>,
+    /// The last reason why words alone decided, which is logged once.
     told: Arc<Told>,
 }
 
-/// What chooses with one model.
+/// Selectors from all tools and from the plannable ones. Each keeps vectors of its own list.
 #[derive(Clone, Debug)]
-struct Model {
-    /// The model; nothing where there is none.
-    embedding: Option<Embedding>,
-    /// What chooses from all tools.
+struct Selectors {
     every: Arc<Selector>,
-    /// What chooses from those that can be planned: another list, so that neither forgets its own.
     planning: Arc<Selector>,
 }
 
-/// From which tools some are chosen.
+/// The tools to select from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// From all.
+    /// All tools.
     Every,
-    /// From those that can be planned.
+    /// The tools that can be planned.
     Planning,
 }
 
-/// What chooses with the model that is used now, or was a moment ago.
+/// A selector with an embedder that works, or worked a moment ago.
 pub(super) struct Used {
     choice: Arc<Choice>,
     among: Among,
-    /// What chooses.
     pub(super) selector: Arc<Selector>,
 }
 
-impl Default for Choosing {
-    fn default() -> Self {
-        let words = || Arc::new(Selector::new(None));
-        let (models, told) = (Arc::default(), Arc::default());
-        Self { margin: MARGIN, words: words(), planning_words: words(), models, told }
+impl Selectors {
+    fn new(embedding: Option<&Embedding>) -> Self {
+        let new = || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
+        Self { every: new(), planning: new() }
+    }
+
+    fn among(&self, among: Among) -> &Arc<Selector> {
+        match among {
+            Among::Every => &self.every,
+            Among::Planning => &self.planning,
+        }
     }
 }
 
-impl Choosing {
-    /// Returns what chooses with a model.
-    fn model(&self, embedding: Option<&Embedding>) -> Model {
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |it: &Model| match (&it.embedding, embedding) {
+impl ToolSelection {
+    pub(super) fn new(embedders: Arc<Embedders>) -> Self {
+        let words = Selectors::new(None);
+        let (embedded, told) = (Arc::default(), Arc::default());
+        Self { embedders, margin: MARGIN, words, embedded, told }
+    }
+
+    pub(super) fn with_embedders(self, embedders: Arc<Embedders>) -> Self {
+        Self { embedders, ..self }
+    }
+
+    pub(super) fn embedders(&self) -> &Embedders {
+        &self.embedders
+    }
+
+    fn selectors(&self, embedding: Option<&Embedding>) -> Selectors {
+        let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: Option<&Embedding>| match (known, embedding) {
             (Some(one), Some(other)) => one.is(other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        if let Some(known) = models.iter().find(|it| is_same(it)) {
+        if let Some((_, known)) = embedded.iter().find(|(known, _)| is_same(known.as_ref())) {
             return known.clone();
         }
-        let new = || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
-        let model = Model { embedding: embedding.cloned(), every: new(), planning: new() };
-        models.push(model.clone());
-        model
+        let selectors = Selectors::new(embedding);
+        embedded.push((embedding.cloned(), selectors.clone()));
+        selectors
     }
 
-    fn words(&self, among: Among) -> &Selector {
-        match among {
-            Among::Every => &self.words,
-            Among::Planning => &self.planning_words,
+    /// Returns the selector with the embedder that works now.
+    pub(super) async fn current(&self, among: Among) -> Used {
+        self.used(self.embedders.choose().await, among)
+    }
+
+    fn used(&self, choice: Arc<Choice>, among: Among) -> Used {
+        let selectors = self.selectors(choice.embedding.as_ref());
+        Used { choice, among, selector: Arc::clone(selectors.among(among)) }
+    }
+
+    /// Returns the selector with the next embedder after a failed one, or the failure.
+    pub(super) async fn next(&self, used: &Used, err: SelectError) -> Result<Used, SelectError> {
+        let SelectError::Embed(why) = &err else { return Err(err) };
+        let next = self.embedders.instead(&used.choice, why).await;
+        next.map(|choice| self.used(choice, used.among)).ok_or(err)
+    }
+
+    /// Selects tools. Without an embedder that works, `HYBRID` compares words alone.
+    pub(super) async fn select(
+        &self,
+        among: Among,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Selection, SelectError> {
+        if ask.by == Criterion::Lexical {
+            return self.words.among(among).select(tools, ask, may).await;
         }
+        let mut used = self.current(among).await;
+        loop {
+            let selection = match used.selector.select(tools, ask, &may).await {
+                Ok(selection) => selection,
+                Err(err) => {
+                    used = self.next(&used, err).await?;
+                    continue;
+                }
+            };
+            if let Some(why) = &selection.without_meaning
+                && let Ok(next) = self.next(&used, why.clone().into()).await
+            {
+                used = next;
+                continue;
+            }
+            let why = selection.without_meaning.as_ref();
+            self.told.tell(why, "tools are chosen by words alone");
+            return Ok(selection);
+        }
+    }
+
+    /// Adds to an error why no embedder works.
+    async fn explain(&self, err: SelectError) -> EngineError {
+        let mut err = EngineError::from(err);
+        if let EngineError::PlannerUnavailable { message, .. } = &mut err {
+            for passed in &self.embedders.choose().await.passed_over {
+                let _ = write!(message, "; {}: {}", passed.source, passed.why);
+            }
+        }
+        err
     }
 }
 
@@ -137,76 +201,11 @@ pub struct Wanted<'a> {
 }
 
 impl Engine {
-    /// Returns an engine that takes for a hit what is nearer than the least similar example by this
-    /// margin.
+    /// Returns an engine that counts a tool as a hit if it is nearer than its least similar example
+    /// by this margin.
     #[must_use]
     pub fn with_margin(self, margin: f64) -> Self {
-        Self { choosing: Choosing { margin, ..self.choosing.clone() }, ..self }
-    }
-
-    /// Returns what chooses with the model that is used now.
-    pub(super) async fn used(&self, among: Among) -> Used {
-        self.using(self.embedders.choose().await, among)
-    }
-
-    fn using(&self, choice: Arc<Choice>, among: Among) -> Used {
-        let model = self.choosing.model(choice.embedding.as_ref());
-        let selector = match among {
-            Among::Every => model.every,
-            Among::Planning => model.planning,
-        };
-        Used { choice, among, selector }
-    }
-
-    /// Returns what to ask instead of what failed: what chooses with the next model that works. Where
-    /// there is none, that it failed is the answer.
-    pub(super) async fn after(&self, used: &Used, err: SelectError) -> Result<Used, SelectError> {
-        let SelectError::Embed(why) = &err else { return Err(err) };
-        let next = self.embedders.instead(&used.choice, why).await;
-        next.map(|it| self.using(it, used.among)).ok_or(err)
-    }
-
-    /// Chooses tools. Without any model that works `HYBRID` goes by words alone.
-    pub(super) async fn choose(
-        &self,
-        among: Among,
-        tools: &Tools,
-        ask: &Ask<'_>,
-        may: impl Fn(usize) -> bool,
-    ) -> Result<Selection, SelectError> {
-        if ask.by == Criterion::Lexical {
-            return self.choosing.words(among).select(tools, ask, may).await;
-        }
-        let mut used = self.used(among).await;
-        loop {
-            let selection = match used.selector.select(tools, ask, &may).await {
-                Ok(selection) => selection,
-                Err(err) => {
-                    used = self.after(&used, err).await?;
-                    continue;
-                }
-            };
-            if let Some(why) = &selection.without_meaning
-                && let Ok(next) = self.after(&used, why.clone().into()).await
-            {
-                used = next;
-                continue;
-            }
-            let why = selection.without_meaning.as_ref();
-            self.choosing.told.tell(why, "tools are chosen by words alone");
-            return Ok(selection);
-        }
-    }
-
-    /// Says why nothing was chosen, and why no model that is wanted works.
-    async fn unchosen(&self, err: SelectError) -> EngineError {
-        let mut err = EngineError::from(err);
-        if let EngineError::PlannerUnavailable { message, .. } = &mut err {
-            for it in &self.embedders.choose().await.passed_over {
-                let _ = write!(message, "; {}: {}", it.source, it.why);
-            }
-        }
-        err
+        Self { selection: ToolSelection { margin, ..self.selection.clone() }, ..self }
     }
 
     /// Chooses the tools that a query needs, the best first.
@@ -217,14 +216,14 @@ impl Engine {
         let Wanted { query, by, limit, active_only } = wanted;
         let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
         let taught = lessons.as_deref().map(|it| (&it.outcomes, self.clock.now()));
-        let (limit, margin) = (limit.min(SELECTED), self.choosing.margin);
+        let (limit, margin) = (limit.min(SELECTED), self.selection.margin);
         let ask = Ask { query, by, limit, margin, taught };
         let may = self.allowed(&listing);
         let may = |at| (!active_only || listing.set(at).is_active) && may(at);
-        let selected = self.choose(Among::Every, listing.definitions(), &ask, may).await;
+        let selected = self.selection.select(Among::Every, listing.definitions(), &ask, may).await;
         let selected = match selected {
             Ok(selected) => selected,
-            Err(err) => return Err(self.unchosen(err).await),
+            Err(err) => return Err(self.selection.explain(err).await),
         };
         let matches = selected.matches.into_iter();
         Ok(matches
@@ -248,13 +247,13 @@ impl Engine {
     ) -> Result<Vec<Colliding>, EngineError> {
         self.settled().await;
         let listing = self.toolbox.listing();
-        let mut used = self.used(Among::Every).await;
+        let mut used = self.selection.current(Among::Every).await;
         let rows = loop {
             match used.selector.centroids(listing.definitions()).await {
                 Ok(rows) => break rows,
-                Err(err) => match self.after(&used, err).await {
+                Err(err) => match self.selection.next(&used, err).await {
                     Ok(next) => used = next,
-                    Err(err) => return Err(self.unchosen(err).await),
+                    Err(err) => return Err(self.selection.explain(err).await),
                 },
             }
         };

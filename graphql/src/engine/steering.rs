@@ -110,7 +110,7 @@ impl Engine {
                 return Err(EngineError::Conflict(why));
             }
         }
-        self.control.approve(id, (name.clone(), item), approved, comment).await?;
+        self.control.approve(id, name.clone(), item, approved, comment).await?;
         self.heard(execution, |_, event| {
             is_ignored(event)
                 || event.step() == Some(&name) && (item.is_none() || event.part().item == item)

@@ -4,13 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use planner::{
     catalog::Catalog,
-    compile::compile_all,
+    compile::{Compiled, compile_all},
     draft::Draft,
     plans::{SubPlan, SubPlans, names},
 };
 use serde_json::Value;
 use shared::{
-    diagnostic::Diagnostic,
     id::{PlanId, RequestId},
     limits,
     plan::{About, Plan},
@@ -23,14 +22,13 @@ use super::{Engine, EngineError, planning::query_of};
 const NAMES: usize = 1_000;
 
 impl Engine {
-    /// Compiles a draft with the plans that it names. The plans of drafts inside it come first, its
-    /// own last.
+    /// Compiles a draft with the plans that it names.
     pub(super) async fn compile(
         &self,
         draft: &Draft,
         about: About,
         catalog: &Catalog,
-    ) -> Result<Result<Vec<Plan>, Vec<Diagnostic>>, EngineError> {
+    ) -> Result<Compiled, EngineError> {
         let plans = self.sub_plans(draft).await?;
         let planner = about.planner.clone();
         let mut inner = |draft: &Draft| {
@@ -38,7 +36,8 @@ impl Engine {
             let request = RequestId::draw(now);
             self.about(request, 1, query_of(draft), &planner)
         };
-        Ok(compile_all(draft, about, catalog, &plans, &mut inner))
+        compile_all(draft, about, catalog, &plans, &mut inner)
+            .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
     }
 
     /// Keeps the plans of drafts inside another one, each under a request of its own.

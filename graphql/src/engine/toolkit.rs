@@ -99,8 +99,8 @@ impl Engine {
         Ok(self.visible_part(toolkit))
     }
 
-    /// Returns some actions and tools of the toolkit, and every edge between them. A tool is found by
-    /// whatever name means it; unknown names are left out.
+    /// Returns some actions and tools of the toolkit, and every edge between them. A tool is found
+    /// by whatever name means it; unknown names are left out.
     pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
         self.settled_unless_in(&toolkit, names.iter().map(String::as_str)).await;

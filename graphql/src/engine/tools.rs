@@ -1,4 +1,4 @@
-//! Toolsets and single calls: what is asked for outside any plan.
+//! Calls of tools outside plans, their history, and usage.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -19,8 +19,7 @@ use shared::{
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, ReadyTool, ToolContext, ToolSet, blobs::Blobs, dispatch};
-use toolsets::registry::{Registry, RegistryError, Switched};
+use toolbox::{Found, ReadyTool, ToolContext, blobs::Blobs, dispatch};
 
 use super::{Engine, EngineError};
 
@@ -99,11 +98,6 @@ impl Engine {
         };
         let meant = found.definition().qualified();
         (meant != tool.qualified() && self.grant.allows(&meant)).then_some(meant)
-    }
-
-    /// Returns which toolsets there are.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// Calls a tool once, and keeps what became of it.
@@ -261,8 +255,8 @@ impl Engine {
             "error": error,
             "durationMs": call.duration_ms,
         });
-        // They are listed by their names: these order by time, and say which tool it was, where what
-        // was asked for can be one.
+        // They are listed by their names: these order by time, and say which tool it was, where
+        // what was asked for can be one.
         let tool = call.tool.parse::<ToolName>().map(|it| format!(" {it}")).unwrap_or_default();
         let record = Record {
             kind: RecordKind::Call,
@@ -338,8 +332,8 @@ impl Engine {
         schemas_for(capabilities, tools, |it| catalog.shown(it))
     }
 
-    /// Returns how often tools were called, by all nodes, in plans and outside, by the names that are
-    /// shown of them: a set may have had another name once.
+    /// Returns how often tools were called, by all nodes, in plans and outside, by the names that
+    /// are shown of them: a set may have had another name once.
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
@@ -389,54 +383,6 @@ impl Engine {
             }
         }
     }
-
-    /// Adds a toolset.
-    pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
-        for tool in written["source"]["tools"].as_array().into_iter().flatten() {
-            self.check_no_action(tool["name"].as_str()).await?;
-        }
-        Ok(self.registry.add_set(written).await?)
-    }
-
-    /// Removes a toolset that was added; returns whether there was one.
-    pub async fn remove_tool_set(&self, name: &str) -> Result<bool, EngineError> {
-        let Ok(name) = name.parse::<ToolSetName>() else { return Ok(false) };
-        Ok(self.registry.remove_set(&name).await?)
-    }
-
-    /// Registers a tool, and returns the name that always means it.
-    pub async fn register_tool(
-        &self,
-        set: Option<&str>,
-        written: Value,
-    ) -> Result<ToolName, EngineError> {
-        if set.is_none() {
-            // A set that is connecting may have the name.
-            self.settled().await;
-        }
-        self.check_no_action(written["name"].as_str()).await?;
-        Ok(self.registry.register(set, written).await?)
-    }
-
-    /// Removes a tool that was registered; returns whether there was one.
-    pub async fn remove_tool(&self, name: &str) -> Result<bool, EngineError> {
-        let Ok(name) = name.parse() else { return Ok(false) };
-        Ok(self.registry.unregister(&name).await?)
-    }
-
-    /// Switches toolsets on or off.
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, EngineError> {
-        if names.len() > limits::TOOL_SETS {
-            let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);
-            return Err(EngineError::LimitExceeded(why));
-        }
-        Ok(self.registry.switch(names, on).await?)
-    }
-
-    /// Changes the data of a context.
-    pub async fn set_context(&self, name: &str, data: &Value) -> Result<(), EngineError> {
-        Ok(self.registry.set_context(name, data).await?)
-    }
 }
 
 /// Returns a value as the history has it: one that is long is a text, which says how long it was
@@ -471,22 +417,6 @@ fn read(record: Record) -> Option<DirectCall> {
         duration_ms: value["durationMs"].as_f64().unwrap_or_default(),
         at,
     })
-}
-
-impl From<RegistryError> for EngineError {
-    fn from(err: RegistryError) -> Self {
-        let message = err.to_string();
-        match err {
-            RegistryError::Exists { .. }
-            | RegistryError::Elsewhere { .. }
-            | RegistryError::Hidden(_)
-            | RegistryError::Busy(_) => Self::Conflict(message),
-            RegistryError::Invalid(why) => Self::InvalidArgument(why),
-            RegistryError::Secret(_) => Self::Forbidden(message),
-            RegistryError::Full { .. } => Self::LimitExceeded(message),
-            RegistryError::Store(err) => Self::Store(err),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@ use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use shared::{
     event::{Event, Recorded},
     execution::Execution,
-    id::{ExecutionId, RequestId, Seq, ToolName},
+    id::{ExecutionId, RequestId, Seq},
     limits,
     store::{self, Cursor, ExecutionFilter, Head, Page, StoreError},
-    tool::prefix,
 };
-use toolbox::Found;
 
 use super::{Engine, EngineError, steering::apply};
 
@@ -48,37 +46,6 @@ impl Room {
 }
 
 impl Engine {
-    /// Sees to it that what other nodes changed of toolsets before is known here.
-    pub async fn catch_up(&self) {
-        if let Err(err) = self.registry.sync().await {
-            tracing::warn!(%err, "cannot see whether toolsets have changed");
-        }
-    }
-
-    /// Waits until no toolset is connecting for the first time any more, or the time for that is
-    /// over. What other nodes changed before is known then. One that has failed is asked again,
-    /// though not too soon, and nobody waits for it here.
-    pub async fn settled(&self) {
-        self.catch_up().await;
-        self.toolbox.wake_all();
-        self.toolbox.settled(self.options.connect).await;
-    }
-
-    /// Waits until it is certain what names mean, or the time for that is over: until the sets are
-    /// known that may have them. One that has failed is asked again where it may be the one.
-    pub async fn certain(&self, names: &[ToolName]) {
-        self.catch_up().await;
-        for name in names {
-            let Found::Failed { set, .. } = self.toolbox.find(name) else { continue };
-            if prefix(name.as_str()) == Some(set.as_str()) {
-                self.toolbox.wake(&set);
-            } else {
-                self.toolbox.wake_all();
-            }
-        }
-        self.toolbox.certain(names, self.options.connect).await;
-    }
-
     /// Returns events of a log behind a position, oldest first, as many as there is room for. Where
     /// there is room for one there is room for a large one.
     pub async fn events(

@@ -1,7 +1,7 @@
 //! How much a retry does again, and the calls that it would repeat.
 
 use async_graphql::{Enum, SimpleObject};
-use executor::control::RetryScope;
+use planner::reuse::RetryScope;
 
 use super::{
     error::{ApiResult, invalid},

@@ -36,7 +36,7 @@ use std::{
 
 use offline::Offline;
 use planner::{
-    Planner as _, PlanningError, Proposal,
+    PlanningError, Proposal,
     catalog::{Catalog, CatalogTool},
     embed::{Embedders, Source},
 };

@@ -71,7 +71,10 @@ use self::{
     profile::{Profile, Vocabulary},
     token::{Kind, Token},
 };
-use planner::{Planner, PlanningError, Proposal, catalog::Catalog, embed::Embedders};
+use planner::{
+    PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
+    embed::Embedders,
+};
 
 /// How long planning may take, the wait for its turn included.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -98,15 +101,9 @@ impl Offline {
     pub fn with(embedders: Arc<Embedders>) -> Self {
         Self { meaning: Some(Arc::new(Meaning::new(embedders))), readings: Readings::default() }
     }
-}
 
-#[async_trait]
-impl Planner for Offline {
-    fn name(&self) -> &'static str {
-        "offline"
-    }
-
-    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+    /// Proposes a draft for `query` that uses tools of `catalog`.
+    pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         let read = |meaning: Option<Vec<f32>>| {
             let (query, catalog) = (query.to_owned(), catalog.clone());
             let readings = self.readings.clone();
@@ -126,6 +123,22 @@ impl Planner for Offline {
             (Ok(planned), _) if meaning::only_looks(&planned, catalog) => Ok(planned),
             _ => by_words,
         }
+    }
+}
+
+#[async_trait]
+impl Planner for Offline {
+    fn name(&self) -> &'static str {
+        "offline"
+    }
+
+    async fn plan(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        self.propose(query, catalog).await?.compile(self.name(), compiler).await
     }
 }
 

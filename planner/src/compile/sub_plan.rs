@@ -38,14 +38,13 @@ pub(super) struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Compiles a draft and those inside it; returns how many plans are below its own, one inside
-    /// the other.
+    /// Compiles a draft and those inside it. Returns its plan, and how deep plans are nested below it.
     pub(super) fn compile(
         &mut self,
         draft: &Draft,
         about: About,
         level: u32,
-    ) -> Result<u32, Vec<Diagnostic>> {
+    ) -> Result<(Plan, u32), Vec<Diagnostic>> {
         let mut inline = Inline::new();
         for (at, step) in draft.tools.iter().enumerate() {
             if let Some(SubDraft::Inline(inner)) = &step.plan {
@@ -62,8 +61,7 @@ impl Tree<'_> {
             found?.depth_around()
         });
         let depth = below.max().unwrap_or(0);
-        self.done.push(plan);
-        Ok(depth)
+        Ok((plan, depth))
     }
 
     fn inner(&mut self, at: usize, draft: &Draft, level: u32) -> Result<SubPlan, Vec<Diagnostic>> {
@@ -73,7 +71,10 @@ impl Tree<'_> {
         let about = (self.about)(draft);
         let id = about.id;
         match self.compile(draft, about, level + 1) {
-            Ok(depth) => Ok(SubPlan { id, depth, inputs: None }),
+            Ok((plan, depth)) => {
+                self.done.push(plan);
+                Ok(SubPlan { id, depth, inputs: None })
+            }
             Err(found) => Err(found.into_iter().map(|it| inside(at, it)).collect()),
         }
     }

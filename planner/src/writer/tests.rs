@@ -64,9 +64,11 @@ pub(crate) fn catalog() -> Catalog {
 struct Compiling;
 
 #[async_trait]
-impl Judge for Compiling {
-    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic> {
-        compile(draft, about(), &catalog()).err().unwrap_or_default()
+impl PlanCompiler for Compiling {
+    async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
+        let about = About { planner: author.to_owned(), ..about() };
+        let plan = compile(draft, about, &catalog()).map_err(Rejection::Invalid)?;
+        Ok(Compiled { plan, inner: Vec::new() })
     }
 }
 
@@ -77,10 +79,10 @@ const UNKNOWN: &str = r#"{"tools": [{"name": "createAuthr", "parameters": {"name
 async fn propose(
     answers: Vec<Result<Reply, ModelError>>,
     repairs: u32,
-) -> (Result<Proposal, PlanningError>, Vec<Question>) {
+) -> (Result<ProposedPlan, PlanningError>, Vec<Question>) {
     let model = Arc::new(Scripted::new(answers));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, repairs);
-    let proposed = planner.propose_checked("create Al", &catalog(), &Compiling).await;
+    let proposed = planner.plan("create Al", &catalog(), &Compiling).await;
     (proposed, model.asked())
 }
 
@@ -91,7 +93,7 @@ fn kinds(notes: &[Note]) -> Vec<&'static str> {
 #[tokio::test]
 async fn a_good_plan_needs_one_question() {
     let (proposed, asked) = propose(vec![says(GOOD)], 3).await;
-    let proposed = proposed.unwrap();
+    let proposed = proposed.unwrap().proposal;
     assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
     assert_eq!(kinds(&proposed.notes), ["prompt", "reply", "usage"]);
     assert_eq!(asked.len(), 1);
@@ -103,7 +105,7 @@ async fn a_good_plan_needs_one_question() {
 #[tokio::test]
 async fn all_that_is_wrong_goes_back_to_the_model() {
     let (proposed, asked) = propose(vec![says("What?"), says(UNKNOWN), says(GOOD)], 3).await;
-    let notes = proposed.unwrap().notes;
+    let notes = proposed.unwrap().proposal.notes;
     let expected =
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
     assert_eq!(kinds(&notes), expected);
@@ -163,7 +165,7 @@ async fn an_answer_that_was_cut_off_is_to_be_shorter() {
 async fn notes_have_an_end() {
     let long = "ä".repeat(NOTED);
     let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
-    let text = proposed.unwrap().notes[1].content["text"].as_str().unwrap().to_owned();
+    let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
     assert!(text.ends_with(&format!("… (cut: {NOTED} of {} bytes)", 2 * NOTED)));
     let Message::Assistant { text, .. } = &asked[1].messages[2] else { panic!() };
     assert_eq!(text.len(), REPEATED);
@@ -203,18 +205,17 @@ async fn a_model_that_declines_in_words_is_quoted() {
 async fn a_plan_is_its_author_s() {
     let second = says(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
     let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
-    assert_eq!(proposed.unwrap().author.as_deref(), Some("second"));
+    let ProposedPlan { compiled, proposal } = proposed.unwrap();
+    assert_eq!(proposal.author.as_deref(), Some("second"));
+    assert_eq!(compiled.plan.about().planner, "second");
 }
 
-/// A judge that sees nothing wrong does not make a plan of a draft that was read with errors.
 #[tokio::test]
 async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
     let bad = r#"{"tools": [{"name": "listAuthors", "retry": {"attempts": 2}}]}"#;
-    let model = Arc::new(Scripted::new(vec![says(bad), says(GOOD)]));
-    let planner = ModelPlanner::new(Arc::clone(&model) as _, 1);
-    let proposed = planner.propose("create Al", &catalog()).await.unwrap();
-    assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
-    assert_eq!(model.asked().len(), 2);
+    let (proposed, asked) = propose(vec![says(bad), says(GOOD)], 1).await;
+    assert_eq!(proposed.unwrap().proposal.draft.tools[0].name.as_deref(), Some("createAuthor"));
+    assert_eq!(asked.len(), 2);
 }
 
 #[tokio::test]
@@ -229,7 +230,7 @@ async fn a_model_that_does_not_answer_is_said_to_be_unavailable() {
 async fn without_tools_nobody_is_asked() {
     let model = Arc::new(Scripted::new(vec![says(GOOD)]));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, 3);
-    let proposed = planner.propose("x", &Catalog::default()).await;
+    let proposed = planner.plan("x", &Catalog::default(), &Compiling).await;
     assert!(matches!(proposed, Err(PlanningError::NoPlan { .. })));
     assert!(model.asked().is_empty());
 }

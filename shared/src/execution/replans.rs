@@ -48,9 +48,9 @@ pub struct Within {
     pub switches: bool,
 }
 
-/// Why an execution that is over is planned anew by itself.
+/// Why a finished execution is replanned automatically.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Anew<'a> {
+pub enum ReplanCause<'a> {
     /// It did not end well.
     Failed,
     /// This step asked for it, and returned this.
@@ -90,9 +90,9 @@ impl Replans {
 }
 
 impl Execution {
-    /// Returns why this is to be planned anew by itself, if it is: also where that was done as often
-    /// as it may be, which is then said and not done.
-    pub fn anew(&self) -> Option<Anew<'_>> {
+    /// Returns why this needs an automatic replan, if it does. Also if no replans are left, which
+    /// the replanner then reports.
+    pub fn replan_cause(&self) -> Option<ReplanCause<'_>> {
         let options = self.options();
         let stands_alone = self.parent().is_none() && !options.dry_run;
         if !stands_alone || options.compensate_on_failure || !options.replans.is_wanted() {
@@ -100,9 +100,11 @@ impl Execution {
         }
         match self.state() {
             ExecutionState::Failed if options.replans.after_failure && !self.overran() => {
-                Some(Anew::Failed)
+                Some(ReplanCause::Failed)
             }
-            ExecutionState::Completed => self.asked().map(|(step, what)| Anew::Asked(step, what)),
+            ExecutionState::Completed => {
+                self.asked().map(|(step, what)| ReplanCause::Asked(step, what))
+            }
             _ => None,
         }
     }
@@ -125,7 +127,7 @@ impl Execution {
     /// Returns whether something is still to be done about this when it is over: its parent is to
     /// be told, or it is to be planned anew.
     pub fn leaves_something(&self) -> bool {
-        self.parent().is_some() || self.anew().is_some()
+        self.parent().is_some() || self.replan_cause().is_some()
     }
 }
 
@@ -207,20 +209,20 @@ mod tests {
         ] {
             let end = |outcome| ended(options.clone(), outcome, as_is);
             let (bad, good) = (end(Outcome::Failed), end(Outcome::Completed));
-            assert_eq!(bad.anew().is_some(), failed, "{options:?}");
-            assert_eq!(good.anew().is_some(), completed, "{options:?}");
-            assert!(end(Outcome::Cancelled).anew().is_none());
+            assert_eq!(bad.replan_cause().is_some(), failed, "{options:?}");
+            assert_eq!(good.replan_cause().is_some(), completed, "{options:?}");
+            assert!(end(Outcome::Cancelled).replan_cause().is_none());
         }
         let asked = ended(default(), Outcome::Completed, as_is);
         let goal = json!({ "goal": "g" });
-        assert_eq!(asked.anew(), Some(Anew::Asked(&"a".parse().unwrap(), &goal)));
+        assert_eq!(asked.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
         let parent = |it: &mut Created| {
             let execution = "exec_2_aaaaaaaaa".parse().unwrap();
             let (step, attempt) = ("s".parse().unwrap(), Attempt::FIRST);
             it.parent = Some(Parent { execution, step, part: Part::WHOLE, attempt, depth: 1 });
         };
         let part = ended(times(3), Outcome::Failed, parent);
-        assert!(part.anew().is_none() && part.leaves_something());
+        assert!(part.replan_cause().is_none() && part.leaves_something());
     }
 
     /// A version that keeps the step that asked would ask again, for ever.
@@ -231,7 +233,7 @@ mod tests {
         };
         let ended = ended(ExecutionOptions::default(), Outcome::Completed, reused);
         assert!(matches!(ended.steps()[0].state, StepState::Succeeded(_)));
-        assert_eq!(ended.anew(), None);
+        assert_eq!(ended.replan_cause(), None);
     }
 
     #[test]

@@ -21,7 +21,10 @@ use graphql::{
     schema::{self, Limits, Schema},
     store::open_store,
 };
-use planner::{Note, Planner, PlanningError, Proposal, catalog::Catalog, compile::parse};
+use planner::{
+    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
+    compile::parse,
+};
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
@@ -317,7 +320,12 @@ impl Planner for Literal {
         "literal"
     }
 
-    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+    async fn plan(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
         let note = Note {
             kind: "candidates",
             content: json!(catalog.tools().len()),
@@ -329,7 +337,8 @@ impl Planner for Literal {
             return Err(PlanningError::Unavailable { message, notes });
         }
         if let Ok(draft) = parse(query) {
-            return Ok(Proposal { draft, notes, warnings: Vec::new(), author: None });
+            let proposal = Proposal { draft, notes, warnings: Vec::new(), author: None };
+            return proposal.compile(self.name(), compiler).await;
         }
         let message = format!("no tool does `{query}`");
         let nearest = vec!["flow.echo".to_owned()];

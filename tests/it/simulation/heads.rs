@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use executor::{
-    control::Control,
+    control::{Control, Start},
     options::Options,
     worker::{Parts, Scope, Worker},
 };
@@ -71,7 +71,8 @@ impl Scene {
         });
         let plan = Arc::new(Plan::from_json(&plan.to_string()).unwrap());
         self.truth.put_plan(&plan).await.unwrap();
-        self.control.start(&plan, ExecutionOptions::default(), None).await.unwrap()
+        let start = Start::new(&plan, ExecutionOptions::default());
+        self.control.start(start).await.unwrap().id
     }
 
     async fn head(&self, id: ExecutionId) -> Head {

@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use executor::{
-    control::{RetryScope, again},
-    machine,
-};
+use executor::machine;
+use planner::reuse::{RetryScope, create_retry};
 use serde_json::json;
 use shared::{
     clock::{Clock, Timestamp},
@@ -63,7 +61,7 @@ impl Simulation {
             return;
         }
         let scope = from.map_or(RetryScope::All, RetryScope::FromStep);
-        let Ok(created) = again(&ended, scope) else { return };
+        let Ok(created) = create_retry(&ended, scope) else { return };
         self.again += 1;
         let id = format!("exec_{}_simulated", 100 + self.again).parse().expect("well-formed");
         let now = self.world.clock.now();
@@ -88,7 +86,7 @@ impl Simulation {
             Command::Pause => control.pause(id).await,
             Command::Resume => control.resume(id).await,
             Command::Approve { step, item, approved, comment } => {
-                control.approve(id, (step, item), approved, comment).await
+                control.approve(id, step, item, approved, comment).await
             }
             Command::ChildEnded { .. } => return,
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,

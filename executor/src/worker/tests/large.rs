@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shared::{event::Event, limits};
+use shared::{
+    event::{Event, Recorded},
+    limits,
+};
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::control::Control;
+use executor::control::{Control, Start};
 use shared::{execution::ExecutionOptions, id::ExecutionId, plan::Plan};
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -72,11 +72,10 @@ pub(super) async fn one(
     plan: &Arc<Plan>,
     options: &ExecutionOptions,
 ) -> Result<ExecutionId, BenchError> {
-    let (over, ended) = oneshot::channel();
-    let id = control
-        .start_and_tell(plan, options.clone(), None, over)
-        .await
-        .map_err(|err| BenchError::Engine(err.to_string()))?;
+    let (finished, ended) = oneshot::channel();
+    let start = Start { finished: Some(finished), ..Start::new(plan, options.clone()) };
+    let started = control.start(start).await;
+    let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
     ended.await.map_err(|_| BenchError::Engine(format!("`{id}` was not driven to its end")))?;
     Ok(id)
 }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use executor::control::Start;
 use futures::StreamExt;
 use planner::{
     catalog::{Catalog, CatalogTool},
@@ -192,8 +193,8 @@ pub(super) async fn subscribe(
     let plan = keep(rig, draft.collect()).await?;
     report.begin(&*rig.store);
     let begun = Instant::now();
-    let started = rig.control.start(&plan, ExecutionOptions::default(), None).await;
-    let id = started.map_err(|err| BenchError::Engine(err.to_string()))?;
+    let started = rig.control.start(Start::new(&plan, ExecutionOptions::default())).await;
+    let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
     let mut tasks = JoinSet::new();
     for _ in 0..followers {
         let store = Arc::clone(&rig.store);

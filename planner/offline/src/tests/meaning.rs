@@ -9,7 +9,6 @@ use shared::{store::memory::Memory, tool::Effect};
 use super::{catalog, shown, tool};
 use crate::{Offline, propose};
 use planner::{
-    Planner as _,
     catalog::Catalog,
     embed::{EmbedError, Embedder, Embedders, Source},
 };

@@ -256,7 +256,7 @@ proptest! {
     fn compiling_never_panics_and_errors_stand_in_the_way(draft in nested()) {
         let _ = compile(&draft, about(), &catalog());
         match compile_all(&draft, about(), &catalog(), &sub_plans(), &mut |_| about()) {
-            Ok(plans) => for plan in plans {
+            Ok(compiled) => for plan in compiled.inner.into_iter().chain([compiled.plan]) {
                 prop_assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
                 let stored = Plan::from_json(&plan.to_json()).unwrap();
                 prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());

@@ -31,14 +31,16 @@ fn known() -> SubPlans {
     .with_saved(vec!["farewell".to_owned()])
 }
 
+/// Returns the plans of a draft and of those inside it, its own last.
 fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;
-    compile_all(&draft, about(), &catalog(), &known(), &mut |inner| {
+    let compiled = compile_all(&draft, about(), &catalog(), &known(), &mut |inner| {
         drawn += 1;
         let query = inner.query.clone().unwrap_or_default();
         About { id: id(drawn), query, ..about() }
-    })
+    })?;
+    Ok(compiled.inner.into_iter().chain([compiled.plan]).collect())
 }
 
 fn check(tools: &Value, expected: &Expect) {

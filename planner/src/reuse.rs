@@ -1,4 +1,4 @@
-//! Executions done again: what is taken over from the first time.
+//! Outputs that a retry or a replan takes over from an ended execution.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,33 +10,33 @@ use shared::{
     plan::{Plan, ToolExecution},
 };
 
-/// Why an execution is not done again.
+/// Why outputs cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AgainError {
-    /// It may yet do everything by itself.
+pub enum ReuseError {
+    /// The execution has not ended.
     #[error("`{0}` has not ended: cancel it first, or wait until it has")]
     Open(shared::id::ExecutionId),
-    /// There is no such step to begin with.
+    /// The plan has no such step to retry from.
     #[error("the plan has no step `{0}` to begin with")]
     NoStep(String),
-    /// What would be taken over is too much for one event.
+    /// The outputs before a step are too large for one event.
     #[error(
         "the outputs before `{from}` have more than {max} bytes: begin with an earlier step, or \
          do all of it again",
         max = limits::REUSED_BYTES
     )]
     TooMuch {
-        /// The step to begin with.
+        /// The step to retry from.
         from: String,
     },
-    /// The outputs of all steps that succeeded are too much for one event.
+    /// The outputs of all steps that succeeded are too large for one event.
     #[error(
         "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
          or retry all of it",
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,
-    /// What another plan would take over is too much for one event.
+    /// The outputs that a new plan takes over are too large for one event.
     #[error(
         "the outputs that would be kept have more than {max} bytes: let tools write them into \
          files and return the names",
@@ -45,22 +45,21 @@ pub enum AgainError {
     TooMuchKept,
 }
 
-/// How much of an ended execution a retry does again.
+/// The steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
     /// Every step that did not succeed, and every step that was compensated.
     Failed,
-    /// This step, and everything behind it.
+    /// This step, and every later one.
     FromStep(&'a str),
     /// Every step.
     All,
 }
 
-/// Returns how an ended execution is retried: the outputs of the steps that the scope
-/// [keeps](kept_steps) are taken over.
-pub fn again(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, AgainError> {
+/// Returns the first event of a retry. It takes over the outputs of the [kept](kept_steps) steps.
+pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, ReuseError> {
     if !ended.state().is_over() {
-        return Err(AgainError::Open(ended.id()));
+        return Err(ReuseError::Open(ended.id()));
     }
     let options = ExecutionOptions { start_at: None, ..ended.options().clone() };
     let mut created = Created::new(ended.plan().id(), ended.request(), options);
@@ -77,16 +76,15 @@ pub fn again(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, AgainE
     Ok(created)
 }
 
-fn too_much(scope: RetryScope<'_>) -> AgainError {
+fn too_much(scope: RetryScope<'_>) -> ReuseError {
     match scope {
-        RetryScope::FromStep(from) => AgainError::TooMuch { from: from.to_owned() },
-        RetryScope::Failed | RetryScope::All => AgainError::TooMuchSucceeded,
+        RetryScope::FromStep(from) => ReuseError::TooMuch { from: from.to_owned() },
+        RetryScope::Failed | RetryScope::All => ReuseError::TooMuchSucceeded,
     }
 }
 
-/// Returns for each step, in plan order, whether a retry keeps it. A step that was compensated is
-/// never kept.
-pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, AgainError> {
+/// Returns for each step, in plan order, whether a retry keeps it. Never keeps a compensated step.
+pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, ReuseError> {
     let steps = ended.steps();
     match scope {
         RetryScope::All => Ok(vec![false; steps.len()]),
@@ -94,15 +92,15 @@ pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>,
             Ok(steps.iter().map(|step| step.output().is_some() && !step.has_undo()).collect())
         }
         RetryScope::FromStep(name) => {
-            let missing = || AgainError::NoStep(name.chars().take(128).collect());
+            let missing = || ReuseError::NoStep(name.chars().take(128).collect());
             let from: StepId = name.parse().map_err(|_| missing())?;
             Ok(kept_before(ended, ended.plan().number(&from).ok_or_else(missing)?))
         }
     }
 }
 
-/// Returns for each step whether a retry from the step `from` keeps it. A step before `from` is done
-/// again if it depends on one that is: that one may return something else.
+/// Returns for each step whether a retry from the step `from` keeps it. A step before `from` runs
+/// again if it depends on a step that does, because that one may return another output.
 fn kept_before(ended: &Execution, from: StepIx) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
@@ -117,40 +115,42 @@ fn kept_before(ended: &Execution, from: StepIx) -> Vec<bool> {
     kept
 }
 
-/// Returns how another plan goes on with what an ended execution did: its steps that [`stay`] are
-/// not done again. Each one that goes on may be planned anew by itself once less.
-pub fn onward(ended: &Execution, plan: &Plan) -> Result<Created, AgainError> {
+/// Returns the first event of a new plan that continues an ended execution. It takes over the
+/// outputs of the [reusable](reusable_steps) steps, and has one replan less left.
+pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_over() {
-        return Err(AgainError::Open(ended.id()));
+        return Err(ReuseError::Open(ended.id()));
     }
     let replans = ended.options().replans.once_less();
     let options = ExecutionOptions { start_at: None, replans, ..ended.options().clone() };
     let mut created = Created::new(plan.id(), ended.request(), options);
     created.retry_of = Some(ended.id());
     let mut left = limits::REUSED_BYTES;
-    for (step, _) in plan.steps().iter().zip(stay(ended, plan)).filter(|(_, stays)| *stays) {
-        let came = ended.plan().number(&step.id).map(|it| &ended.step(it).state);
+    for (step, _) in
+        plan.steps().iter().zip(reusable_steps(ended, plan)).filter(|(_, is_reusable)| *is_reusable)
+    {
+        let came = ended.plan().number(&step.id).map(|number| &ended.step(number).state);
         let Some(StepState::Succeeded(output)) = came else { continue };
         let bytes = json::bytes(output).saturating_add(step.id.as_str().len());
-        left = left.checked_sub(bytes).ok_or(AgainError::TooMuchKept)?;
+        left = left.checked_sub(bytes).ok_or(ReuseError::TooMuchKept)?;
         created.reused.push((step.id.clone(), Arc::clone(output)));
     }
     Ok(created)
 }
 
-/// Returns which steps of another plan come to what they came to in an ended execution: they stand
-/// there as they did, what they depend on stays, too, and they succeeded and were not undone, or
-/// were skipped for a reason that stays.
-pub fn stay(ended: &Execution, plan: &Plan) -> Vec<bool> {
-    let mut stays = Vec::with_capacity(plan.steps().len());
+/// Returns for each step of a new plan whether it need not run again. Such a step is the same in
+/// both plans, depends on reusable steps only, and succeeded without being undone, or was skipped
+/// for its condition or a dependency.
+pub fn reusable_steps(ended: &Execution, plan: &Plan) -> Vec<bool> {
+    let mut reusable = Vec::with_capacity(plan.steps().len());
     for step in plan.steps() {
-        let depends_on_them = step.depends_on.iter().all(|it| stays[it.get()]);
-        stays.push(depends_on_them && is_over_for_good(ended, plan, step));
+        let depends_on_them = step.depends_on.iter().all(|number| reusable[number.get()]);
+        reusable.push(depends_on_them && is_reusable(ended, plan, step));
     }
-    stays
+    reusable
 }
 
-fn is_over_for_good(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
+fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
     let Some(number) = ended.plan().number(&step.id) else { return false };
     let came = ended.step(number);
     let is_over = match &came.state {
@@ -158,23 +158,22 @@ fn is_over_for_good(ended: &Execution, plan: &Plan, step: &ToolExecution) -> boo
         StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
         _ => false,
     };
-    is_over && comes_to_the_same((ended.plan(), ended.plan().step(number)), (plan, step))
+    is_over && is_same_step(ended.plan(), ended.plan().step(number), plan, step)
 }
 
-/// Returns whether two steps of two plans come to the same: they call alike, after the same.
-fn comes_to_the_same(one: (&Plan, &ToolExecution), other: (&Plan, &ToolExecution)) -> bool {
-    let after = |(plan, step): (&Plan, &ToolExecution)| -> BTreeSet<StepId> {
-        step.depends_on.iter().map(|it| plan.step(*it).id.clone()).collect()
-    };
-    let (a, b) = (one.1, other.1);
-    is_alike(a, b)
-        && (&a.output_mapping, &a.when) == (&b.output_mapping, &b.when)
-        && after(one) == after(other)
+/// Returns whether two steps of two plans make the same call after the same steps.
+fn is_same_step(old: &Plan, was: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
+    fn dependencies(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
+        step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
+    }
+    is_same_call(was, step)
+        && (&was.output_mapping, &was.when) == (&step.output_mapping, &step.when)
+        && dependencies(old, was) == dependencies(new, step)
 }
 
-/// Returns whether two steps are written so that they call the same with the same, for each item of
-/// the same list. What a number is worth counts, and not how it is written.
-pub fn is_alike(one: &ToolExecution, other: &ToolExecution) -> bool {
+/// Returns whether two steps call the same tool with the same written parameters, for the same
+/// list. Compares numbers by value, so `1` equals `1.0`.
+pub fn is_same_call(one: &ToolExecution, other: &ToolExecution) -> bool {
     fn list(step: &ToolExecution) -> Option<&str> {
         step.for_each.as_ref().map(|it| it.written.as_str())
     }
@@ -188,13 +187,23 @@ mod tests {
     use shared::{
         clock::Timestamp,
         event::{Event, Outcome, Recorded, StepStarted},
-        id::{Attempt, Part, PlanId, RequestId},
+        id::{Attempt, ExecutionId, Part, PlanId, RequestId, Seq},
         plan::{About, OnError, StepPolicy, UncheckedPlan, UncheckedStep},
         tool::ToolError,
     };
 
     use super::{RetryScope::FromStep, *};
-    use crate::machine;
+
+    /// Creates an execution as its first event describes it.
+    fn create(plan: &Arc<Plan>, created: Created) -> Execution {
+        let at = Timestamp::UNIX_EPOCH;
+        let first = Recorded { seq: Seq::START.next(), at, event: Event::Created(created) };
+        Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
+    }
+
+    fn created(plan: &Arc<Plan>, options: ExecutionOptions) -> Created {
+        Created::new(plan.id(), plan.about().request, options)
+    }
 
     fn plan() -> Arc<Plan> {
         plan_of(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])])
@@ -251,8 +260,7 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let options =
             ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
-        let id = shared::id::ExecutionId::draw(now);
-        let (mut execution, _) = machine::create(id, plan, options, now);
+        let mut execution = create(plan, created(plan, options));
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
         let step = |it: &str| it.parse::<StepId>().unwrap();
         let started = |it: &str| {
@@ -303,15 +311,12 @@ mod tests {
             (FromStep("c"), "a"),
             (FromStep("d"), "a c"),
         ] {
-            let created = again(&ended, scope).unwrap();
+            let created = create_retry(&ended, scope).unwrap();
             let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
             assert_eq!(names.join(" "), reused, "{scope:?}");
             assert_eq!(created.retry_of, Some(ended.id()));
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
-            let (now, id) =
-                (Timestamp::UNIX_EPOCH, shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH));
-            let (execution, _) =
-                machine::create_as(id, ended.plan(), created.clone(), now).unwrap();
+            let execution = create(ended.plan(), created.clone());
             assert_eq!(execution.tally().successful, names.len());
         }
     }
@@ -321,14 +326,14 @@ mod tests {
     #[test]
     fn what_follows_from_something_that_is_done_again_is_done_again() {
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
-        let created = again(&ended, FromStep("d")).unwrap();
+        let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
-        let created = again(&ended, RetryScope::Failed).unwrap();
+        let created = create_retry(&ended, RetryScope::Failed).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"], "a retry of what failed keeps every output");
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
-        let created = again(&ended, FromStep("d")).unwrap();
+        let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
     }
@@ -337,17 +342,16 @@ mod tests {
     fn what_has_not_ended_or_is_too_much_is_not_done_again() {
         let large = json!("x".repeat(limits::REUSED_BYTES / 2 + 1));
         let ended = ended(&large);
-        assert_eq!(again(&ended, FromStep("c")).unwrap().reused.len(), 1);
-        let too_much = AgainError::TooMuch { from: "d".to_owned() };
-        assert_eq!(again(&ended, FromStep("d")), Err(too_much));
-        assert_eq!(again(&ended, RetryScope::Failed), Err(AgainError::TooMuchSucceeded));
-        assert_eq!(again(&ended, FromStep("e")), Err(AgainError::NoStep("e".to_owned())));
-        assert_eq!(again(&ended, FromStep("")), Err(AgainError::NoStep(String::new())));
-        let (now, id) = (Timestamp::UNIX_EPOCH, ended.id());
-        let (open, _) = machine::create(id, ended.plan(), ExecutionOptions::default(), now);
-        assert_eq!(again(&open, RetryScope::All), Err(AgainError::Open(id)));
-        assert_eq!(onward(&open, ended.plan()), Err(AgainError::Open(id)));
-        assert_eq!(onward(&ended, ended.plan()), Err(AgainError::TooMuchKept));
+        assert_eq!(create_retry(&ended, FromStep("c")).unwrap().reused.len(), 1);
+        let too_much = ReuseError::TooMuch { from: "d".to_owned() };
+        assert_eq!(create_retry(&ended, FromStep("d")), Err(too_much));
+        assert_eq!(create_retry(&ended, RetryScope::Failed), Err(ReuseError::TooMuchSucceeded));
+        assert_eq!(create_retry(&ended, FromStep("e")), Err(ReuseError::NoStep("e".to_owned())));
+        assert_eq!(create_retry(&ended, FromStep("")), Err(ReuseError::NoStep(String::new())));
+        let open = create(ended.plan(), created(ended.plan(), ExecutionOptions::default()));
+        assert_eq!(create_retry(&open, RetryScope::All), Err(ReuseError::Open(open.id())));
+        assert_eq!(create_replan(&open, ended.plan()), Err(ReuseError::Open(open.id())));
+        assert_eq!(create_replan(&ended, ended.plan()), Err(ReuseError::TooMuchKept));
     }
 
     #[test]
@@ -356,12 +360,10 @@ mod tests {
         let ended = ended(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {
             let plan = plan_of(steps);
-            let created = onward(&ended, &plan).unwrap();
+            let created = create_replan(&ended, &plan).unwrap();
             assert_eq!((created.plan, created.retry_of), (plan.id(), Some(ended.id())));
             assert_eq!((created.options.start_at, created.options.priority), (None, 7));
-            let (id, now) =
-                (shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
-            machine::create_as(id, &plan, created.clone(), now).unwrap();
+            create(&plan, created.clone());
             let names: Vec<_> =
                 created.reused.iter().map(|(id, _)| id.as_str().to_owned()).collect();
             names.join(" ")
@@ -373,6 +375,10 @@ mod tests {
         let mut steps = unchecked(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
         steps[0].parameters = Arc::new(json!({ "text": "other" }));
         steps[2].policy.on_error = OnError::Fail;
-        assert_eq!(stay(&ended, &of(steps)), [false, false, true, true], "how is not what");
+        assert_eq!(
+            reusable_steps(&ended, &of(steps)),
+            [false, false, true, true],
+            "how is not what"
+        );
     }
 }

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     agent::tests::{Scripted, says},
     embedded::Embedded,
-    engine::{Order, planners::Modelled},
+    engine::{Order, planners::tests::with_planner},
 };
 
 /// How long anything may take, on a machine that is busy.
@@ -36,7 +36,7 @@ async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
     let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
-    let told = |engine| Engine { modelled: Some(Modelled { planner, provider: "test" }), ..engine };
+    let told = |engine| with_planner(engine, planner);
     let (store, sets) = (Arc::new(Memory::new()), vec![set("crm"), set("shop")]);
     let faber = Embedded::settled(store, sets, Options::default(), told).await.unwrap();
     (faber, model)
@@ -174,7 +174,7 @@ async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
         assert_eq!(last.content["executionId"], json!(first.id()));
         assert!(faber.engine().next(&first).await.unwrap().is_none());
         // Whoever comes after a crash sees that it was given up, and asks nobody.
-        faber.engine().see_to_next(&first).await.unwrap();
+        faber.engine().replan_automatically(&first).await.unwrap();
         assert_eq!(model.asked.lock().unwrap().len(), 1);
         faber.close().await;
     }
@@ -187,10 +187,11 @@ async fn it_goes_on_once_whoever_sees_to_it() {
     let (faber, _) = faber(&answers).await;
     let first = run(&faber, steps(&[fail("x")]), order(1)).await;
     let engine = faber.engine();
-    let (one, other) = tokio::join!(engine.see_to_next(&first), engine.see_to_next(&first));
+    let (one, other) =
+        tokio::join!(engine.replan_automatically(&first), engine.replan_automatically(&first));
     assert_eq!((one, other), (Ok(()), Ok(())));
     let next = gone_on(&faber, &first).await;
-    engine.see_to_next(&first).await.unwrap();
+    engine.replan_automatically(&first).await.unwrap();
     let page = Page { first: 10, after: None };
     let heads = engine.store().heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
@@ -206,11 +207,11 @@ async fn there_is_an_end_to_beginning_it() {
     let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
     let engine = faber.engine();
     let told = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.entry(BEGUN, told); limits::REPLAN_TRIES];
+    let tries = vec![engine.entry(ATTEMPT, told); limits::REPLAN_TRIES];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
-    engine.see_to_next(&first).await.unwrap();
+    engine.replan_automatically(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
-    assert!(Record::of(&transcript, first.id()).given_up.is_some());
+    assert!(Attempts::read(&transcript, first.id()).given_up.is_some());
     assert_eq!(model.asked.lock().unwrap().len(), 0);
     faber.close().await;
 }
@@ -264,28 +265,4 @@ async fn a_new_plan_has_the_tools_of_whoever_began() {
     let found = settled(&faber, &first).await;
     assert_eq!(found.stage, Stage::GivenUp, "{found:?}");
     faber.close().await;
-}
-
-#[test]
-fn a_transcript_says_how_it_stands() {
-    let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
-    let entry = |kind: &str, content: Value| TranscriptEntry {
-        at: shared::clock::Timestamp::UNIX_EPOCH,
-        kind: kind.to_owned(),
-        content,
-    };
-    let own = |more: Value| {
-        let mut content = json!({ "executionId": id });
-        shared::json::merge(&mut content, &more);
-        content
-    };
-    let transcript = [
-        entry(BEGUN, own(json!({}))),
-        entry(BEGUN, own(json!({ "automatic": true }))),
-        entry(BEGUN, json!({ "executionId": "exec_2_aaaaaaaaa", "automatic": true })),
-        entry(GIVEN_UP, json!({ "executionId": "exec_2_aaaaaaaaa", "message": "m" })),
-    ];
-    assert_eq!(Record::of(&transcript, id), Record { tries: 1, given_up: None });
-    let other = "exec_2_aaaaaaaaa".parse().unwrap();
-    assert_eq!(Record::of(&transcript, other), Record { tries: 1, given_up: Some("m".to_owned()) });
 }

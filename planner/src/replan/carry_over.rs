@@ -1,17 +1,17 @@
-//! What no model writes, and a plan that goes on after another one has all the same.
+//! Fields of a step that a model does not write, carried over from the earlier plan.
 
 use crate::{
     catalog::Catalog,
     draft::{Draft, DraftStep, SubDraft},
 };
 
-/// Gives steps what they had in the earlier plan and a model says nothing of: how often they are
-/// tried, how long they may take, what undoes them. A call about which a person was to be asked is
-/// one about which a person is asked, whatever its step is called now.
+/// Carries retries, timeouts, the compensation and other settings of the earlier plan over to the
+/// same steps of a draft. A call that needed approval needs it again, whatever its step is called
+/// now.
 ///
 /// `catalog` is the one that the draft is compiled with. A planner may have been shown a part of
 /// it, in which names mean other tools, or none.
-pub fn inherit(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
+pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called(step, catalog);
         let alike = || earlier.tools.iter().filter(|it| self::called(it, catalog) == called);
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
     use crate::writer::tests::catalog;
 
-    fn inherited(earlier: Value, written: Value) -> Value {
+    fn carried_over(earlier: Value, written: Value) -> Value {
         let draft = |steps: Value| -> Draft {
             serde_json::from_value(json!({ "tools": [steps] })).unwrap()
         };
         let mut written = draft(written);
-        inherit(&mut written, &draft(earlier), &catalog());
+        carry_over(&mut written, &draft(earlier), &catalog());
         serde_json::to_value(&written.tools[0]).unwrap()
     }
 
@@ -74,10 +74,10 @@ mod tests {
             json!({ "id": "pay_again", "toolName": "createAuthor", "requiresApproval": false }),
             json!({ "name": "blog.createAuthor" }),
         ] {
-            let is = inherited(earlier(), written.clone());
+            let is = carried_over(earlier(), written.clone());
             assert_eq!(is["requiresApproval"], true, "{written}");
         }
-        let other = inherited(earlier(), json!({ "id": "pay", "name": "listAuthors" }));
+        let other = carried_over(earlier(), json!({ "id": "pay", "name": "listAuthors" }));
         assert_eq!(other.get("requiresApproval"), None);
     }
 
@@ -91,13 +91,13 @@ mod tests {
                 "maxParallel": 6, "outputMapping": { "_id": "author" },
             })
         };
-        let is = inherited(earlier(), json!({ "name": "createAuthor", "timeoutMs": 1 }));
+        let is = carried_over(earlier(), json!({ "name": "createAuthor", "timeoutMs": 1 }));
         assert_eq!(is["compensate"], undo);
         assert_eq!(is["retry"], json!({ "maxAttempts": 3 }));
         assert_eq!((&is["timeoutMs"], &is["idleTimeoutMs"]), (&json!(1), &json!(8)));
         assert_eq!((&is["cacheTtlMs"], is.get("maxParallel")), (&json!(7), None));
         assert_eq!(is["outputMapping"], json!({ "_id": "author" }));
-        let renamed = inherited(earlier(), json!({ "id": "other", "name": "createAuthor" }));
+        let renamed = carried_over(earlier(), json!({ "id": "other", "name": "createAuthor" }));
         assert_eq!(renamed.get("compensate"), None, "it is another step");
     }
 }

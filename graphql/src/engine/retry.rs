@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use executor::control::{AgainError, ControlError, RetryScope, again};
+use executor::control::{ControlError, Start};
+use planner::reuse::{RetryScope, ReuseError, create_retry};
 use shared::{
     clock::Timestamp,
     event::Created,
@@ -46,7 +47,7 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         let ended = self.known(id).await?;
         self.check_plan(ended.plan()).await?;
-        let mut created = again(&ended, scope).map_err(|err| refused(&ended, err))?;
+        let mut created = create_retry(&ended, scope).map_err(|err| refused(&ended, err))?;
         created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await
     }
@@ -58,10 +59,12 @@ impl Engine {
         created: Created,
     ) -> Result<ExecutionId, EngineError> {
         self.check_start(plan).await?;
-        if created.options.dry_run {
-            return self.dry_run(plan, created, None).await;
+        let is_dry_run = created.options.dry_run;
+        let start = Start::from_created(plan, created);
+        if is_dry_run {
+            return self.dry_run(start).await;
         }
-        Ok(self.control.start_as(plan, created).await?)
+        Ok(self.control.start(start).await?.id)
     }
 
     /// Steers every execution that matches and that the action fits, the newest last, and returns
@@ -182,7 +185,7 @@ impl Engine {
         start_at: Option<Timestamp>,
     ) -> Result<bool, EngineError> {
         let Some(ended) = self.execution(id).await? else { return Ok(false) };
-        let Ok(mut created) = again(&ended, RetryScope::Failed) else { return Ok(false) };
+        let Ok(mut created) = create_retry(&ended, RetryScope::Failed) else { return Ok(false) };
         created.options.start_at = start_at;
         created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await.map(|_| true)
@@ -217,16 +220,16 @@ fn later(now: Timestamp, wait: Duration) -> Timestamp {
     Timestamp::from_timestamp_micros(at.timestamp_micros()).unwrap_or(at)
 }
 
-pub(super) fn refused(ended: &Execution, err: AgainError) -> EngineError {
+pub(super) fn refused(ended: &Execution, err: ReuseError) -> EngineError {
     match err {
-        AgainError::Open(_) => EngineError::Conflict(err.to_string()),
-        AgainError::NoStep(name) => {
+        ReuseError::Open(_) => EngineError::Conflict(err.to_string()),
+        ReuseError::NoStep(name) => {
             let known = ended.plan().steps().iter().map(|it| it.id.as_str());
             let help = planner::nearest::did_you_mean(&name, known);
             let help = help.map(|it| format!(": {it}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", ended.id()))
         }
-        AgainError::TooMuch { .. } | AgainError::TooMuchSucceeded | AgainError::TooMuchKept => {
+        ReuseError::TooMuch { .. } | ReuseError::TooMuchSucceeded | ReuseError::TooMuchKept => {
             EngineError::LimitExceeded(err.to_string())
         }
     }

@@ -1,4 +1,4 @@
-//! What is over and owed a new plan, on paused time.
+//! Finished executions that are replanned, on paused time.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -17,8 +17,8 @@ use tokio::time;
 
 use super::*;
 use crate::{
-    control::Control,
-    onward::Onward,
+    control::{Control, Start},
+    replan::Replanner,
     worker::tests::{plan, step, worker},
 };
 
@@ -48,8 +48,8 @@ enum Does {
 }
 
 #[async_trait]
-impl Onward for Fake {
-    async fn go_on(&self, ended: &Execution) -> Result<(), StoreError> {
+impl Replanner for Fake {
+    async fn replan(&self, ended: &Execution) -> Result<(), StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let does = self.does.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match does {
@@ -61,7 +61,9 @@ impl Onward for Fake {
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
         // Whoever was faster has begun the same one.
-        let begun = self.control.start_under(next(ended.id()), &self.plan, created).await;
+        let start =
+            Start { id: Some(next(ended.id())), ..Start::from_created(&self.plan, created) };
+        let begun = self.control.start(start).await;
         begun.map_err(|err| StoreError::Unavailable(err.to_string()))?;
         match does {
             Some(Does::Begins) => std::future::pending().await,
@@ -104,7 +106,7 @@ impl Scene {
         let (does, asked) = (Mutex::new(does.to_vec()), AtomicUsize::new(0));
         let plan = Arc::clone(&self.plan);
         let fake = Arc::new(Fake { control: control.clone(), plan, does, asked });
-        worker.plan_anew(Arc::<Fake>::clone(&fake));
+        worker.set_replanner(Arc::<Fake>::clone(&fake));
         self.control = Some(control);
         let drain = worker.context().drain.clone();
         let mut tasks = JoinSet::new();
@@ -123,7 +125,7 @@ impl Scene {
             self.store.put_plan(&plan).await.unwrap();
         }
         let options = ExecutionOptions { replans, ..ExecutionOptions::default() };
-        self.control.as_ref().unwrap().start(&plan, options, None).await.unwrap()
+        self.control.as_ref().unwrap().start(Start::new(&plan, options)).await.unwrap().id
     }
 
     /// Waits until a head is as it should be.
@@ -235,16 +237,16 @@ async fn a_model_that_thinks_keeps_nobody_out() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[Does::Thinks; 9]);
     let mut owed = Vec::new();
-    for _ in 0..AT_ONCE + 3 {
+    for _ in 0..MAX_RUNNING + 3 {
         owed.push(scene.fail().await);
     }
     for id in &owed {
         scene.until(*id, |it| it.state == ExecutionState::Failed).await;
     }
-    scene.until_asked(&working, AT_ONCE).await;
+    scene.until_asked(&working, MAX_RUNNING).await;
     let id = scene.start(Arc::clone(&scene.plan), Replans::default()).await;
     scene.until(id, |it| it.state == ExecutionState::Completed).await;
-    assert_eq!(working.asked(), AT_ONCE, "no more at once");
+    assert_eq!(working.asked(), MAX_RUNNING, "no more at once");
     for id in owed {
         assert!(scene.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
     }

@@ -93,9 +93,13 @@ async fn what_others_must_do_neither_hides_what_this_one_can_nor_makes_looks_gro
     let mut crowd = Crowd::of(1_000, None).await;
     for _ in 0..8 {
         crowd.worker.try_look().await.unwrap();
-        assert!(crowd.worker.lacking <= LOOK + LACKING, "{} were read", crowd.worker.lacking);
+        assert!(
+            crowd.worker.backlog.lacking <= LOOK + LACKING,
+            "{} were read",
+            crowd.worker.backlog.lacking
+        );
     }
-    assert!(crowd.worker.local.has(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
 }
 
 #[tokio::test]
@@ -105,7 +109,7 @@ async fn what_a_lost_worker_left_for_others_does_not_hide_what_this_one_can_do()
     for _ in 0..4 {
         crowd.worker.try_look().await.unwrap();
     }
-    assert!(crowd.worker.local.has(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
     let left = crowd.store.due(WallClock.now(), 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "whoever has the tool finds the others");
 }

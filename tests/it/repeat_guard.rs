@@ -1,20 +1,27 @@
-//! Plans carried out by the machine alone, and what would be done a second time after them.
+//! The repeat guard after plans that the machine alone has run.
 
-use executor::machine::{Input, decide};
+use std::sync::Arc;
+
+use executor::machine::{self, Input, decide};
 use planner::{
     catalog::{Catalog, CatalogTool},
     compile::{compile, parse_value},
+    draft::Draft,
+    replan::{
+        RepeatGuard,
+        repeat_guard::{CALL_BYTES, MAX_COMPARED_BYTES},
+    },
+    reuse::{RetryScope, create_replan, create_retry},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    execution::ExecutionOptions,
-    id::{PlanId, RequestId, WorkerId},
-    plan::About,
-    tool::{ToolDefinition, ToolError},
+    execution::{Execution, ExecutionOptions, StepState},
+    id::{ExecutionId, PlanId, RequestId, StepIx, WorkerId},
+    limits,
+    plan::{About, Plan},
+    tool::{Effect, ToolDefinition, ToolError},
 };
-
-use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn draft(steps: Value) -> Draft {
@@ -77,9 +84,9 @@ fn ended(steps: Value) -> Execution {
 }
 
 /// Says what would be done twice by a plan: `step: the one that did it`, or `step? the one`.
-fn twice(done: &Done<'_>, steps: Value) -> Vec<String> {
+fn twice(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let draft = draft(steps);
-    let found = done.twice(&draft, &plan(&draft));
+    let found = done.find_repeats(&draft, &plan(&draft));
     let told = found.iter().map(|it| {
         assert_eq!(it.code, "plan.done_twice");
         let names: Vec<&str> = it.message.split('`').skip(1).step_by(2).collect();
@@ -112,7 +119,7 @@ fn echo(items: Value) -> Value {
 fn what_is_left_of_a_list_is_done_and_nothing_of_it_twice() {
     let mails = || each("mails", "{{list.items}}", "{{item}}");
     let ended = ended(json!([list(), mails()]));
-    let done = Done::of(&ended);
+    let done = RepeatGuard::new(&ended);
     for (steps, expected) in [
         (json!([list(), mails()]), "mails: mails"),
         (json!([list(), each("again", "{{list.items}}", "{{item}}")]), "again: mails"),
@@ -157,7 +164,7 @@ fn a_list_that_stays_keeps_no_other_from_being_gone_through() {
     let names = || each("names", "{{input.others}}", "{{item}}");
     let bad = json!({ "id": "bad", "name": "send", "parameters": { "to": "b" } });
     let ended = ended(json!([names(), bad]));
-    let done = Done::of(&ended);
+    let done = RepeatGuard::new(&ended);
     let fresh =
         || [json!({ "id": "fresh", "name": "list" }), each("all", "{{fresh.items}}", "{{item}}")];
     let [list, all] = fresh();
@@ -171,28 +178,28 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
     let first = ended(json!([one("first", "a"), one("bad", "b")]));
     let next = |ended: &Execution, steps: Value| {
         let plan = plan(&draft(steps));
-        let created = onward(ended, &plan).unwrap();
+        let created = create_replan(ended, &plan).unwrap();
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
         carried_out(machine::create_as(id, &plan, created, now).unwrap().0)
     };
     // It is taken over, and its parameters stand where it was done.
     let second = next(&first, json!([one("first", "a"), one("worse", "b")]));
     assert!(second.step(StepIx::new(0)).is_reused);
-    let mut done = Done::of(&second);
-    done.add_before(&first, &second);
+    let mut done = RepeatGuard::new(&second);
+    done.add_earlier(&first, &second);
     assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);
     assert_eq!(twice(&done, json!([one("first", "a"), one("other", "c")])), Vec::<String>::new());
     // Even if it was left out in between.
     let second = next(&first, json!([one("worse", "b")]));
-    let mut done = Done::of(&second);
-    done.add_before(&first, &second);
+    let mut done = RepeatGuard::new(&second);
+    done.add_earlier(&first, &second);
     assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);
     // What somebody wanted to be done again did not stand in the way of that.
-    let again = executor::control::again(&first, executor::control::RetryScope::All).unwrap();
+    let again = create_retry(&first, RetryScope::All).unwrap();
     let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
     let (again, _) = machine::create_as(id, first.plan(), again, now).unwrap();
-    let mut done = Done::of(&again);
-    done.add_before(&first, &again);
+    let mut done = RepeatGuard::new(&again);
+    done.add_earlier(&first, &again);
     assert_eq!(twice(&done, json!([one("other", "a")])), Vec::<String>::new());
 }
 
@@ -205,7 +212,7 @@ fn a_number_is_the_same_however_it_is_written() {
     let bad =
         json!({ "id": "bad", "name": "send", "dependsOn": ["paid"], "parameters": { "to": "b" } });
     let ended = ended(json!([list(), pay("paid", json!(1)), bad]));
-    let done = Done::of(&ended);
+    let done = RepeatGuard::new(&ended);
     for (sum, expected) in
         [(json!(1.0), "other: paid"), (json!(1), "other: paid"), (json!(1.5), "")]
     {
@@ -222,7 +229,7 @@ fn a_number_is_the_same_however_it_is_written() {
 #[test]
 fn what_is_too_much_to_compare_is_refused() {
     let ended = ended(json!([one("first", "a"), one("bad", "b")]));
-    let done = Done::of(&ended);
+    let done = RepeatGuard::new(&ended);
     let items = |many: usize| echo((0..many).map(|it| json!(it)).collect());
     let text = |bytes: usize| json!({ "id": "doc", "name": "flow.echo", "parameters": { "text": "x".repeat(bytes) } });
     let each = || {
@@ -230,17 +237,17 @@ fn what_is_too_much_to_compare_is_refused() {
             "parameters": { "to": "{{item}}", "text": "{{doc.text}}" } })
     };
     let plan = |many, bytes| json!([items(many), text(bytes), each()]);
-    assert_eq!(twice(&done, plan(100, COMPARED / 200)), [""; 0]);
-    assert_eq!(twice(&done, plan(200, COMPARED / 100)), ["left? left"]);
-    let many = COMPARED / CALL + 1;
+    assert_eq!(twice(&done, plan(100, MAX_COMPARED_BYTES / 200)), [""; 0]);
+    assert_eq!(twice(&done, plan(200, MAX_COMPARED_BYTES / 100)), ["left? left"]);
+    let many = MAX_COMPARED_BYTES / CALL_BYTES + 1;
     assert!(many > limits::ITEMS, "one list alone is not too long");
 }
 
 #[test]
 fn what_nobody_looked_at_may_have_done_anything() {
     let ended = ended(json!([one("first", "a"), one("bad", "b")]));
-    let mut done = Done::of(&ended);
-    done.is_cut = true;
+    let mut done = RepeatGuard::new(&ended);
+    done.set_truncated(true);
     let plan = json!([one("first", "a"), list(), one("bad", "b"), one("new", "{{list.items[1]}}")]);
     assert_eq!(twice(&done, plan), ["new? new"]);
 }

@@ -4,6 +4,7 @@ use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::Value;
 use shared::{
+    execution::StepState,
     store::{Append, ExecutionLog as _, Store, memory::Memory},
     tool::{Effect, ToolError},
 };
@@ -13,7 +14,7 @@ use super::*;
 use crate::{
     agent::tests::{Scripted, says},
     embedded::Embedded,
-    engine::planners::Modelled,
+    engine::planners::tests::with_planner,
 };
 
 /// Returns a set whose tools fail if they are told to.
@@ -29,7 +30,7 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
 fn told(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
-    Engine { modelled: Some(Modelled { planner, provider: "test" }), ..faber.engine().clone() }
+    with_planner(faber.engine().clone(), planner)
 }
 
 async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
@@ -69,8 +70,8 @@ async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
     let steps = |id: &str| json!({ "tools": [{ "id": id, "name": "crm.pay", "parameters": { "fail": true } }] });
     let ended = faber.run_plan(steps("a")).await.unwrap();
     let lost = faber.plan(steps("lost")).await.unwrap();
-    let created = onward(&ended, &lost).unwrap();
-    let (next, now) = (next(&ended), ended.created_at());
+    let created = create_replan(&ended, &lost).unwrap();
+    let (next, now) = (next_execution(&ended), ended.created_at());
     let (_, first) = executor::machine::create_as(next, &lost, created, now).unwrap();
     store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
     let engine = told(&faber, &[steps("b")]);
@@ -137,8 +138,8 @@ async fn what_too_many_sub_plans_did_may_be_done_again_by_anything() {
     assert_eq!(ended.state(), ExecutionState::Failed);
     let engine = faber.engine();
     for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
-        let done = engine.done_within(&ended, most).await.unwrap();
-        assert_eq!(done.is_cut, is_cut, "{most}");
+        let guard = engine.repeat_guard(&ended, most).await.unwrap();
+        assert_eq!(guard.is_truncated(), is_cut, "{most}");
     }
     faber.close().await;
 }

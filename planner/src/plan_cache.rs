@@ -5,16 +5,12 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use chrono::TimeDelta;
-use planner::{Note, Proposal, catalog::Catalog, draft::Draft};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
+use shared::{diagnostic::Diagnostic, id::RequestId};
 
-use super::{Engine, EngineError};
+use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 
-/// How long a draft is kept. A change of the tools makes it useless much sooner.
-const KEPT: TimeDelta = TimeDelta::days(30);
 /// The planner that is as fast as any cache.
 const OFFLINE: &str = "offline";
 
@@ -41,15 +37,9 @@ impl PlanCache {
     }
 }
 
-/// The cache entry of a query.
-#[derive(Debug)]
-pub(super) struct Asked<'a> {
-    planner: &'a str,
-    key: String,
-}
-
 /// A draft that made a plan, and the request that it was made for.
-struct Remembered {
+#[derive(Clone, Debug)]
+pub struct CachedDraft {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
@@ -57,79 +47,44 @@ struct Remembered {
     author: Option<String>,
 }
 
-impl Engine {
-    /// Returns the cache entry of a query, unless the cache is off or the planner is `offline`.
-    pub(super) fn asked<'a>(
-        &self,
-        rule: Option<PlanCache>,
-        (planner, query): (&'a str, &'a str),
-        catalog: &'a Catalog,
-    ) -> Option<Asked<'a>> {
-        let rule = rule.unwrap_or(self.plan_cache);
-        let is_kept = rule != PlanCache::Off && planner != OFFLINE;
-        is_kept.then(|| Asked {
-            planner,
-            key: format!("plan:{}", fingerprint(planner, query, catalog)),
+/// Returns the key of a query's entry, unless the cache is off or the planner is `offline`.
+pub fn entry_key(rule: PlanCache, planner: &str, query: &str, catalog: &Catalog) -> Option<String> {
+    let is_cached = rule != PlanCache::Off && planner != OFFLINE;
+    is_cached.then(|| format!("plan:{}", fingerprint(planner, query, catalog)))
+}
+
+impl CachedDraft {
+    /// Makes an entry of a proposal that became a plan.
+    pub fn new(request: RequestId, proposal: &Proposal) -> Self {
+        let Proposal { draft, warnings, author, .. } = proposal.clone();
+        Self { request, draft, warnings, author }
+    }
+
+    /// Reads a stored entry.
+    pub fn from_value(entry: &Value) -> Option<Self> {
+        let request = entry["requestId"].as_str()?.parse().ok()?;
+        let draft = serde_json::from_value(entry["draft"].clone()).ok()?;
+        let warnings = serde_json::from_value(entry["warnings"].clone()).ok()?;
+        let author = entry["author"].as_str().map(str::to_owned);
+        Some(Self { request, draft, warnings, author })
+    }
+
+    /// Returns the entry as it is stored.
+    pub fn to_value(&self) -> Value {
+        json!({
+            "requestId": self.request,
+            "draft": self.draft,
+            "warnings": self.warnings,
+            "author": self.author,
         })
     }
 
-    /// Returns the proposal of an entry if its draft still makes a plan.
-    pub(super) async fn remembered(
-        &self,
-        asked: Option<&Asked<'_>>,
-        catalog: &Catalog,
-    ) -> Result<Option<Proposal>, EngineError> {
-        let Some(asked) = asked else { return Ok(None) };
-        let kept = match self.store.cached(&asked.key, self.clock.now()).await {
-            Ok(kept) => kept,
-            // A damaged entry must not keep a query from being planned.
-            Err(err @ StoreError::Corrupt { .. }) => {
-                tracing::warn!(%err, "a draft that was kept cannot be read");
-                None
-            }
-            Err(err) => return Err(err.into()),
-        };
-        let Some(found) = kept.and_then(|kept| read(&kept)) else { return Ok(None) };
-        let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, String::new(), asked.planner);
-        if self.compile(&found.draft, about, catalog).await?.is_err() {
-            return Ok(None);
-        }
-        let content = json!({ "requestId": found.request });
-        Ok(Some(Proposal {
-            draft: found.draft,
-            notes: vec![Note { kind: "cache", content, after: Duration::ZERO }],
-            warnings: found.warnings,
-            author: found.author,
-        }))
+    /// Proposes the draft for another request.
+    pub fn into_proposal(self) -> Proposal {
+        let content = json!({ "requestId": self.request });
+        let notes = vec![Note { kind: "cache", content, after: Duration::ZERO }];
+        Proposal { draft: self.draft, notes, warnings: self.warnings, author: self.author }
     }
-
-    /// Keeps a draft that made a plan.
-    pub(super) async fn remember(
-        &self,
-        asked: &Asked<'_>,
-        request: RequestId,
-        proposal: &Proposal,
-    ) {
-        let Proposal { draft, warnings, author, .. } = proposal;
-        let kept = json!({
-            "requestId": request,
-            "draft": draft,
-            "warnings": warnings,
-            "author": author,
-        });
-        if let Err(err) = self.store.cache(&asked.key, &kept, self.clock.now() + KEPT).await {
-            tracing::warn!(%err, "a draft is not kept for the next time");
-        }
-    }
-}
-
-fn read(kept: &Value) -> Option<Remembered> {
-    let request = kept["requestId"].as_str()?.parse().ok()?;
-    let draft = serde_json::from_value(kept["draft"].clone()).ok()?;
-    let warnings = serde_json::from_value(kept["warnings"].clone()).ok()?;
-    let author = kept["author"].as_str().map(str::to_owned);
-    Some(Remembered { request, draft, warnings, author })
 }
 
 /// Hashes the planner's name, the query and everything that the planner reads about the tools.
@@ -166,10 +121,10 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use planner::catalog::CatalogTool;
     use shared::tool::{Effect, ToolDefinition};
 
     use super::*;
+    use crate::catalog::CatalogTool;
 
     fn catalog(description: &str, is_active: bool) -> Catalog {
         let definition = ToolDefinition {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::{Context, DriveError, Scope, Stop, Worker};
-use crate::needs::Needs;
+use crate::required_tools::RequiredTools;
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
@@ -28,8 +28,6 @@ const SWEEP: Duration = Duration::from_secs(20);
 const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
 /// Of how many executions that lack tools it is remembered what they need; more are read again.
 const NEEDS: usize = 4_096;
-/// How many damaged ones are remembered; more than these are looked at now and then.
-const DAMAGED: usize = 4_096;
 
 /// Returns the worker that an execution falls to: rendezvous hashing, so that all workers agree
 /// and one that comes or goes changes only its own share.
@@ -85,7 +83,7 @@ impl Worker {
             warn!(%err, "cannot look who has the executions that were given up");
         }
         self.write_heads().await;
-        self.go_on();
+        self.start_replans();
         if let Err(err) = self.sweep().await {
             warn!(%err, "cannot look whether what is this worker's is driven");
         }
@@ -104,38 +102,36 @@ impl Worker {
     /// Claims what drivers here gave up, unless another worker has it by now: claiming that would
     /// interrupt its steps. What is still this worker's by its head nobody else looks for.
     async fn look_again(&mut self) -> Result<(), StoreError> {
-        for (id, known) in self.again.clone() {
+        for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // Of one that is over and still this worker's, something is to be done.
             let is_ours = |it: &Head| !it.state.is_over() || it.owner.is_some();
             let free = head.filter(|it| is_ours(it) && self.is_free(it));
             if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
-                self.again.remove(&id);
+                self.backlog.given_up.remove(&id);
             }
         }
         Ok(())
     }
 
-    /// Claims what is this worker's by its head, and is not driven here: what the head said last was
-    /// lost, with a primary or with an answer. Whoever reads the log then mends the head.
+    /// Claims what is this worker's by its head, and is not driven here: what the head said last
+    /// was lost, with a primary or with an answer. Whoever reads the log then mends the head.
     async fn sweep(&mut self) -> Result<(), StoreError> {
-        if self.swept_at.elapsed() < SWEEP {
+        if self.backlog.swept_at.elapsed() < SWEEP {
             return Ok(());
         }
-        self.swept_at = Instant::now();
+        self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
         // Those that are known to be this worker's hide none that are not.
-        let known = self.drivers.len() + self.again.len() + self.unwritten.len() + self.owing.len();
+        let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
         for head in self.context.store.owned(worker, LOOK + known).await? {
             let id = head.execution;
-            let is_known = self.local.has(id)
-                || self.again.contains_key(&id)
-                || self.unwritten.has(id)
-                || self.owing.has(id);
+            let is_known =
+                self.local.contains(id) || self.backlog.owns(id) || self.replan_queue.contains(id);
             if is_known || self.is_left_to_others(&head) {
                 continue;
             }
-            if self.is_damaged(id) {
+            if self.backlog.is_damaged(id) {
                 // It could not be laid aside then. To claim it would only make its log longer.
                 if let Err(err) = lay_aside(&self.context, id).await {
                     warn!(execution = %id, %err, "a damaged execution cannot be laid aside");
@@ -152,7 +148,7 @@ impl Worker {
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
         let orphans = store.orphans(now, LOOK).await?;
-        self.orphans.retain(|id, _| orphans.iter().any(|it| it.execution == *id));
+        self.backlog.orphans.retain(|id, _| orphans.iter().any(|it| it.execution == *id));
         let (n_orphans, lacking) = self.claim_all(orphans).await?;
         for head in lacking {
             leave(&*store, head).await?;
@@ -161,15 +157,15 @@ impl Worker {
         if room == 0 {
             return Ok(poll);
         }
-        let due = store.due(now, room + self.lacking.min(LACKING)).await?;
+        let due = store.due(now, room + self.backlog.lacking.min(LACKING)).await?;
         // Neither what is driven here already nor what lacks tools must hide what comes after it.
-        let n_local = due.iter().filter(|it| self.local.has(it.execution)).count();
+        let n_local = due.iter().filter(|it| self.local.contains(it.execution)).count();
         let (n_due, lacking) = self.claim_all(due).await?;
-        self.lacking = lacking.len() + n_local;
+        self.backlog.lacking = lacking.len() + n_local;
         if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
-        if self.lacking >= LACKING {
+        if self.backlog.lacking >= LACKING {
             self.look_past(now).await?;
         }
         let next = store.next_due().await?;
@@ -180,9 +176,9 @@ impl Worker {
     /// Goes on through what is due, a part each look, while so much of what comes first is for
     /// others that a look sees nothing else; and begins anew at the end.
     async fn look_past(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let part = self.context.store.due_after(now, self.past, LOOK).await?;
+        let part = self.context.store.due_after(now, self.backlog.cursor, LOOK).await?;
         let last = part.last().filter(|_| part.len() == LOOK);
-        self.past = last.and_then(|it| Some((it.due?, it.execution)));
+        self.backlog.cursor = last.and_then(|it| Some((it.due?, it.execution)));
         self.claim_all(part).await.map(drop)
     }
 
@@ -198,23 +194,24 @@ impl Worker {
             if self.is_left_to_others(&head) {
                 continue;
             }
-            // Of one that is over its parent is told, or it is planned anew, for which its tools are
-            // not needed.
-            let needs_tools = !head.state.is_over() && !self.local.has(head.execution);
+            // Of one that is over its parent is told, or it is planned anew, for which its tools
+            // are not needed.
+            let needs_tools = !head.state.is_over() && !self.local.contains(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
             } else if self.is_turn(&head, &workers) {
-                let is_new = !self.local.has(head.execution);
+                let is_new = !self.local.contains(head.execution);
                 claimed += usize::from(self.claim(head.execution, head.epoch) && is_new);
             }
         }
         Ok((claimed, lacking))
     }
 
-    /// Returns whether only somebody who plans anew has a use for an execution, and nobody here does.
+    /// Returns whether only somebody who plans anew has a use for an execution, and nobody here
+    /// does.
     fn is_left_to_others(&self, head: &Head) -> bool {
         let is_owed_a_plan = head.state.is_over() && head.parent.is_none();
-        is_owed_a_plan && self.context.onward.get().is_none()
+        is_owed_a_plan && self.context.replanner.get().is_none()
     }
 
     /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so
@@ -231,7 +228,8 @@ impl Worker {
                 waited >= grace
             }
             None => {
-                self.orphans.entry(head.execution).or_insert_with(Instant::now).elapsed() >= grace
+                self.backlog.orphans.entry(head.execution).or_insert_with(Instant::now).elapsed()
+                    >= grace
             }
         }
     }
@@ -239,7 +237,7 @@ impl Worker {
     async fn has_tools(&mut self, head: &Head) -> Result<bool, StoreError> {
         match self.context.store.plan(head.plan).await {
             Ok(Some(plan)) if self.context.toolbox.has_all(plan.tools()) => {
-                self.needs.remove(&head.execution);
+                self.backlog.required_tools.remove(&head.execution);
                 Ok(true)
             }
             Ok(Some(_)) => self.needs_are_met(head).await,
@@ -252,19 +250,19 @@ impl Worker {
         }
     }
 
-    /// Returns whether what has begun can go on without some tool of its plan. Its log is read once,
-    /// however often it is looked at.
+    /// Returns whether what has begun can go on without some tool of its plan. Its log is read
+    /// once, however often it is looked at.
     async fn needs_are_met(&mut self, head: &Head) -> Result<bool, StoreError> {
         let id = head.execution;
-        if !self.needs.get(&id).is_some_and(|it| it.are_of(head)) {
-            self.needs.remove(&id);
-            match Needs::read(&*self.context.store, head).await {
+        if !self.backlog.required_tools.get(&id).is_some_and(|it| it.is_current(head)) {
+            self.backlog.required_tools.remove(&id);
+            match RequiredTools::read(&*self.context.store, head).await {
                 Ok(None) => return Ok(false),
                 Ok(Some(needs)) => {
-                    if self.needs.len() >= NEEDS {
-                        self.needs.clear();
+                    if self.backlog.required_tools.len() >= NEEDS {
+                        self.backlog.required_tools.clear();
                     }
-                    self.needs.insert(id, needs);
+                    self.backlog.required_tools.insert(id, needs);
                 }
                 Err(err) if err.is_damage() => {
                     error!(execution = %id, %err, "its log cannot be read");
@@ -275,7 +273,11 @@ impl Worker {
             }
         }
         let now = self.context.clock.now();
-        Ok(self.needs.get(&id).is_some_and(|it| it.are_met(&self.context.toolbox, now)))
+        Ok(self
+            .backlog
+            .required_tools
+            .get(&id)
+            .is_some_and(|it| it.is_met(&self.context.toolbox, now)))
     }
 
     /// Gives commands to the drivers here, and takes executions that nobody has for those that
@@ -303,7 +305,7 @@ impl Worker {
                 Some(head) if head.state.is_over() => settled.push(envelope.id),
                 // To record what is asked for, no tools are needed; and what nobody records keeps
                 // later commands from being seen.
-                Some(head) if self.is_free(head) && !self.is_damaged(id) => {
+                Some(head) if self.is_free(head) && !self.backlog.is_damaged(id) => {
                     self.claim(id, head.epoch);
                 }
                 Some(_) => (),
@@ -320,22 +322,10 @@ impl Worker {
         head.owner.is_none_or(|it| it == self.context.worker)
     }
 
-    /// Notes that an execution cannot be driven, so that no command makes this worker try.
+    /// Leaves a damaged execution alone for a while, so that no command makes this worker try
+    /// again.
     pub(super) fn note_damage(&mut self, id: ExecutionId) {
-        let now = Instant::now();
-        self.damaged.retain(|_, until| *until > now);
-        if self.damaged.len() < DAMAGED {
-            self.damaged.insert(id, now + LAID_ASIDE.to_std().unwrap_or_default());
-        }
-    }
-
-    fn is_damaged(&self, id: ExecutionId) -> bool {
-        self.damaged.get(&id).is_some_and(|it| *it > Instant::now())
-    }
-
-    /// Keeps an execution that a driver gave up, to be claimed again.
-    pub(super) fn again(&mut self, id: ExecutionId) {
-        self.again.entry(id).or_default();
+        self.backlog.note_damage(id, LAID_ASIDE.to_std().unwrap_or_default());
     }
 }
 

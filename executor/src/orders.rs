@@ -1,0 +1,116 @@
+//! The handle by which this process gives executions to its worker.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    event::Recorded,
+    execution::Execution,
+    id::{ExecutionId, WorkerId},
+    store::{AppendError, CallLimit, StoreError},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time,
+};
+use toolbox::Toolbox;
+
+use crate::permits::{Granted, Permits};
+
+/// Orders that may wait.
+pub(crate) const MAX_ORDERS: usize = 1_024;
+
+/// Gives executions to the worker of this process.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) permits: Arc<Permits>,
+    pub(crate) worker: WorkerId,
+}
+
+/// A permit for one call outside executions. Released when dropped.
+#[derive(Debug)]
+pub struct CallPermit {
+    _granted: Granted,
+}
+
+/// An execution for a worker of this process.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A new execution.
+    Begin {
+        execution: Box<Execution>,
+        created: Box<Recorded>,
+        /// Notified when the creation is durable, or failed.
+        stored: oneshot::Sender<Result<(), AppendError>>,
+        /// Notified when this worker has finished the execution.
+        finished: Option<oneshot::Sender<()>>,
+        permit: OwnedSemaphorePermit,
+    },
+    /// A stored execution.
+    Claim(ExecutionId),
+}
+
+impl Handle {
+    /// Returns the worker's identifier.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Returns the tools that the worker can run.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// Returns how many calls wait for a limit here.
+    pub fn waiting_for_permits(&self) -> usize {
+        self.permits.waiting()
+    }
+
+    /// Acquires a permit for a call outside executions, under limits that all nodes share. Returns
+    /// `None` if that takes longer than `timeout`.
+    pub async fn permit(
+        &self,
+        holder: String,
+        limits: Vec<CallLimit>,
+        timeout: Duration,
+    ) -> Option<CallPermit> {
+        let granted = time::timeout(timeout, self.permits.acquire(holder, limits, 0)).await;
+        granted.ok().map(|granted| CallPermit { _granted: granted })
+    }
+
+    /// Gives a new execution to the worker, and waits until its creation is durable. Gives the
+    /// execution back if the worker has no room, or lacks a tool.
+    pub(crate) async fn begin(
+        &self,
+        execution: Execution,
+        created: Recorded,
+        finished: Option<oneshot::Sender<()>>,
+    ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
+        let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
+            return give_back(execution, created);
+        };
+        if !self.toolbox.has_all(execution.plan().tools()) {
+            return give_back(execution, created);
+        }
+        let (stored, answer) = oneshot::channel();
+        let (execution, created) = (Box::new(execution), Box::new(created));
+        let order = Order::Begin { execution, created, stored, finished, permit };
+        if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
+            let Order::Begin { execution, created, .. } = order else {
+                unreachable!("what could not be sent comes back")
+            };
+            return Err((execution, created));
+        }
+        let lost = || StoreError::Unavailable("the worker ended meanwhile".to_owned());
+        Ok(answer.await.unwrap_or_else(|_| Err(lost().into())))
+    }
+
+    /// Lets the worker claim a stored execution.
+    pub async fn claim(&self, id: ExecutionId) {
+        // If the worker has ended, another one finds the execution.
+        let _ = self.orders.send(Order::Claim(id)).await;
+    }
+}

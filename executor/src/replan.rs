@@ -1,0 +1,15 @@
+//! The hook by which a worker replans finished executions. The executor knows no models.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use shared::{execution::Execution, store::StoreError};
+
+/// Replans finished executions.
+#[async_trait]
+pub trait Replanner: fmt::Debug + Send + Sync {
+    /// Starts the next execution, or stores why there is none. Calling it twice, on any node,
+    /// starts one execution, so the future may be dropped. After an error the worker calls it again
+    /// later.
+    async fn replan(&self, ended: &Execution) -> Result<(), StoreError>;
+}

@@ -1,0 +1,67 @@
+//! The tools that an execution still needs, where some tools of its plan are missing.
+
+use std::collections::BTreeSet;
+
+use shared::{
+    clock::Timestamp,
+    execution::{Execution, ExecutionState, Phase},
+    id::{Seq, ToolName},
+    store::{self, Head, Store, StoreError},
+};
+use toolbox::Toolbox;
+
+/// The tools that a started execution may still call, at a position of its log.
+#[derive(Clone, Debug)]
+pub(crate) struct RequiredTools {
+    seq: Seq,
+    tools: BTreeSet<ToolName>,
+    /// When the execution ends, with or without the tools.
+    deadline: Option<Timestamp>,
+}
+
+impl RequiredTools {
+    /// Reads the required tools of an execution. Returns `None` if it has not started: then it
+    /// needs all tools of its plan.
+    pub(crate) async fn read(store: &dyn Store, head: &Head) -> Result<Option<Self>, StoreError> {
+        if head.state == ExecutionState::Pending {
+            return Ok(None);
+        }
+        let execution = store::load(store, head.execution).await?;
+        Ok(execution.map(|execution| Self::new(&execution, head.seq)))
+    }
+
+    fn new(execution: &Execution, seq: Seq) -> Self {
+        let can_expire = matches!(execution.phase(), Phase::Open | Phase::Failing);
+        Self {
+            seq,
+            tools: execution.needs().cloned().collect(),
+            deadline: execution.deadline().filter(|_| can_expire),
+        }
+    }
+
+    /// Returns whether they hold for the position of a head.
+    pub(crate) fn is_current(&self, head: &Head) -> bool {
+        self.seq == head.seq
+    }
+
+    /// Returns whether the execution can go on with the tools of a toolbox.
+    pub(crate) fn is_met(&self, toolbox: &Toolbox, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now) || toolbox.has_all(&self.tools)
+    }
+}
+
+/// Returns whether a due execution can go on with the tools of a toolbox. A worker that claimed
+/// another one would put it aside again at once.
+pub async fn can_go_on(
+    store: &dyn Store,
+    toolbox: &Toolbox,
+    head: &Head,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let plan = store.plan(head.plan).await?;
+    if plan.is_none_or(|plan| toolbox.has_all(plan.tools())) {
+        return Ok(true);
+    }
+    let required = RequiredTools::read(store, head).await?;
+    Ok(required.is_some_and(|required| required.is_met(toolbox, now)))
+}

@@ -1,0 +1,79 @@
+//! Executions that a worker knows of and does not drive.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use shared::{
+    clock::Timestamp,
+    id::{Epoch, ExecutionId},
+};
+use tokio::time::Instant;
+
+use super::pending_heads::PendingHeads;
+use crate::required_tools::RequiredTools;
+
+/// Damaged executions that are remembered. A worker looks at the others now and then.
+const MAX_DAMAGED: usize = 4_096;
+
+/// Executions that a worker knows of and does not drive.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    /// Executions that drivers gave up, with the newest known claim. The worker claims them again
+    /// unless another worker has.
+    pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
+    /// Due executions at the last scan that need a tool which is not here.
+    pub(super) lacking: usize,
+    /// The tools that started ones of these still need.
+    pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
+    /// Where the scan goes on behind these, while there are many.
+    pub(super) cursor: Option<(Timestamp, ExecutionId)>,
+    /// Executions of dead workers that fall to other workers, and since when they are known.
+    pub(super) orphans: BTreeMap<ExecutionId, Instant>,
+    /// Executions that cannot be driven, and until when they are left alone.
+    pub(super) damaged: BTreeMap<ExecutionId, Instant>,
+    pub(super) pending_heads: PendingHeads,
+    /// When the worker last looked for executions that it owns and does not drive.
+    pub(super) swept_at: Instant,
+}
+
+impl Backlog {
+    pub(super) fn new() -> Self {
+        Self {
+            given_up: BTreeMap::new(),
+            lacking: 0,
+            required_tools: BTreeMap::new(),
+            cursor: None,
+            orphans: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            pending_heads: PendingHeads::default(),
+            swept_at: Instant::now(),
+        }
+    }
+
+    /// Returns how many executions of this worker are here.
+    pub(super) fn owned(&self) -> usize {
+        self.given_up.len() + self.pending_heads.len()
+    }
+
+    /// Returns whether an execution of this worker is here.
+    pub(super) fn owns(&self, id: ExecutionId) -> bool {
+        self.given_up.contains_key(&id) || self.pending_heads.contains(id)
+    }
+
+    /// Keeps an execution that a driver gave up, to be claimed again.
+    pub(super) fn give_up(&mut self, id: ExecutionId) {
+        self.given_up.entry(id).or_default();
+    }
+
+    /// Leaves a damaged execution alone for a while.
+    pub(super) fn note_damage(&mut self, id: ExecutionId, pause: Duration) {
+        let now = Instant::now();
+        self.damaged.retain(|_, until| *until > now);
+        if self.damaged.len() < MAX_DAMAGED {
+            self.damaged.insert(id, now + pause);
+        }
+    }
+
+    pub(super) fn is_damaged(&self, id: ExecutionId) -> bool {
+        self.damaged.get(&id).is_some_and(|until| *until > Instant::now())
+    }
+}

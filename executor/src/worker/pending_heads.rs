@@ -1,0 +1,98 @@
+//! Heads of executions that were put aside here, which the store did not take yet.
+//!
+//! The stored heads still name this worker as owner, so no other worker looks for these executions.
+//! The worker offers the heads again, and claims an execution that comes due, or gets a command,
+//! before. If the worker ends, others find them as orphans.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use shared::{clock::Timestamp, id::ExecutionId, store::Head};
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::Worker;
+
+/// Delay before a head is offered again.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Heads that are kept. The [sweep](Worker::sweep) claims the executions of the others again.
+const MAX_HEADS: usize = 4_096;
+
+/// Heads that could not be written.
+#[derive(Debug, Default)]
+pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
+
+#[derive(Debug)]
+struct PendingHead {
+    head: Head,
+    retry_at: Instant,
+    /// When the execution comes due. `None` if it was due already, and was put aside for other
+    /// workers.
+    due: Option<Timestamp>,
+}
+
+impl PendingHeads {
+    pub(super) fn push(&mut self, head: Head, now: Timestamp) {
+        if self.0.len() < MAX_HEADS {
+            let due = head.due.filter(|due| *due > now);
+            let retry_at = Instant::now() + RETRY_DELAY;
+            self.0.insert(head.execution, PendingHead { head, retry_at, due });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn contains(&self, id: ExecutionId) -> bool {
+        self.0.contains_key(&id)
+    }
+
+    /// Removes the head of an execution that is driven again. Its driver writes a newer one.
+    pub(super) fn remove(&mut self, id: ExecutionId) {
+        self.0.remove(&id);
+    }
+
+    /// Returns the heads of executions that have come due.
+    fn due(&self, now: Timestamp) -> Vec<Head> {
+        let due = self.0.values().filter(|pending| pending.due.is_some_and(|due| due <= now));
+        due.map(|pending| pending.head.clone()).collect()
+    }
+
+    /// Returns the heads to offer again, oldest first.
+    fn retryable(&self) -> Vec<Head> {
+        let now = Instant::now();
+        let mut retryable: Vec<_> =
+            self.0.values().filter(|pending| pending.retry_at <= now).collect();
+        retryable.sort_by_key(|pending| pending.retry_at);
+        retryable.into_iter().map(|pending| pending.head.clone()).collect()
+    }
+
+    fn put_off(&mut self, id: ExecutionId) {
+        if let Some(pending) = self.0.get_mut(&id) {
+            pending.retry_at = Instant::now() + RETRY_DELAY;
+        }
+    }
+}
+
+impl Worker {
+    /// Offers pending heads to the store, and claims executions that have come due meanwhile.
+    pub(super) async fn write_heads(&mut self) {
+        for head in self.backlog.pending_heads.due(self.context.clock.now()) {
+            self.claim(head.execution, head.epoch);
+        }
+        for head in self.backlog.pending_heads.retryable() {
+            let id = head.execution;
+            if let Err(err) = self.context.store.put_head(head).await {
+                debug!(execution = %id, %err, "its head still cannot be written");
+                self.backlog.pending_heads.put_off(id);
+                // An unavailable store is not asked again for each of thousands.
+                if !err.is_damage() {
+                    return;
+                }
+            } else {
+                info!(execution = %id, "its head is written: whoever is there may take it");
+                self.backlog.pending_heads.remove(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Finished executions that need a replan.
+//!
+//! The queue holds ids only. A finished execution frees its memory slot while a model works, which
+//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this one
+//! dies.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use shared::{
+    execution::Execution,
+    id::ExecutionId,
+    store::{Head, StoreError},
+};
+use tokio::{task::JoinSet, time::Instant};
+use tracing::{error, warn};
+
+use super::{Context, DriveError, Stop, Worker, load};
+
+/// Replans that run at the same time. Keeps capacity of the model's provider free for other
+/// requests.
+const MAX_RUNNING: usize = 4;
+/// Executions that wait. The [sweep](Worker::sweep) finds the others again.
+const MAX_WAITING: usize = 4_096;
+/// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// The longest delay before a retry.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+
+/// A replan that has ended. After an error the execution still needs one.
+pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
+
+#[derive(Debug, Default)]
+pub(super) struct ReplanQueue {
+    waiting: BTreeMap<ExecutionId, Waiting>,
+    /// Running replans, and how often each failed before.
+    running: BTreeMap<ExecutionId, u32>,
+    tasks: JoinSet<ReplanEnded>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    due_at: Instant,
+    failures: u32,
+}
+
+impl ReplanQueue {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.running.len()
+    }
+
+    pub(super) fn contains(&self, id: ExecutionId) -> bool {
+        self.waiting.contains_key(&id) || self.running.contains_key(&id)
+    }
+
+    /// Waits until a running replan ends. Returns `None` if none runs.
+    pub(super) async fn next(&mut self) -> Option<ReplanEnded> {
+        let ended = self.tasks.join_next().await?;
+        Some(ended.expect("panics are caught"))
+    }
+
+    /// Stops running replans. Their executions still need one.
+    pub(super) async fn shutdown(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn push(&mut self, id: ExecutionId, failures: u32) {
+        if self.waiting.len() < MAX_WAITING {
+            let delay = match failures {
+                0 => Duration::ZERO,
+                n => RETRY_DELAY.saturating_mul(1 << (n - 1).min(15)).min(MAX_RETRY_DELAY),
+            };
+            self.waiting.insert(id, Waiting { due_at: Instant::now() + delay, failures });
+        }
+    }
+
+    /// Moves due executions to `running`, oldest first, while slots are free. Returns their ids.
+    fn start_due(&mut self) -> Vec<ExecutionId> {
+        let now = Instant::now();
+        let due = self.waiting.iter().filter(|(_, entry)| entry.due_at <= now);
+        let mut due: Vec<_> = due.map(|(id, entry)| (entry.due_at, *id)).collect();
+        due.sort();
+        due.truncate(MAX_RUNNING.saturating_sub(self.running.len()));
+        for (_, id) in &due {
+            let failures = self.waiting.remove(id).map_or(0, |entry| entry.failures);
+            self.running.insert(*id, failures);
+        }
+        due.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+impl Worker {
+    /// Queues an execution, unless only other processes replan.
+    pub(super) fn queue_replan(&mut self, id: ExecutionId) {
+        if self.context.replanner.get().is_some() && !self.replan_queue.contains(id) {
+            self.replan_queue.push(id, 0);
+            self.start_replans();
+        }
+    }
+
+    /// Starts the replans that are due.
+    pub(super) fn start_replans(&mut self) {
+        for id in self.replan_queue.start_due() {
+            let context = Arc::clone(&self.context);
+            self.replan_queue.tasks.spawn(async move {
+                let replan = AssertUnwindSafe(replan(&context, id)).catch_unwind();
+                let lost = || StoreError::Unavailable("it came to a sudden end".to_owned());
+                (id, replan.await.unwrap_or_else(|_| Err(lost().into())))
+            });
+        }
+    }
+
+    /// Queues an execution again if its replan failed.
+    pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
+        let failures = self.replan_queue.running.remove(&id).unwrap_or_default();
+        match result {
+            Ok(()) => (),
+            Err(err) if err.is_damage() => {
+                error!(execution = %id, %err, "cannot be replanned; the others go on");
+                self.note_damage(id);
+            }
+            Err(err) => {
+                warn!(execution = %id, %err, "the replan is tried again later");
+                self.replan_queue.push(id, failures.saturating_add(1));
+            }
+        }
+        self.start_replans();
+    }
+}
+
+/// Replans an execution, and then gives up its ownership.
+async fn replan(context: &Context, id: ExecutionId) -> Result<(), DriveError> {
+    let Some(replanner) = context.replanner.get() else { return Ok(()) };
+    let ended = load(&*context.store, id).await?;
+    if ended.replan_cause().is_some() {
+        replanner.replan(&ended).await?;
+    }
+    Ok(context.store.put_head(Head::of(&ended, None, None)).await?)
+}
+
+/// Takes ownership of a finished execution that needs a replan, so that no other worker replans it
+/// at the same time. Gives up ownership of any other.
+pub(super) async fn keep_for_replan(
+    context: &Context,
+    ended: &Execution,
+) -> Result<Stop, DriveError> {
+    let head = context.store.head(ended.id()).await?;
+    // A finished execution without an owner was replanned, or needs no replan.
+    let is_settled = head.is_some_and(|head| head.state.is_over() && head.owner.is_none());
+    let needs_replan = ended.replan_cause().is_some() && !is_settled;
+    let owner = needs_replan.then_some(context.worker);
+    context.store.put_head(Head::of(ended, owner, None)).await?;
+    Ok(if needs_replan { Stop::NeedsReplan } else { Stop::Finished })
+}
+
+#[cfg(test)]
+mod tests;

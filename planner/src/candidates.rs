@@ -1,0 +1,116 @@
+//! The tools that a planner is shown: those that fit the query best.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::{Value, json};
+use shared::tool::ToolDefinition;
+
+use crate::{
+    catalog::{Catalog, CatalogTool},
+    select::{Criterion, Selection, Tools},
+};
+
+/// Tools that a planner is shown by default.
+pub const DEFAULT_MAX_TOOLS: usize = 64;
+/// Candidates that the transcript lists one by one.
+const LISTED: usize = 256;
+
+/// The tools that a planner is shown, and the reason for each.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// The tools. Those that cannot be planned stay, because messages name them.
+    pub catalog: Catalog,
+    /// Score and reason of every candidate, for the transcript.
+    pub report: Value,
+}
+
+/// A tool that may be planned, and how well it fits.
+struct Candidate {
+    /// Its place among the tools that were selected from.
+    at: usize,
+    score: Option<f64>,
+    /// The part of the score that executions taught.
+    learned: Option<f64>,
+    is_kept: bool,
+}
+
+impl Candidates {
+    /// Keeps at most `max_tools` of `tools`, which are the plannable tools of `catalog`, by a
+    /// selection among them.
+    pub fn new(
+        catalog: &Catalog,
+        tools: &Tools,
+        selection: &Selection,
+        by: Criterion,
+        max_tools: usize,
+    ) -> Self {
+        let mut candidates: Vec<Candidate> = selection
+            .matches
+            .iter()
+            .enumerate()
+            .map(|(rank, found)| Candidate {
+                at: found.at,
+                score: Some(found.score),
+                learned: found.learned,
+                is_kept: rank < max_tools,
+            })
+            .collect();
+        let scored: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.at).collect();
+        for at in (0..tools.len()).filter(|at| !scored.contains(at)) {
+            let is_kept = candidates.len() < max_tools;
+            candidates.push(Candidate { at, score: None, learned: None, is_kept });
+        }
+        let mut report = json!({
+            "by": by.as_str(),
+            "maxTools": max_tools,
+            "candidates": list(catalog, tools, &candidates, max_tools),
+        });
+        let more = candidates.len().saturating_sub(LISTED.max(max_tools));
+        if more > 0 {
+            report["more"] = json!(more);
+        }
+        if let Some(why) = &selection.without_meaning {
+            report["withoutMeaning"] = json!(why.to_string());
+        }
+        Self { catalog: keep(catalog, tools, &candidates), report }
+    }
+}
+
+fn keep(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
+    let dropped = candidates.iter().filter(|candidate| !candidate.is_kept);
+    let dropped: BTreeSet<*const ToolDefinition> =
+        dropped.map(|candidate| Arc::as_ptr(&tools[candidate.at])).collect();
+    if dropped.is_empty() {
+        return catalog.clone();
+    }
+    catalog.filtered(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
+}
+
+fn list(
+    catalog: &Catalog,
+    tools: &Tools,
+    candidates: &[Candidate],
+    max_tools: usize,
+) -> Vec<Value> {
+    let has_room = tools.len() <= max_tools;
+    let why = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
+        (true, _) if has_room => "there is room for every tool".to_owned(),
+        (true, Some(_)) => format!("number {} of the {max_tools} that fit best", rank + 1),
+        (true, None) => "there is room left".to_owned(),
+        (false, Some(_)) if max_tools == 1 => "1 tool fits better".to_owned(),
+        (false, Some(_)) => format!("{max_tools} tools fit better"),
+        (false, None) => "nothing in the query fits it".to_owned(),
+    };
+    let listed = candidates.iter().enumerate().take(LISTED.max(max_tools));
+    let listed = listed.map(|(rank, candidate)| {
+        let tool = catalog.shown(&tools[candidate.at]);
+        let mut entry =
+            json!({ "tool": tool.as_str(), "score": candidate.score, "kept": candidate.is_kept });
+        if let Some(learned) = candidate.learned {
+            entry["learned"] = json!(learned);
+        }
+        entry["why"] = json!(why(rank, candidate));
+        entry
+    });
+    listed.collect()
+}

@@ -1,0 +1,116 @@
+//! Lessons from ended executions: which tools follow each other, and which succeed for a query.
+
+use serde::{Deserialize, Serialize};
+use shared::{
+    clock::Timestamp,
+    execution::{Execution, ExecutionState, StepState},
+    id::ToolName,
+};
+
+use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
+
+/// Error codes of failures that are not the tool's.
+const BLAMELESS: [&str; 4] =
+    ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
+
+/// All lessons, as the store keeps them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lessons {
+    /// Executions that ended until then are included.
+    pub until: Option<Timestamp>,
+    /// Queries until then are included, if the embedder did not answer for later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_until: Option<Timestamp>,
+    /// Which tools follow each other.
+    pub learned: Learned,
+    /// Which tools succeed for which queries.
+    #[serde(default)]
+    pub outcomes: Outcomes,
+}
+
+/// The successful calls of an execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolSequence {
+    /// The tools, in plan order.
+    pub tools: Vec<ToolName>,
+    /// Pairs of places in `tools`. The second follows the first.
+    pub transitions: Vec<(usize, usize)>,
+}
+
+/// The success of the tools that were planned for a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryOutcome {
+    /// The query.
+    pub query: String,
+    /// The tools, and whether each succeeded.
+    pub tools: Vec<(ToolName, bool)>,
+    /// When the execution ended.
+    pub at: Timestamp,
+}
+
+impl ToolSequence {
+    /// Reads the calls of an execution, or nothing if it did not complete. A call follows those
+    /// that its step depends on. In a plan without dependencies, it follows the call before.
+    ///
+    /// `is_chosen` tells tools that a plan chose from those that agents consist of.
+    pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {
+        if execution.state() != ExecutionState::Completed {
+            return Self::default();
+        }
+        let steps = execution.plan().steps();
+        let mut places = vec![None; steps.len()];
+        let mut tools = Vec::new();
+        for (at, (planned, step)) in steps.iter().zip(execution.steps()).enumerate() {
+            if matches!(step.state, StepState::Succeeded(_)) && is_chosen(&planned.tool) {
+                places[at] = Some(tools.len());
+                tools.push(planned.tool.clone());
+            }
+        }
+        let mut transitions = Vec::new();
+        for (at, planned) in steps.iter().enumerate() {
+            let Some(to) = places[at] else { continue };
+            let from = planned.depends_on.iter().filter_map(|number| places[number.get()]);
+            transitions.extend(from.map(|from| (from, to)));
+        }
+        if transitions.is_empty() {
+            transitions.extend((1..tools.len()).map(|at| (at - 1, at)));
+        }
+        Self { tools, transitions }
+    }
+}
+
+impl QueryOutcome {
+    /// Reads the outcome of a plan that a planner made. A tool succeeded if the execution
+    /// completed, and failed if its own error failed the step.
+    pub fn read(
+        execution: &Execution,
+        at: Timestamp,
+        is_chosen: impl Fn(&ToolName) -> bool,
+    ) -> Option<Self> {
+        let about = execution.plan().about();
+        if about.planner == EXPLICIT || about.query.trim().is_empty() {
+            return None;
+        }
+        let is_completed = execution.state() == ExecutionState::Completed;
+        let steps = execution.plan().steps().iter().zip(execution.steps());
+        let tools: Vec<(ToolName, bool)> = steps
+            .filter(|(planned, _)| is_chosen(&planned.tool))
+            .filter_map(|(planned, step)| match &step.state {
+                // A reused step counts in the execution that ran it.
+                StepState::Succeeded(_) if is_completed && step.attempts > 0 => {
+                    Some((planned.tool.clone(), true))
+                }
+                StepState::Failed(err) if is_tool_failure(err.code.as_str()) => {
+                    Some((planned.tool.clone(), false))
+                }
+                _ => None,
+            })
+            .collect();
+        (!tools.is_empty()).then(|| Self { query: about.query.clone(), tools, at })
+    }
+}
+
+fn is_tool_failure(code: &str) -> bool {
+    code.starts_with("tool.") && !BLAMELESS.contains(&code)
+}

@@ -1,0 +1,187 @@
+//! Replanning: the next version of a plan that did not get to its end.
+//!
+//! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]), and writes the
+//! next version. Settings that it did not see are carried over ([`carry_over`]), outputs are reused
+//! ([`crate::reuse`]), and a version that would repeat an effect is refused ([`RepeatGuard`]).
+
+mod carry_over;
+pub mod repeat_guard;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use shared::{
+    execution::{Execution, ExecutionState, Step, StepState},
+    id::ExecutionId,
+    request::TranscriptEntry,
+};
+
+pub use self::{carry_over::carry_over, repeat_guard::RepeatGuard};
+use crate::draft::Draft;
+
+/// Items of a list whose states a model is told.
+const TOLD_ITEMS: usize = 256;
+/// The transcript entry that is written before a model is asked.
+pub const ATTEMPT: &str = "replan";
+/// The transcript entry that says why there is no automatic replan.
+pub const GIVEN_UP: &str = "replan_given_up";
+
+/// A plan that was executed, and the results of its steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierPlan {
+    /// The plan as a draft.
+    pub draft: Draft,
+    /// The result of each step, in plan order.
+    pub results: Vec<StepResult>,
+    /// Why there is a replan, in words.
+    pub reason: String,
+    /// The execution completed, and one of its steps asked for the replan.
+    pub is_requested: bool,
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepResult {
+    /// The step.
+    pub step: String,
+    /// `succeeded`, `failed`, `unknown` (it may have happened, or may yet), `skipped`,
+    /// `cancelled`, `undone`, or `undoing_failed`.
+    pub state: &'static str,
+    /// Its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Value>>,
+    /// Its error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The states of its first items.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<&'static str>,
+}
+
+/// The automatic replans of an execution, as its request's transcript has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// Replans that were started.
+    pub started: usize,
+    /// Why no further one is started.
+    pub given_up: Option<String>,
+}
+
+impl EarlierPlan {
+    /// Describes an ended execution for a planner.
+    pub fn of(ended: &Execution) -> Self {
+        let plan = ended.plan();
+        let steps = plan.steps().iter().zip(ended.steps());
+        Self {
+            draft: Draft::exported(plan),
+            results: steps.map(|(planned, step)| result(planned.id.as_str(), step)).collect(),
+            reason: reason(ended),
+            is_requested: ended.state() == ExecutionState::Completed,
+        }
+    }
+}
+
+impl Attempts {
+    /// Reads the automatic replans of an execution.
+    pub fn read(transcript: &[TranscriptEntry], id: ExecutionId) -> Self {
+        let id = id.to_string();
+        let mut attempts = Self::default();
+        for entry in transcript.iter().filter(|entry| entry.content["executionId"] == id) {
+            match entry.kind.as_str() {
+                ATTEMPT if entry.content["automatic"] == true => attempts.started += 1,
+                GIVEN_UP => {
+                    let message = entry.content["message"].as_str().unwrap_or_default();
+                    attempts.given_up = Some(message.to_owned());
+                }
+                _ => (),
+            }
+        }
+        attempts
+    }
+}
+
+/// Returns the identifier of the execution that continues an ended one. It is derived, so that two
+/// replans of one execution start the same one.
+pub fn next_execution(ended: &Execution) -> ExecutionId {
+    let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
+    ExecutionId::derive(at, &format!("{}/replan", ended.id()))
+}
+
+/// Returns why an ended execution is replanned, in words.
+pub fn reason(ended: &Execution) -> String {
+    if ended.state() == ExecutionState::Completed
+        && let Some((step, returned)) = ended.asked()
+    {
+        return match returned.get("goal").and_then(Value::as_str) {
+            Some(goal) => format!("`{step}` asks for it: {goal}"),
+            None => format!("`{step}` asks for it"),
+        };
+    }
+    let steps = ended.plan().steps().iter().zip(ended.steps());
+    let mut failed = steps.filter_map(|(planned, step)| match &step.state {
+        StepState::Failed(error) if !step.has_undo() => Some((&planned.id, error)),
+        _ => None,
+    });
+    match failed.next() {
+        Some((step, error)) => format!("`{step}` failed: {}: {}", error.code, error.message),
+        None if ended.overran() => "its time was up".to_owned(),
+        None => format!("it is {}", ended.state().as_str()),
+    }
+}
+
+fn result(id: &str, step: &Step) -> StepResult {
+    let (mut output, mut error) = (None, None);
+    let state = match &step.state {
+        _ if step.is_compensated() => "undone",
+        _ if step.has_undo() => "undoing_failed",
+        StepState::Succeeded(returned) => {
+            output = Some(Arc::clone(returned));
+            "succeeded"
+        }
+        StepState::Failed(err) => {
+            error = Some(format!("{}: {}", err.code, err.message));
+            if err.is_definite { "failed" } else { "unknown" }
+        }
+        StepState::Skipped(_) => "skipped",
+        _ => "cancelled",
+    };
+    let items = step.items.iter().flat_map(|items| items.all());
+    let items = items.take(TOLD_ITEMS).map(|item| result(id, item).state).collect();
+    StepResult { step: id.to_owned(), state, output, error, items }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use shared::clock::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn attempts_are_those_of_one_execution() {
+        let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+        let entry = |kind: &str, content: Value| TranscriptEntry {
+            at: Timestamp::UNIX_EPOCH,
+            kind: kind.to_owned(),
+            content,
+        };
+        let own = |more: Value| {
+            let mut content = json!({ "executionId": id });
+            shared::json::merge(&mut content, &more);
+            content
+        };
+        let transcript = [
+            entry(ATTEMPT, own(json!({}))),
+            entry(ATTEMPT, own(json!({ "automatic": true }))),
+            entry(ATTEMPT, json!({ "executionId": "exec_2_aaaaaaaaa", "automatic": true })),
+            entry(GIVEN_UP, json!({ "executionId": "exec_2_aaaaaaaaa", "message": "m" })),
+        ];
+        assert_eq!(Attempts::read(&transcript, id), Attempts { started: 1, given_up: None });
+        let other = "exec_2_aaaaaaaaa".parse().unwrap();
+        assert_eq!(
+            Attempts::read(&transcript, other),
+            Attempts { started: 1, given_up: Some("m".to_owned()) }
+        );
+    }
+}

@@ -1,0 +1,358 @@
+//! Refuses new plans that would repeat an effect.
+//!
+//! The guard collects the calls of `once` tools from the logs of an ended execution, of the
+//! executions that it continues, and of their child executions. It compares them with the calls of
+//! a new plan as far as these are known before the plan runs: from reused outputs, the input, and
+//! the literal parameters of `flow.echo`.
+
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+use shared::{
+    diagnostic::Diagnostic,
+    event::{Event, Recorded},
+    execution::{Execution, Step, StepState},
+    id::{ExecutionId, Seq, StepId, StepIx, ToolName},
+    json, limits,
+    plan::{Plan, ToolExecution},
+    template::{Reference, Target, Template, Values},
+    tool::Effect,
+};
+
+use crate::{
+    draft::{Draft, DraftStep},
+    reuse::{create_replan, is_same_call, reusable_steps},
+};
+
+/// Executions that the caller reads besides the one that ended.
+pub const MAX_EXECUTIONS: usize = 1_000;
+/// Bytes of calls of a new plan that are compared. This blocks the thread for a moment.
+pub const MAX_COMPARED_BYTES: usize = 32 << 20;
+/// Bytes that each compared call counts besides its own.
+pub const CALL_BYTES: usize = 64;
+/// The tool whose output is its parameters.
+const ECHO: &str = "flow.echo";
+
+/// Steps by the parameters of their calls. Only looked up, never iterated.
+#[expect(clippy::disallowed_types, reason = "values have no order")]
+type Calls = std::collections::HashMap<Arc<Value>, StepId>;
+
+/// The effects of an ended execution that no new plan may repeat.
+#[derive(Debug)]
+pub struct RepeatGuard<'a> {
+    ended: &'a Execution,
+    /// Steps by tool and parameters. Numbers in parameters are normalized.
+    calls: BTreeMap<ToolName, Calls>,
+    /// The steps that called a tool for items of a list.
+    lists: BTreeMap<ToolName, Vec<StepId>>,
+    /// Child executions that were not added yet.
+    children: Vec<ExecutionId>,
+    /// Some executions were not read, so their calls are unknown.
+    is_truncated: bool,
+}
+
+/// An effect that a step would repeat.
+enum Repeat<'a> {
+    /// That of this step.
+    Step(&'a StepId),
+    /// Perhaps that of this step for some items of its list.
+    SomeItems(&'a StepId),
+    /// Unknown: the step's calls are too large to compare.
+    TooLarge,
+    /// Unknown: some executions were not read.
+    Unread,
+}
+
+/// A new plan and the steps that it does not run again.
+struct NewPlan<'a> {
+    /// The execution of the plan as it would start.
+    begun: &'a Execution,
+    reusable: &'a [bool],
+    /// Bytes of calls that may still be compared.
+    budget: Cell<usize>,
+}
+
+impl<'a> RepeatGuard<'a> {
+    /// Collects the effects of an ended execution.
+    pub fn new(ended: &'a Execution) -> Self {
+        let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut guard = Self { ended, calls, lists, children, is_truncated: false };
+        guard.add(ended, |_| true);
+        guard
+    }
+
+    /// Adds the effects of an execution that `next` continued. A retry repeats effects of its own
+    /// plan on purpose, so only the steps that it reused count.
+    pub fn add_earlier(&mut self, earlier: &Execution, next: &Execution) {
+        let is_retry = earlier.plan().id() == next.plan().id();
+        self.add(earlier, |id| {
+            let is_reused = || next.plan().number(id).is_some_and(|at| next.step(at).is_reused);
+            !is_retry || is_reused()
+        });
+    }
+
+    /// Adds the effects of a child execution.
+    pub fn add_child(&mut self, child: &Execution) {
+        let steps = child.plan().steps().iter().zip(child.steps());
+        steps.for_each(|(planned, step)| self.add_step(planned, step));
+    }
+
+    /// Removes and returns a child execution that was not added yet.
+    pub fn pop_child(&mut self) -> Option<ExecutionId> {
+        self.children.pop()
+    }
+
+    /// Returns whether some executions were not read.
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    /// Sets whether some executions were not read.
+    pub fn set_truncated(&mut self, is_truncated: bool) {
+        self.is_truncated = is_truncated;
+    }
+
+    fn add(&mut self, execution: &Execution, counts: impl Fn(&StepId) -> bool) {
+        let steps = execution.plan().steps().iter().zip(execution.steps());
+        for (planned, step) in steps.filter(|(planned, _)| counts(&planned.id)) {
+            self.add_step(planned, step);
+            if step.items.is_some() && has_effect(planned, step) {
+                self.lists.entry(planned.tool.clone()).or_default().push(planned.id.clone());
+            }
+        }
+    }
+
+    fn add_step(&mut self, planned: &ToolExecution, step: &Step) {
+        let tasks = step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.all());
+        let started = tasks.iter().filter(|task| !task.is_compensated());
+        self.children.extend(started.filter_map(|task| task.child));
+        if !has_effect(planned, step) {
+            return;
+        }
+        let calls = self.calls.entry(planned.tool.clone()).or_default();
+        let lasting = tasks.iter().filter(|task| is_lasting(task));
+        for parameters in lasting.filter_map(|task| task.parameters.as_ref()) {
+            let parameters = match json::by_worth(parameters) {
+                Cow::Borrowed(_) => Arc::clone(parameters),
+                Cow::Owned(parameters) => Arc::new(parameters),
+            };
+            calls.entry(parameters).or_insert_with(|| planned.id.clone());
+        }
+    }
+
+    /// Returns an error for each step of a new plan that would repeat an effect, or may.
+    pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
+        let reusable = reusable_steps(self.ended, plan);
+        // A plan that reuses too much is refused for that.
+        let Some(begun) = begin(self.ended, plan) else { return Vec::new() };
+        let budget = Cell::new(MAX_COMPARED_BYTES);
+        let new = NewPlan { begun: &begun, reusable: &reusable, budget };
+        let runs = plan.steps().iter().zip(&reusable).filter(|(_, reusable)| !**reusable);
+        let repeats = runs.filter_map(|(step, _)| {
+            let repeat = self.find_repeat(&new, step)?;
+            Some(diagnose(draft, step.id.as_str(), &repeat))
+        });
+        repeats.collect()
+    }
+
+    fn find_repeat(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
+        let planned = self.ended.plan();
+        let own = planned.number(&step.id);
+        let had_effect = |at: &StepIx| has_effect(planned.step(*at), self.ended.step(*at));
+        if let Some(own) = own.filter(had_effect) {
+            return Some(Repeat::Step(&planned.step(own).id));
+        }
+        // The step's own call failed. It may run again, even if another step made the same call.
+        if own.is_some_and(|at| is_same_call(planned.step(at), step)) {
+            return None;
+        }
+        let others = planned.steps().iter().zip(self.ended.steps());
+        let mut same =
+            others.filter(|(was, came)| is_same_call(was, step) && has_effect(was, came));
+        let same = same.next().map(|(was, _)| Repeat::Step(&was.id));
+        let unread =
+            || (self.is_truncated && step.policy.effect == Effect::Once).then_some(Repeat::Unread);
+        same.or_else(|| self.find_call(new, step)).or_else(unread)
+    }
+
+    /// Returns the step that made a call that this step would make.
+    fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
+        let calls = self.calls.get(&step.tool)?;
+        let begun = new.begun;
+        let Some(for_each) = &step.for_each else {
+            return match new.render(&Known::of(begun), step) {
+                Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
+                Rendered::Unknown => None,
+                Rendered::TooLarge => Some(Repeat::TooLarge),
+            };
+        };
+        let found = Known::of(begun).list(&for_each.list);
+        let mut is_known = found.is_some();
+        for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
+            let known = Known { begun, item: Some((item, index.into())) };
+            match new.render(&known, step) {
+                Rendered::Known(parameters) => {
+                    if let Some(was) = calls.get(&parameters) {
+                        return Some(Repeat::Step(was));
+                    }
+                }
+                Rendered::Unknown => is_known = false,
+                Rendered::TooLarge => return Some(Repeat::TooLarge),
+            }
+        }
+        if is_known {
+            return None;
+        }
+        // A loop that is reused whole says nothing about the items of another list.
+        let is_reused =
+            |id: &StepId| begun.plan().number(id).is_some_and(|at| new.reusable[at.get()]);
+        let lists = self.lists.get(&step.tool)?;
+        lists.iter().find(|id| !is_reused(id)).map(Repeat::SomeItems)
+    }
+}
+
+/// The parameters of a call before its plan runs.
+enum Rendered {
+    /// All of them, with normalized numbers.
+    Known(Value),
+    /// A template refers to an output that does not exist yet.
+    Unknown,
+    /// They exceed the budget.
+    TooLarge,
+}
+
+impl NewPlan<'_> {
+    fn render(&self, known: &Known<'_>, step: &ToolExecution) -> Rendered {
+        let Some(room) = self.budget.get().checked_sub(CALL_BYTES) else {
+            return Rendered::TooLarge;
+        };
+        let Ok(rendered) = step.template.render(known, room.min(limits::OUTPUT_BYTES)) else {
+            // A call larger than `OUTPUT_BYTES` is never made.
+            let left = room.checked_sub(limits::OUTPUT_BYTES);
+            self.budget.set(left.unwrap_or_default());
+            return if left.is_some() { Rendered::Unknown } else { Rendered::TooLarge };
+        };
+        self.budget.set(room.saturating_sub(json::bytes(&rendered.value)));
+        if !rendered.unresolved.is_empty() {
+            return Rendered::Unknown;
+        }
+        Rendered::Known(match json::by_worth(&rendered.value) {
+            Cow::Borrowed(_) => rendered.value,
+            Cow::Owned(parameters) => parameters,
+        })
+    }
+}
+
+/// Returns the execution of a new plan as it would start.
+fn begin(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
+    let event = Event::Created(create_replan(ended, plan).ok()?);
+    let created = Recorded { seq: Seq::START.next(), at: ended.created_at(), event };
+    Execution::create(ended.id(), Arc::clone(plan), &created).ok()
+}
+
+/// The values that templates find before any step has run.
+struct Known<'a> {
+    begun: &'a Execution,
+    /// An item of a list, and its index.
+    item: Option<(&'a Value, Value)>,
+}
+
+impl<'a> Known<'a> {
+    fn of(begun: &'a Execution) -> Self {
+        Self { begun, item: None }
+    }
+
+    fn list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
+        list.path.find(self.find(&list.target)?)?.as_array()
+    }
+
+    fn find(&self, target: &Target) -> Option<&'a Value> {
+        let begun = self.begun;
+        match target {
+            Target::Step(at) => begun.step(*at).output().or_else(|| echoed(begun.plan().step(*at))),
+            Target::Variable(name) => {
+                let mut steps = begun.plan().variables().get(name)?.iter();
+                let is_known = steps.all(|at| begun.step(*at).output().is_some());
+                begun.variable(name).filter(|_| is_known)
+            }
+            Target::Input => Some(&begun.options().input),
+            Target::Item => self.item.as_ref().map(|(item, _)| *item),
+            Target::Index => None,
+        }
+    }
+}
+
+impl Values for Known<'_> {
+    fn value(&self, target: &Target) -> Option<&Value> {
+        match target {
+            Target::Index => self.item.as_ref().map(|(_, index)| index),
+            _ => self.find(target),
+        }
+    }
+}
+
+/// Returns the output of an unconditional `flow.echo` step with literal parameters.
+fn echoed(step: &ToolExecution) -> Option<&Value> {
+    match &step.template {
+        Template::Literal(parameters) if step.tool.as_str() == ECHO => {
+            (step.when.is_none() && step.for_each.is_none()).then_some(parameters)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a step of a `once` tool has an effect that was not undone, or may have one.
+fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
+    planned.policy.effect == Effect::Once && is_lasting(step)
+}
+
+/// Returns whether a step, or one of its items, succeeded or may have, and was not undone.
+fn is_lasting(step: &Step) -> bool {
+    match &step.items {
+        Some(items) => items.all().iter().any(is_lasting),
+        None if step.is_compensated() => false,
+        None => match &step.state {
+            StepState::Succeeded(_) => true,
+            StepState::Failed(err) => err.is_outcome_unknown(),
+            _ => false,
+        },
+    }
+}
+
+fn diagnose(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic {
+    let is_step = |step: &DraftStep| {
+        let name = || step.name.as_deref().or(step.tool_name.as_deref());
+        step.id.as_deref().or_else(name) == Some(id)
+    };
+    let path = draft.tools.iter().position(is_step).map(|at| format!("tools[{at}]"));
+    let (message, help) = match repeat {
+        Repeat::Step(was) if was.as_str() == id => (
+            format!("`{id}` was done, or may have been, and would be done a second time"),
+            "keep it, and what it depends on, as it is in the plan, if it succeeded; otherwise \
+             leave it out. A step that does something else needs another `id`",
+        ),
+        Repeat::Step(was) => (
+            format!("`{id}` would do what `{was}` did, or may have done, a second time"),
+            "keep that step as it is in the plan, if it succeeded, and leave this one out",
+        ),
+        Repeat::SomeItems(was) => (
+            format!("`{id}` may do again what `{was}` did for some items: its list is not known"),
+            "write what is left to be done where it can be seen: let a `flow.echo` step return the \
+             list, with nothing in it to be filled in, or write a step for each item",
+        ),
+        Repeat::TooLarge => (
+            format!("`{id}` may do again what was done: what it would call is too much to compare"),
+            "write smaller parameters: what is large goes into a file whose name is given, and a \
+             list has only what is left to be done",
+        ),
+        Repeat::Unread => (
+            format!(
+                "`{id}` may do again what was done: there were more than {MAX_EXECUTIONS} executions before, \
+                 and the others were not looked at"
+            ),
+            "keep steps as they are in the plan, and leave out what does something new: a person \
+             who knows what was done can run that as a plan of its own",
+        ),
+    };
+    Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)
+}
