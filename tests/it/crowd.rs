@@ -7,10 +7,12 @@ use graphql::server::{Hooks, ServerOptions, serve};
 use tests::toolset::PATIENCE;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
     time::timeout,
 };
+
+const LARGE: usize = 20_000_000;
 
 struct Query;
 
@@ -18,6 +20,11 @@ struct Query;
 impl Query {
     async fn hello(&self) -> &'static str {
         "Hello"
+    }
+
+    /// More than the buffers of the two ends of a connection hold.
+    async fn large(&self) -> String {
+        "a".repeat(LARGE)
     }
 }
 
@@ -149,6 +156,34 @@ async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
         }
     };
     timeout(PATIENCE, freed).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn an_answer_on_its_way_is_not_cut_off_for_others() {
+    let options = ServerOptions { max_connections: 16, ..ServerOptions::default() };
+    let server = Crowded::start(options).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut slow = socket.connect(server.address.parse().unwrap()).await.unwrap();
+    let request = server.request("POST /graphql", r#"{"query":"{ large }"}"#, "");
+    slow.write_all(request.as_bytes()).await.unwrap();
+    let mut start = [0; 15];
+    timeout(PATIENCE, slow.read_exact(&mut start)).await.expect("it is answered").unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    let mut crowd = Vec::new();
+    for _ in 0..20 {
+        crowd.push(server.send("GET /health/live HTTP/1.1\r\nx: ").await);
+    }
+    assert!(server.is_live().await);
+    let (mut read, mut buffer) = (0, vec![0; 65_536]);
+    let reading = async {
+        while read < LARGE {
+            let more = slow.read(&mut buffer).await.unwrap();
+            assert!(more > 0, "the answer ends after {read} bytes");
+            read += more;
+        }
+    };
+    timeout(PATIENCE, reading).await.expect("all of it comes");
 }
 
 #[tokio::test]

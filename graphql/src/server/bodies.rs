@@ -57,7 +57,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// The body of an answer. Its connection waits for the next request once it is gone.
+/// The body of an answer. Once it is gone, all of it is in the buffer of its connection.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,
@@ -65,6 +65,7 @@ pub(super) struct AnswerBody {
 
 impl AnswerBody {
     pub(super) fn new(body: Body, connection: Arc<Connection>) -> Self {
+        connection.begin_answer();
         Self { body, connection }
     }
 }
@@ -91,6 +92,6 @@ impl HttpBody for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        self.connection.answered();
+        self.connection.answer_buffered();
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Connections {
     limits: ConnectionLimits,
     table: Mutex<Table>,
     closed: AtomicU64,
-    /// Signalled whenever a connection has ended.
+    /// Signalled whenever a connection has ended or may be closed for another one.
     pub(super) ended: tokio::sync::Notify,
 }
 
@@ -86,6 +86,19 @@ pub(super) struct Connection {
     close: CancellationToken,
     /// Its key in [`Pool::waiting`] while it waits for a whole request.
     place: Mutex<Option<u64>>,
+    answer: Mutex<Answer>,
+}
+
+/// How much of an answer is on its way to the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Answer {
+    /// There is none, or all of it is written.
+    #[default]
+    None,
+    /// Its body is still being made.
+    Made,
+    /// Its whole body is in the buffer of the connection, and may still be there.
+    Buffered,
 }
 
 impl Connections {
@@ -117,6 +130,7 @@ impl Connections {
             header_timeout: header_timeout.min(self.limits.header_timeout),
             close: CancellationToken::new(),
             place: Mutex::default(),
+            answer: Mutex::default(),
         };
         let place = table.wait(&connection, true);
         *connection.place() = Some(place);
@@ -178,7 +192,8 @@ impl Connections {
             tracing::warn!(
                 closed,
                 peer = %evicted.peer,
-                "closed a connection that had sent no whole request, to make room for others"
+                "closed a connection that waited for a request or took none of its answer, to make \
+                 room for others"
             );
         }
         true
@@ -235,21 +250,75 @@ impl Connection {
         self.close.cancelled().await;
     }
 
+    /// Returns whether a request is there that is not answered yet.
+    pub(super) fn is_answering(&self) -> bool {
+        self.place().is_none()
+    }
+
     /// Notes that a whole request is there.
     pub(super) fn request_arrived(&self) {
+        let mut answer = self.answer();
+        if *answer == Answer::Buffered {
+            *answer = Answer::None;
+        }
+        self.stop_waiting();
+    }
+
+    /// Notes that an answer begins.
+    pub(super) fn begin_answer(&self) {
+        *self.answer() = Answer::Made;
+    }
+
+    /// Notes that the whole body of the answer is in the buffer of the connection.
+    pub(super) fn answer_buffered(&self) {
+        let mut answer = self.answer();
+        if *answer == Answer::Made {
+            *answer = Answer::Buffered;
+        }
+    }
+
+    /// Notes that the buffer of the connection is written. If the answer was in it, the connection
+    /// waits for the next request.
+    pub(super) fn buffer_written(&self) {
+        let mut answer = self.answer();
+        if *answer == Answer::Buffered {
+            *answer = Answer::None;
+            self.wait();
+        }
+    }
+
+    /// Notes that the peer has taken nothing of its answer for a while. The connection may be closed
+    /// for others until the peer does.
+    pub(super) fn answer_stalled(&self) {
+        if *self.answer() != Answer::None {
+            self.wait();
+        }
+    }
+
+    /// Notes that the peer takes its answer again.
+    pub(super) fn answer_resumed(&self) {
+        self.stop_waiting();
+    }
+
+    fn wait(&self) {
+        let mut table = self.connections.table();
+        let mut place = self.place();
+        if place.is_none() {
+            *place = Some(table.wait(self, false));
+        }
+        drop((place, table));
+        self.connections.ended.notify_one();
+    }
+
+    fn stop_waiting(&self) {
         let mut table = self.connections.table();
         if let Some(place) = self.place().take() {
             table.stop_waiting(place, self.is_reserve);
         }
     }
 
-    /// Notes that a request is answered, and that it waits for the next one.
-    pub(super) fn answered(&self) {
-        let mut table = self.connections.table();
-        let mut place = self.place();
-        if place.is_none() {
-            *place = Some(table.wait(self, false));
-        }
+    fn answer(&self) -> MutexGuard<'_, Answer> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn place(&self) -> MutexGuard<'_, Option<u64>> {
@@ -302,6 +371,55 @@ mod tests {
         (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
     }
 
+    /// Answers a request, down to the last byte.
+    fn answer(connection: &Connection) {
+        connection.begin_answer();
+        connection.answer_buffered();
+        connection.buffer_written();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_gives_way_only_after_its_answer_is_written() {
+        let connections = connections();
+        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        all[0].request_arrived();
+        all[0].begin_answer();
+        all[0].buffer_written();
+        all[0].answer_buffered();
+        let crowd = || (0..2 * TOTAL).for_each(|n| drop(connections.admit(peer(n)).unwrap()));
+        crowd();
+        assert!(all[0].is_answering() && !all[0].close.is_cancelled());
+        all[0].buffer_written();
+        assert!(!all[0].is_answering());
+        crowd();
+        assert!(all[0].close.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_came_before_the_last_answer_was_written_does_not_give_way() {
+        let connections = connections();
+        let connection = connections.admit(peer(1)).unwrap();
+        connection.request_arrived();
+        connection.begin_answer();
+        connection.answer_buffered();
+        connection.request_arrived();
+        connection.buffer_written();
+        assert!(connection.is_answering());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_becomes_idle_makes_room() {
+        let connections = connections();
+        let all: Vec<_> =
+            (0..TOTAL + RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        all.iter().for_each(|connection| connection.request_arrived());
+        assert!(!connections.has_room());
+        let room = connections.ended.notified();
+        answer(&all[3]);
+        tokio::time::timeout(Duration::from_secs(1), room).await.expect("it is told");
+        assert!(connections.has_room());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn connections_without_a_whole_request_give_way_to_newer_ones() {
         let connections = connections();
@@ -309,7 +427,7 @@ mod tests {
         all[0].request_arrived();
         let next = connections.admit(peer(90)).unwrap();
         assert_eq!((closed(&all), next.is_reserve()), (vec![1], false));
-        all[0].answered();
+        answer(&all[0]);
         let mut more = vec![next];
         more.extend((2..TOTAL).map(|n| connections.admit(peer(n)).unwrap()));
         assert_eq!(closed(&all), [1, 2, 3, 4, 5, 6, 7]);
@@ -343,7 +461,7 @@ mod tests {
         let mut all: Vec<_> = (0..=PER_PEER).map(|_| connections.admit(peer(1)).unwrap()).collect();
         assert!(closed(&all).is_empty(), "many may come at once");
         all[1].request_arrived();
-        all[1].answered();
+        answer(&all[1]);
         tokio::time::advance(BURST).await;
         all.push(connections.admit(peer(1)).unwrap());
         assert_eq!(closed(&all), [0], "one that has asked something may idle");

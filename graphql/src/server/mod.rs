@@ -17,6 +17,7 @@
 //! | `ws` | both WebSocket subprotocols |
 //! | `pages`, `metrics` | health, figures |
 
+mod answer_stream;
 mod app;
 mod bodies;
 mod connections;

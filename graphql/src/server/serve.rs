@@ -29,6 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    answer_stream::AnswerStream,
     app::{App, Peer},
     bodies::{AnswerBody, RequestBody},
     connections::{Connection, ConnectionLimits, Connections},
@@ -226,11 +227,19 @@ impl Visit {
             .max_buf_size(MAX_HEAD_BYTES);
         let connection = Arc::clone(&self.connection);
         let service = service_fn(move |request| self.answer(request));
-        let speaking = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let stream = AnswerStream::new(TokioIo::new(stream), Arc::clone(&connection));
+        let speaking = builder.serve_connection(stream, service).with_upgrades();
         let mut speaking = pin!(speaking);
         let ended = tokio::select! {
             ended = speaking.as_mut() => ended,
-            () = connection.closed() => return,
+            () = connection.closed() => {
+                if !connection.is_answering() {
+                    return;
+                }
+                // Its request came just before it had to give way.
+                speaking.as_mut().graceful_shutdown();
+                speaking.await
+            }
             () = stopping.cancelled() => {
                 speaking.as_mut().graceful_shutdown();
                 speaking.await

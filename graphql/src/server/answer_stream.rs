@@ -1,0 +1,94 @@
+//! A stream that tells its connection when an answer is written.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::time::{Sleep, sleep};
+
+use super::connections::Connection;
+
+/// How long a peer may take nothing of its answer before its connection may be closed for others.
+const STALL: Duration = Duration::from_secs(30);
+
+/// The bytes of a connection.
+pub(super) struct AnswerStream<T> {
+    bytes: T,
+    connection: Arc<Connection>,
+    /// Runs while the peer takes nothing.
+    stall: Option<Pin<Box<Sleep>>>,
+    is_stalled: bool,
+}
+
+impl<T> AnswerStream<T> {
+    pub(super) fn new(bytes: T, connection: Arc<Connection>) -> Self {
+        Self { bytes, connection, stall: None, is_stalled: false }
+    }
+
+    /// Passes on the result of a write, and notes whether the peer takes what it is sent.
+    fn note_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
+        if written.is_ready() {
+            self.stall = None;
+            if std::mem::take(&mut self.is_stalled) {
+                self.connection.answer_resumed();
+            }
+        } else if !self.is_stalled {
+            let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL)));
+            if stall.as_mut().poll(context).is_ready() {
+                self.is_stalled = true;
+                self.connection.answer_stalled();
+            }
+        }
+        written
+    }
+}
+
+impl<T: Read + Unpin> Read for AnswerStream<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_read(context, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for AnswerStream<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.bytes).poll_write(context, bytes);
+        self.note_write(context, written)
+    }
+
+    /// Flushes. Hyper calls it only when its own buffer is empty.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.bytes).poll_flush(context))?;
+        self.connection.buffer_written();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.bytes.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.bytes).poll_write_vectored(context, parts);
+        self.note_write(context, written)
+    }
+}
