@@ -96,6 +96,8 @@ pub struct Engine {
     locks: Arc<named_locks::NamedLocks>,
     /// What those who follow requests found last.
     request_looks: Arc<request_looks::RequestLooks>,
+    /// Which execution retries which.
+    retry_links: Arc<repeated_calls::RetryLinks>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -136,6 +138,7 @@ impl Engine {
             holders: Arc::default(),
             locks: Arc::default(),
             request_looks: Arc::default(),
+            retry_links: Arc::default(),
             grant: Grant::default(),
         }
     }

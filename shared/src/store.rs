@@ -102,6 +102,11 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// [`limits::READ_EVENTS`], nothing only at the end.
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError>;
 
+    /// Returns the first event of a log, without the rest of it.
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+        Ok(self.read(id, Seq::START).await?.into_iter().next())
+    }
+
     /// Returns executions that are not over, that nobody has, and whose time has come.
     ///
     /// Higher priority first, then the longest due. But one place in eight, and one at least where

@@ -1,10 +1,12 @@
 //! The calls that a retry would make a second time, for people to look at before they retry.
 
+use std::collections::BTreeMap;
+
 use planner::reuse::{RetryScope, kept_steps};
 use shared::{
     event::{Created, Event},
     execution::{Execution, Step, StepState},
-    id::{ExecutionId, Seq, StepId, ToolName},
+    id::{ExecutionId, StepId, ToolName},
     plan::{StepKind, ToolExecution},
     store::ExecutionFilter,
     tool::Effect,
@@ -14,6 +16,13 @@ use super::{Engine, EngineError, retry::refused};
 
 /// The most other executions that one answer looks at.
 const LOOKED_AT: usize = 1_000;
+
+/// The most executions of which it is remembered what they retry.
+const LINKS: usize = 50_000;
+
+/// By execution, the one that it retries. Neither ever changes, so each log is looked at once.
+#[derive(Debug, Default)]
+pub(super) struct RetryLinks(tokio::sync::Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>);
 
 /// Calls of a tool with the effect `ONCE` that were made and that a retry would make again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +184,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the executions that retry an ended one, or go on after it, oldest first: of the
-    /// newest of its plan, and the one that a new version of its plan began.
+    /// Returns the executions that retry an ended one, or go on after it, oldest first. A retry is
+    /// found only among the 1,000 newest executions of the plan.
     pub async fn retries(&self, ended: &Execution) -> Result<Vec<ExecutionId>, EngineError> {
         if !ended.state().is_over() {
             return Ok(Vec::new());
@@ -202,12 +211,22 @@ impl Engine {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another one retries, by the first event of its log.
+    /// Returns the execution that another one retries, by the first event of its log. The logs are
+    /// read one after another: many fields of one query look for the same ones.
     async fn retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
-        let events = self.store.read(id, Seq::START).await?;
-        Ok(match events.first().map(|recorded| &recorded.event) {
-            Some(Event::Created(Created { retry_of, .. })) => *retry_of,
-            _ => None,
-        })
+        let mut links = self.retry_links.0.lock().await;
+        if let Some(link) = links.get(&id) {
+            return Ok(*link);
+        }
+        let Some(Event::Created(Created { retry_of, .. })) =
+            self.store.read_first(id).await?.map(|recorded| recorded.event)
+        else {
+            return Ok(None);
+        };
+        if links.len() >= LINKS {
+            links.pop_first();
+        }
+        links.insert(id, retry_of);
+        Ok(retry_of)
     }
 }

@@ -66,7 +66,8 @@ const TABLE: [Expensive; 94] = [
     field("Execution.next", 5),
     field("Execution.replanning", 5),
     list("Execution.waitsFor", 5, 5),
-    list("Execution.retries", 20, 5),
+    // It looks at the newest thousand executions of the plan.
+    list("Execution.retries", 1_000, 5),
     list("Execution.repeatedCalls", 20, 5),
     field("Request.planningError", 10),
     list("StepStatus.items", 1, 2),
@@ -420,6 +421,7 @@ mod tests {
             ("{ executions(first: -1) { nodes { state } } }", 1 + 2),
             ("{ execution(executionId: 1) { events(first: 10000) { seq at } } }", 5 + 10 + 400),
             ("{ plan(planId: 1) { layout { width } } }", 5 + 2_001),
+            ("{ execution(executionId: 1) { retries { state } } }", 5 + 1_000 + 5),
             ("{ nonsense { a b } }", 3),
             ("{ ...a ...a } fragment a on Query { __typename }", 2),
             ("{ ...a } fragment a on Query { ...a __typename }", 1),

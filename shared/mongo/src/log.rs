@@ -58,6 +58,10 @@ impl ExecutionLog for Mongo {
         self.logs().read(id, after).await
     }
 
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+        self.logs().read_first(id).await
+    }
+
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         let first = most - aged_places(most);
         let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);

@@ -28,6 +28,9 @@ use super::{
     rows::{self, good},
 };
 
+/// No limit, as SQLite says it.
+const ALL: i64 = -1;
+
 #[async_trait]
 impl ExecutionLog for Sqlite {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
@@ -43,7 +46,12 @@ impl ExecutionLog for Sqlite {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
-        self.readers.read(move |connection| read(connection, id, after)).await
+        self.readers.read(move |connection| read(connection, id, after, ALL)).await
+    }
+
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+        let read = move |connection: &Connection| read(connection, id, Seq::START, 1);
+        Ok(self.readers.read(read).await?.into_iter().next())
     }
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
@@ -218,15 +226,22 @@ impl Sqlite {
     }
 }
 
-fn read(connection: &Connection, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+/// Reads the events behind a position, of so many documents.
+fn read(
+    connection: &Connection,
+    id: ExecutionId,
+    after: Seq,
+    documents: i64,
+) -> Result<Vec<Recorded>, StoreError> {
     // From the document that has the next position, or the last one.
     let sql = "SELECT first, len, json FROM logs JOIN events ON log = number
         WHERE execution = ?1 AND first >= COALESCE((SELECT max(first) FROM events
-        WHERE log = number AND first <= ?2), 0) ORDER BY first";
+        WHERE log = number AND first <= ?2), 0) ORDER BY first LIMIT ?3";
     let mut assembly = Assembly::new(id, after);
     let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
     let next = after.next().0.cast_signed();
-    let mut found = statement.query(params![id.to_string(), next]).map_err(|err| failed(&err))?;
+    let mut found =
+        statement.query(params![id.to_string(), next, documents]).map_err(|err| failed(&err))?;
     while let Some(row) = found.next().map_err(|err| failed(&err))? {
         if !assembly.push(document(row, id)) {
             break;

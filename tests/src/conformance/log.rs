@@ -54,6 +54,18 @@ pub async fn a_read_begins_anywhere(world: World) {
     }
 }
 
+/// The first event comes alone, whatever was written with it and behind it.
+pub async fn the_first_event_is_read_alone(world: World) {
+    let id = execution(1);
+    assert_eq!(world.one.read_first(id).await.unwrap(), None);
+    world.append(id, 0, 2).await;
+    world.append(id, 2, 3).await;
+    for store in [&world.one, &world.other] {
+        let first = store.read_first(id).await.unwrap().map(|recorded| recorded.seq);
+        assert_eq!(first, Some(Seq(1)));
+    }
+}
+
 /// Appends that are written together are refused one by one.
 pub async fn a_refused_append_leaves_its_neighbours_alone(world: World) {
     join_all((0..60).map(|n| world.append(execution(n), 0, 1))).await;
