@@ -13,6 +13,8 @@ use super::{
 
 /// Words with which an order is about something.
 const OBJECTS: &str = "it them him her this that these those the a an my our all every each";
+/// Words behind somebody whom an order gives something: `email sam@x.com its title`.
+const GIVEN: &str = "the a an this that these those its his her their my our";
 /// Verbs that tell or ask and order nothing.
 const NO_ORDERS: &str = "is are what which who how where when";
 
@@ -96,21 +98,31 @@ impl Gate<'_> {
         let is_about = is_in(OBJECTS, next)
             || matches!(next.kind, Kind::Quoted | Kind::Path | Kind::Email | Kind::Url | Kind::Id)
             || next.kind == Kind::Word && self.vocabulary.things.contains(&next.stem);
+        let is_giving = matches!(next.kind, Kind::Word | Kind::Email)
+            && !words::is_preposition(&next.lower)
+            && self.tokens.get(at + 2).is_some_and(|given| is_in(GIVEN, given));
         let is_tools_verb = self.vocabulary.verbs.contains(&token.stem);
         if is_first {
             return is_about && is_tools_verb && !is_look(&token.stem);
         }
         let is_strange = words::families(&token.stem).is_empty() && !is_tools_verb;
+        let is_noun = self.vocabulary.nouns.contains(&token.stem);
         let is_verb_by_place =
             matches!(next.lower.as_str(), "it" | "them" | "him" | "the" | "a" | "an")
-                && (words::is_pronoun(&next.lower) || self.vocabulary.nouns.contains(&token.stem));
-        is_about && (!is_strange || is_verb_by_place)
+                && (words::is_pronoun(&next.lower) || is_noun)
+                || is_noun && (is_giving || next.kind == Kind::Email);
+        (is_about || is_giving && is_noun) && (!is_strange || is_verb_by_place)
     }
 
     /// Returns whether a call does what an order says, or the order is only text.
     fn is_answered(&self, at: usize, inside: &Inside<'_>) -> bool {
         let Inside { passage, claims, place, has_calls } = inside;
         if claims.at(at).is_some_and(|claim| claim.at.start < at && claim.slot.is_some()) {
+            return true;
+        }
+        // `create author Al, email al@x.com` names a parameter.
+        let named = claims.at(at + 1).and_then(|claim| claim.slot);
+        if named.is_some_and(|slot| slot.words.contains(&self.tokens[at].stem)) {
             return true;
         }
         let is_idle = |token: &Token| is_joint(token) || words::is_filler(&token.lower);
