@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod clock_watch;
 mod dry;
 mod error;
 mod export;

@@ -80,6 +80,22 @@ impl Clock for SteadyClock {
     }
 }
 
+/// How far a clock may be from the machine's clock before people are told.
+const TOLERANCE: TimeDelta = TimeDelta::seconds(5);
+
+/// Says how far the time of a store is from the clock of the machine, if that is worth a warning.
+pub fn describe_difference(store: Timestamp, machine: Timestamp) -> Option<String> {
+    let difference = machine - store;
+    let side = if difference > TimeDelta::zero() { "behind" } else { "ahead of" };
+    (difference.abs() > TOLERANCE).then(|| {
+        format!(
+            "the time of the store is {} s {side} the clock of this machine; `startAt` and the times \
+             of events follow the store",
+            difference.num_seconds().abs()
+        )
+    })
+}
+
 /// Returns the microseconds since the machine was started, suspensions included.
 fn since_boot() -> i64 {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux tells the time since boot");
@@ -101,6 +117,15 @@ impl Clock for WallClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_of_a_few_seconds_is_not_worth_a_word() {
+        let store = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
+        let told = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
+        assert_eq!((told(0), told(5), told(-5)), (None, None, None));
+        assert!(told(86_400).unwrap().contains("is 86400 s behind the clock"));
+        assert!(told(-6).unwrap().contains("is 6 s ahead of the clock"));
+    }
 
     #[test]
     fn a_steady_clock_goes_on_from_where_it_began() {

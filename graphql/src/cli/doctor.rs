@@ -13,6 +13,7 @@ use executor::limits::{CallLimits, Limited};
 use mcp::oauth::NEEDS_LOGIN;
 use planner::embed::Choice;
 use serde_json::{Value, json};
+use shared::clock::{Clock as _, WallClock, describe_difference};
 use toolbox::{SetStatus, ToolSet, Toolbox};
 
 use super::{
@@ -104,6 +105,9 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
             let store = store_works(session).await;
             works &= store.found.is_ok();
             checks.push(store);
+            if works {
+                checks.extend(clock_agrees(session).await);
+            }
         } else {
             works = false;
         }
@@ -210,6 +214,17 @@ async fn store_works(session: &Session) -> Check {
         found: found.map_err(|it| format!("{name}: {}", it.message)),
         help: "name one that works with `--store` or FABER_STORE, such as `sqlite:./faber.db`",
     }
+}
+
+/// Compares the time of the store with the clock of this machine. Says nothing if they agree.
+async fn clock_agrees(session: &Session) -> Option<Check> {
+    let store = open_store(session).await.ok()?;
+    let difference = describe_difference(store.time().await.ok()?, WallClock.now())?;
+    Some(Check {
+        name: "clock".to_owned(),
+        found: Err(difference),
+        help: "stop every process that uses the store, and start them again",
+    })
 }
 
 async fn toolsets_connect(session: &Session, faults: &Faults) -> Result<Vec<Check>, Failure> {

@@ -312,6 +312,9 @@ impl Local {
         if has_tools {
             upkeep.begin(&engine);
         }
+        if need == Need::Everything {
+            upkeep.tasks.spawn(engine.clone().watch_clock(upkeep.stop.clone()));
+        }
         if need == Need::Everything && config.learning.value {
             upkeep.tasks.spawn(engine.clone().keep_learning(upkeep.stop.clone()));
         }
