@@ -21,6 +21,8 @@ const STEPS: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names that they give a plan inside an answer.
 const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+/// Names that they give the reason why there are no steps.
+const REASONS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 /// Names that they give the fields of a step, and what those are called.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
@@ -139,7 +141,12 @@ fn impossible(found: &Value) -> Option<String> {
     let fields = found.as_object().filter(|it| {
         steps_of(it).is_none_or(|steps| it[steps].as_array().is_some_and(Vec::is_empty))
     })?;
-    let why = fields.get("impossible")?;
+    // `{"tools": [], "reason": "…"}` declines as well: a plan has steps.
+    let reason = || REASONS.into_iter().find_map(|name| fields.get(name));
+    let why = match fields.get("impossible") {
+        Some(why) => why,
+        None => reason().filter(|why| why.is_string() && steps_of(fields).is_some())?,
+    };
     match why {
         Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
         Value::Bool(true) => Some("the model says that no tool does what is asked".to_owned()),

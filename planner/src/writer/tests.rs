@@ -177,6 +177,8 @@ async fn what_cannot_be_done_is_said_as_the_model_says_it() {
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
     assert_eq!(message, "no plan for `create Al`: nothing sends mail");
     assert_eq!(kinds(&notes), ["prompt", "reply", "usage"]);
+    let (proposed, _) = propose(vec![says(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
+    assert_eq!(proposed.unwrap_err().to_string(), "no plan for `create Al`: I may not");
 }
 
 #[tokio::test]
