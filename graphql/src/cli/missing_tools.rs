@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use executor::control::RetryScope;
 use planner::compile::parse_value;
 use serde_json::{Value, json};
 use shared::{
@@ -23,6 +24,21 @@ pub(super) async fn check_plan(
     // An identifier of nothing is for the command itself to refuse.
     let Some(plan) = engine.plan(id).await? else { return Ok(()) };
     check(session, engine, &plan).await
+}
+
+/// Refuses a retry that would call a tool that this process lacks.
+pub(super) async fn check_retry(
+    session: &Session,
+    house: &House,
+    execution: &Value,
+    scope: RetryScope<'_>,
+) -> Result<(), Failure> {
+    let (Some(engine), Some(id)) = (house.engine(), execution_id(execution)) else {
+        return Ok(());
+    };
+    let Some(ended) = engine.execution(id).await? else { return Ok(()) };
+    let tools = engine.tools_of_retry(&ended, scope).await?;
+    refuse(session, &engine.missing_tools(tools).await)
 }
 
 /// Refuses a draft with a tool that this process lacks: of a plan that it executes, or of a toolset

@@ -50,7 +50,7 @@ pub(super) async fn retry(session: &Session, args: RetryArgs) -> Result<Ending, 
     let retried = async {
         let found = find(house.client(), &args.id).await?;
         if !args.wait {
-            missing_tools::check_plan(session, &house, &found["planId"]).await?;
+            missing_tools::check_retry(session, &house, &found, args.scope()).await?;
         }
         if !repeated_calls::may_retry(session, house.client(), &found, &args).await? {
             session.screen.say("nothing was retried");

@@ -2,15 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use planner::compile::Compiled;
+use planner::{
+    compile::Compiled,
+    reuse::{RetryScope, kept_steps},
+};
 use serde_json::Value;
 use shared::{
+    execution::Execution,
     id::{PlanId, ToolName},
-    plan::Plan,
+    plan::{Plan, StepKind},
 };
 use toolbox::ToolSet;
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, retry::refused};
 use crate::{
     access::{Access, AccessError, Grant},
     agent,
@@ -134,6 +138,31 @@ impl Engine {
     pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.with_below(plan).await?;
         Ok(plans.iter().flat_map(|it| it.tools()).cloned().collect())
+    }
+
+    /// Returns the tools that a retry may call: those of the steps that it does again, of what undoes
+    /// any step, and of all that these execute.
+    pub async fn tools_of_retry(
+        &self,
+        ended: &Execution,
+        scope: RetryScope<'_>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
+        let kept = kept_steps(ended, scope).map_err(|err| refused(ended, err))?;
+        let mut tools = BTreeSet::new();
+        for (step, is_kept) in ended.plan().steps().iter().zip(kept) {
+            let undo = step.compensate.as_ref().filter(|_| ended.options().compensate_on_failure);
+            tools.extend(undo.map(|undo| undo.tool.clone()));
+            if is_kept {
+                continue;
+            }
+            tools.extend(step.calls().cloned());
+            if let StepKind::Plan(id) = step.kind
+                && let Some(plan) = self.plan(id).await?
+            {
+                tools.append(&mut self.tools_of(&plan).await?);
+            }
+        }
+        Ok(tools)
     }
 
     /// Returns a plan and all that it executes, each once.

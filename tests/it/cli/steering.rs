@@ -102,6 +102,28 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
 }
 
 #[tokio::test]
+async fn a_retry_needs_only_the_tools_that_it_calls() {
+    let home = Home::new();
+    let read = json!({ "name": "read", "effect": "read", "run": { "command": ["cat"] } });
+    let set = json!({ "name": "own", "source": { "tools": [read] } });
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
+    home.file("faber.yaml", &config.to_string());
+    let plan = json!({ "tools": [
+        { "id": "done", "name": "own.read" },
+        { "id": "fails", "name": "flow.fail", "parameters": { "message": "no" }, "dependsOn": "done" },
+    ] });
+    let plan = home.file("plan.json", &plan.to_string());
+    let ended = home.json(&["run", "--plan", &plan], 1).await;
+    let id = text(&ended["executionId"]);
+    let config = home.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
+    for (scope, status) in [(&[][..], 1), (&["--from-step", "fails"], 1), (&["--all"], 3)] {
+        let arguments = [&["retry", id, "--config", &config], scope].concat();
+        let retried = home.json(&arguments, status).await;
+        assert_eq!(retried["error"]["code"] == "TOOL_UNAVAILABLE", status == 3, "{retried}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_carries_the_execution_on() {
     let home = Home::new();
     let plan = home.file(

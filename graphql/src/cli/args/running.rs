@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use executor::control::RetryScope;
 use shared::{clock::Timestamp, limits};
 
 use super::Planning;
@@ -125,6 +126,15 @@ impl RetryArgs {
             (Some(_), _) => "FROM_STEP",
             (None, true) => "ALL",
             (None, false) => "FAILED",
+        }
+    }
+
+    /// Returns how much is done again.
+    pub(in crate::cli) fn scope(&self) -> RetryScope<'_> {
+        match (&self.from_step, self.all) {
+            (Some(step), _) => RetryScope::FromStep(step),
+            (None, true) => RetryScope::All,
+            (None, false) => RetryScope::Failed,
         }
     }
 }
