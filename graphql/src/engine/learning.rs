@@ -137,12 +137,8 @@ impl Engine {
     async fn learn_some(&self, until: Timestamp) -> Result<Pass, EngineError> {
         let (record, mut lessons) = self.lessons().await?;
         let now = self.clock.now();
-        let (new, until, has_more) = match lessons.until {
-            Some(since) => self.ended_next(since, until).await?,
-            // Nothing was learned yet: a sample of the past is enough.
-            None => (self.ended_lately(Timestamp::UNIX_EPOCH, until).await?, until, false),
-        };
         let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
+        let (new, until, has_more) = self.ended_next(since, until).await?;
         let told_since = lessons.told_until.unwrap_or(since);
         let mut again = Vec::new();
         if told_since < since {

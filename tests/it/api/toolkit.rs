@@ -307,7 +307,7 @@ async fn a_tool_is_found_by_every_name_that_means_it() {
     }
 }
 
-/// Of more than two thousand only the newest counted.
+/// Of more than two thousand only the newest counted: in a new store, and in one that was known.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_faster_than_one_pass_reads_is_learned_all_the_same() {
     let world = world().await;
@@ -324,11 +324,11 @@ async fn what_ends_faster_than_one_pass_reads_is_learned_all_the_same() {
         }
         world.engine.clock().now()
     };
-    let learned = world.engine.learn(run(1).await).await.unwrap();
-    assert_eq!(learned, 1);
-    let until = run(2_300).await;
-    assert_eq!(world.engine.learn(until).await.unwrap(), 2_300);
-    assert_eq!(world.engine.learn(until).await.unwrap(), 0);
+    for _ in 0..2 {
+        let until = run(2_300).await;
+        assert_eq!(world.engine.learn(until).await.unwrap(), 2_300);
+        assert_eq!(world.engine.learn(until).await.unwrap(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
