@@ -1,7 +1,15 @@
 //! A server with more connections than it wants: who has sent nothing gives way, and whoever asks
 //! for the server's health is answered.
 
-use async_graphql::{EmptyMutation, Object, Schema, Subscription};
+use std::{
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver, Sender},
+    },
+    time::Duration,
+};
+
+use async_graphql::{Context, EmptyMutation, Object, Schema, Subscription};
 use futures::{Stream, stream};
 use graphql::server::{Hooks, ServerOptions, serve};
 use tests::toolset::PATIENCE;
@@ -22,6 +30,13 @@ impl Query {
         "Hello"
     }
 
+    /// Computes until the test says that it is enough. Returns whether it did.
+    async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
+        let enough = ctx.data_unchecked::<Mutex<Receiver<()>>>();
+        let is_told = enough.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
+        is_told && !text.is_empty()
+    }
+
     /// More than the buffers of the two ends of a connection hold.
     async fn large(&self) -> String {
         "a".repeat(LARGE)
@@ -40,6 +55,8 @@ impl Endless {
 /// A server that ends with the test.
 struct Crowded {
     address: String,
+    /// Lets a computation end.
+    enough: Sender<()>,
     _task: JoinSet<()>,
 }
 
@@ -47,13 +64,14 @@ impl Crowded {
     async fn start(options: ServerOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let schema = Schema::build(Query, EmptyMutation, Endless).finish();
+        let (enough, told) = mpsc::channel();
+        let schema = Schema::build(Query, EmptyMutation, Endless).data(Mutex::new(told)).finish();
         let mut task = JoinSet::new();
         task.spawn(async move {
             let forever = std::future::pending();
             serve(listener, schema, options, Hooks::default(), forever).await.unwrap();
         });
-        Self { address, _task: task }
+        Self { address, enough, _task: task }
     }
 
     async fn send(&self, text: &str) -> TcpStream {
@@ -156,6 +174,25 @@ async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
         }
     };
     timeout(PATIENCE, freed).await.expect("there is room again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_large_request_keeps_no_thread_from_others() {
+    let server = Crowded::start(ServerOptions::default()).await;
+    let text = "a".repeat(300 << 10);
+    let query = format!(
+        r#"{{"query":"query($t: String!) {{ compute(text: $t) }}","variables":{{"t":"{text}"}}}}"#
+    );
+    let mut large =
+        server.send(&server.request("POST /graphql", &query, "connection: close\r\n")).await;
+    for _ in 0..10 {
+        assert!(server.says_hello().await);
+    }
+    server.enough.send(()).unwrap();
+    let mut answer = String::new();
+    let reading = large.read_to_string(&mut answer);
+    timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+    assert!(answer.contains(r#""compute":true"#), "others waited for it: {answer}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use async_graphql::{Executor, Request, parser::types::OperationType};
 use axum::{
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{Request as HttpRequest, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     middleware::Next,
@@ -27,6 +27,10 @@ use super::{
 /// write before they read would otherwise see a broken connection instead of the answer.
 const DRAIN: usize = 8;
 
+/// Bytes of a body that is read, checked and run on threads of its own: megabytes of JSON take
+/// seconds, and other requests would wait.
+const LARGE_BYTES: u64 = 256 << 10;
+
 /// Answers everything at `/graphql`.
 pub(super) async fn handle<E: Executor>(
     State(app): State<Arc<App<E>>>,
@@ -38,7 +42,25 @@ pub(super) async fn handle<E: Executor>(
         app.metrics.count(RequestKind::WebSocket, response.status());
         return response;
     }
-    let answered = AssertUnwindSafe(answer(&app, &parts, body)).catch_unwind().await;
+    if !is_large(&body) {
+        return answer_counted(&app, &parts, body).await;
+    }
+    let answering = {
+        let app = Arc::clone(&app);
+        async move { answer_counted(&app, &parts, body).await }
+    };
+    let answered = app.nursery.run_large(answering).await;
+    answered.unwrap_or_else(|| Refusal::stopping().into_response())
+}
+
+/// Returns whether a request's body is large, or may be.
+fn is_large(body: &Body) -> bool {
+    body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BYTES)
+}
+
+/// Answers a request that wants no WebSocket, and counts it.
+async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
+    let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::crashed(panic.as_ref()).into_response())
     });
@@ -81,6 +103,7 @@ async fn answer<E: Executor>(
             return (RequestKind::Forbidden, stop_at_the_door(refusal, &parts.headers));
         }
     };
+    let is_large = is_large(&body);
     let read = async {
         let format = format(&parts.headers)?;
         Ok((format, read(app, parts, body).await?))
@@ -94,7 +117,8 @@ async fn answer<E: Executor>(
             (RequestKind::Invalid, sse::refuse(*response))
         }
         Err(response) => (RequestKind::Invalid, reply::reply(*response, format)),
-        Ok(operation) => {
+        Ok(mut operation) => {
+            operation.is_large = is_large;
             let kind = operation::request_kind(operation.kind());
             let response = run(app, parts, operation, format, &caller).await;
             (kind, response.unwrap_or_else(turn_away))

@@ -13,6 +13,8 @@ pub(super) type Work = BoxFuture<'static, ()>;
 pub(super) enum Task {
     /// Beside the requests.
     Request(Work),
+    /// On the threads of large requests, so that reading and checking megabytes delays no other.
+    Large(Work),
     /// On the threads of subscriptions, so that thousands of them delay no request.
     Subscription(Work),
 }
@@ -46,13 +48,33 @@ impl Nursery {
     pub(super) async fn finish<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
+        is_large: bool,
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
             // Nobody may be waiting any more; the work is done all the same.
             let _ = answer.send(future.await);
         };
-        self.adopt(Task::Request(Box::pin(task))).await;
+        let task: Work = Box::pin(task);
+        self.adopt(if is_large { Task::Large(task) } else { Task::Request(task) }).await;
+        result.await.ok()
+    }
+
+    /// Runs `future` on the threads of large requests, for as long as whoever asked waits.
+    ///
+    /// `None` means that the server shut down before it ended.
+    pub(super) async fn run_large<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (mut answer, result) = oneshot::channel();
+        let task = async move {
+            tokio::select! {
+                done = future => drop(answer.send(done)),
+                () = answer.closed() => {}
+            }
+        };
+        self.adopt(Task::Large(Box::pin(task))).await;
         result.await.ok()
     }
 }

@@ -30,6 +30,8 @@ pub(super) type Outcome = Result<Response, Refusal>;
 pub(super) struct Operation {
     request: Request,
     kind: OperationType,
+    /// Whether it runs on the threads of large requests.
+    pub(super) is_large: bool,
 }
 
 /// Reads the document of `request`; the error is the answer.
@@ -43,13 +45,13 @@ pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> 
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
     let Some(operation) = select(&document, name.as_deref()) else {
         // The executor says what is wrong with the name; it never runs anything.
-        return Ok(Operation { request, kind: OperationType::Query });
+        return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
     let missing = missing_variables(operation, &request);
     if !missing.is_empty() {
         return Err(refuse(missing));
     }
-    Ok(Operation { kind: operation.ty, request })
+    Ok(Operation { kind: operation.ty, request, is_large: false })
 }
 
 impl Operation {
@@ -75,7 +77,7 @@ impl Operation {
             answer.map_err(|panic| crashed(panic.as_ref()))
         };
         match self.kind {
-            OperationType::Mutation => match app.nursery.finish(run).await {
+            OperationType::Mutation => match app.nursery.finish(run, self.is_large).await {
                 Some(outcome) => outcome,
                 None => Err(Refusal::stopping()),
             },

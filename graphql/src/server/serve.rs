@@ -46,6 +46,9 @@ use super::{
 /// How large the head of a request may be; long queries belong into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
+/// Threads on which large requests are read, checked and run.
+const LARGE_THREADS: usize = 1;
+
 /// How long accepting rests after a failure such as too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
@@ -84,7 +87,8 @@ pub async fn serve<E: Executor>(
     let router = pages::router(Arc::new(app), gate);
     let mut house = House {
         tasks: JoinSet::new(),
-        subscriptions: SubscriptionThreads::start()?,
+        subscriptions: Threads::start("subscriptions", None)?,
+        large: Threads::start("large-requests", Some(LARGE_THREADS))?,
         adoptions,
         router,
         stopping,
@@ -99,27 +103,32 @@ pub async fn serve<E: Executor>(
 /// The tasks of a server and what starting one takes.
 struct House {
     tasks: JoinSet<()>,
-    subscriptions: SubscriptionThreads,
+    /// An event wakes all of its subscribers at once. On the threads of requests, each request would
+    /// wait until thousands of them had their turn; between threads the system sees to fairness.
+    subscriptions: Threads,
+    /// One large request computes at a time.
+    large: Threads,
     adoptions: mpsc::Receiver<Task>,
     router: Router,
     stopping: CancellationToken,
     connections: Arc<Connections>,
 }
 
-/// The threads on which subscriptions run.
-///
-/// An event wakes all of its subscribers at once. On the threads of requests, each request would
-/// wait until thousands of them had their turn; between threads the system sees to fairness.
-struct SubscriptionThreads(Option<Runtime>);
+/// Threads beside those of requests.
+struct Threads(Option<Runtime>);
 
-impl SubscriptionThreads {
-    fn start() -> io::Result<Self> {
+impl Threads {
+    /// Starts so many threads, or one for each core.
+    fn start(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
-        Ok(Self(Some(builder.thread_name("subscriptions").enable_all().build()?)))
+        if let Some(count) = count {
+            builder.worker_threads(count);
+        }
+        Ok(Self(Some(builder.thread_name(name).enable_all().build()?)))
     }
 }
 
-impl Drop for SubscriptionThreads {
+impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -169,12 +178,15 @@ impl House {
     }
 
     fn spawn(&mut self, task: Task) {
-        match (task, &self.subscriptions.0) {
-            (Task::Subscription(work), Some(threads)) => {
-                self.tasks.spawn_on(work, threads.handle());
-            }
-            (Task::Request(work) | Task::Subscription(work), _) => drop(self.tasks.spawn(work)),
-        }
+        let (work, threads) = match task {
+            Task::Request(work) => (work, None),
+            Task::Large(work) => (work, self.large.0.as_ref()),
+            Task::Subscription(work) => (work, self.subscriptions.0.as_ref()),
+        };
+        match threads {
+            Some(threads) => self.tasks.spawn_on(work, threads.handle()),
+            None => self.tasks.spawn(work),
+        };
     }
 
     /// Lets everything end within `grace`, then ends it.
