@@ -22,8 +22,12 @@ pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
 #[cfg(target_os = "linux")]
 fn create() -> io::Result<File> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
+    // `MFD_NOEXEC_SEAL`, since Linux 6.3. Older kernels refuse it.
+    let no_exec = MFdFlags::from_bits_retain(8);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    Ok(memfd_create("faber-parameters", flags)?.into())
+    let create = |flags| memfd_create("faber-parameters", flags);
+    let file = create(flags | no_exec).or_else(|_| create(flags))?;
+    Ok(file.into())
 }
 
 /// Keeps the command, and everything that it starts, from changing the document.
@@ -53,7 +57,7 @@ fn seal(_: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::{io::Read as _, os::unix::fs::PermissionsExt as _};
 
     use serde_json::json;
 
@@ -69,6 +73,8 @@ mod tests {
         if cfg!(target_os = "linux") {
             file.rewind().unwrap();
             assert!(file.write_all(b"{}").is_err() && file.set_len(0).is_err());
+            let mode = file.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o111, 0, "it is no program (since Linux 6.3)");
         }
     }
 }
