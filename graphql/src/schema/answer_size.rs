@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_graphql::{
@@ -20,6 +20,8 @@ const QUOTES: usize = 4;
 pub(super) struct AnswerSize {
     most: usize,
     bytes: AtomicUsize,
+    /// Whether a mutation was begun.
+    has_mutated: AtomicBool,
     /// Where the answer became too large.
     exceeded: Mutex<Option<Vec<PathSegment>>>,
 }
@@ -38,6 +40,11 @@ impl AnswerSize {
     /// Returns an error where nothing more fits, so that no further field does its work.
     pub(super) fn check(&self) -> Result<(), ServerError> {
         if self.bytes.load(Ordering::Relaxed) > self.most { Err(self.error()) } else { Ok(()) }
+    }
+
+    /// Notes that a mutation begins: what it does stays done, whatever becomes of the answer.
+    pub(super) fn note_mutation(&self) {
+        self.has_mutated.store(true, Ordering::Relaxed);
     }
 
     /// Counts what a field returned. What is inside an object or a list has been counted.
@@ -72,11 +79,14 @@ impl AnswerSize {
     }
 
     fn error(&self) -> ServerError {
-        let why = format!(
+        let mut why = format!(
             "the answer has more than {} bytes: ask for fewer fields, for less with `first` or \
              `maxBytes`, or raise `limits.answer_bytes`",
             self.most
         );
+        if self.has_mutated.load(Ordering::Relaxed) {
+            why.push_str("; the mutation took effect: see what it did before you repeat it");
+        }
         let mut error = ServerError::new(why, None);
         error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
         error

@@ -112,7 +112,12 @@ impl Extension for Guard {
         self.size.check()?;
         let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
         let outcome = match check(ctx, &info) {
-            Ok(()) => next.run(ctx, info).await,
+            Ok(()) => {
+                if info.parent_type == "Mutation" {
+                    self.size.note_mutation();
+                }
+                next.run(ctx, info).await
+            }
             Err(error) => Err(error),
         };
         if let Ok(value) = &outcome {

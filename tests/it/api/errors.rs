@@ -359,7 +359,12 @@ async fn an_answer_has_a_limit_in_bytes() {
         assert_eq!(error["extensions"]["code"], "LIMIT_EXCEEDED");
         assert!(error["message"].as_str().is_some_and(|it| it.contains("limits.answer_bytes")));
         assert_eq!(error["path"][0], "toolHistory", "it was begun: {answer}");
+        assert!(!answer.to_string().contains("took effect"), "{answer}");
     }
+    let twice = call.replace("status result", "a: result b: result c: result");
+    let answer = world.ask(&twice, json!({ "text": "z".repeat(40_000) })).await;
+    let message = answer["errors"][0]["message"].as_str().unwrap();
+    assert!(message.contains("the mutation took effect"), "{answer}");
     let again = world.get(call, json!({ "text": "y".repeat(40_000) })).await;
     assert_eq!(again["status"], "success", "each answer has its own");
 }
