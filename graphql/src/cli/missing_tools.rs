@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use executor::control::RetryScope;
 use planner::compile::parse_value;
+use planner::reuse::RetryScope;
 use serde_json::{Value, json};
 use shared::{
     id::{PlanId, ToolName},

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use executor::control::RetryScope;
+use planner::reuse::RetryScope;
 use shared::{clock::Timestamp, limits};
 
 use super::Planning;
