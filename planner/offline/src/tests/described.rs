@@ -126,7 +126,7 @@ const DESCRIBED: [(&str, &str); 17] = [
 ];
 
 /// Orders that cannot be carried out whole, for whatever reason.
-const REFUSED: [&str; 15] = [
+const REFUSED: [&str; 14] = [
     "fetch https://x.io/a and write the first paragraph to page.html",
     "fetch https://x.io/a and fetch https://x.io/b and create a note titled its title",
     "read a.txt and email it to sam@x.com",
@@ -135,7 +135,6 @@ const REFUSED: [&str; 15] = [
     "fetch https://x.io/a and email sam@x.com its contents",
     "fetch https://x.io/a, email sam@x.com its title",
     "read a.txt and email sam@x.com",
-    "read a.txt and message general its contents",
     "read a.txt, then archive it",
     "read a.txt and then summarize it and email the summary to sam@x.com",
     "read a.txt and b.txt and email them to sam@x.com",
