@@ -410,9 +410,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_becomes_idle_makes_room() {
         let connections = connections();
-        let all: Vec<_> =
-            (0..TOTAL + RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
-        all.iter().for_each(|connection| connection.request_arrived());
+        let all: Vec<_> = (0..TOTAL + RESERVE)
+            .map(|n| {
+                let connection = connections.admit(peer(n)).unwrap();
+                connection.request_arrived();
+                connection
+            })
+            .collect();
         assert!(!connections.has_room());
         let room = connections.ended.notified();
         answer(&all[3]);
