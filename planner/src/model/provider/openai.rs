@@ -103,8 +103,11 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
         _ => Stop::Other,
     });
     let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
+    let said = content(&message["content"]);
+    // A model that declines says so in a field of its own, without any content.
+    let said = if said.trim().is_empty() { text(&message["refusal"]) } else { said };
     Answer {
-        text: without_thoughts(&content(&message["content"])).to_owned(),
+        text: without_thoughts(&said).to_owned(),
         calls: calls.collect(),
         stop,
         tokens: Tokens { input: count("prompt_tokens"), output: count("completion_tokens") },

@@ -244,6 +244,16 @@ fn a_conversation_in_the_format_of_openai() {
 }
 
 #[test]
+fn a_refusal_is_the_text_where_there_is_no_other() {
+    let text = |message: Value| {
+        let answer = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] });
+        openai::answer(&answer, &WireNames::default()).text
+    };
+    assert_eq!(text(json!({ "content": null, "refusal": "I will not." })), "I will not.");
+    assert_eq!(text(json!({ "content": "Yes.", "refusal": null })), "Yes.");
+}
+
+#[test]
 fn a_conversation_in_the_format_of_anthropic() {
     let question = conversation();
     let names = WireNames::of(&question.tools);
