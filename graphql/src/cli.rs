@@ -1,56 +1,18 @@
-//! The command line: flags become one [`Config`], commands become operations of the API, and
-//! what comes back is shown to a person or printed as JSON.
-//!
-//! Without `--server` the operations run in this process, over the store itself; with it they go
-//! to a running server. Everything in between is the same code.
+//! The command line. Commands are operations of the API: a [`Client`](client::Client) sends them to
+//! the engine of this process or, with `--server`, to a running server. Answers are typed values
+//! (`client/types`), which `view` draws for people.
 
-mod account;
-mod answer;
 mod args;
-pub mod bench;
-mod blob;
-mod client;
-mod confined;
-mod doctor;
-mod drive;
-mod endings;
-mod events;
-mod explain;
-mod failure;
-mod follow;
-mod house;
-mod inspect;
-mod lists;
-mod login;
-mod mcp;
-mod missing_tools;
-mod models;
-mod onward;
-mod paint;
-mod plain;
-mod planning;
-mod printed;
-mod progress;
-mod prune;
-mod remote;
-mod render;
-mod repeated_calls;
-mod report;
-mod run;
-mod saved;
-mod screen;
-mod select;
-mod serve;
-mod shape;
+pub(crate) mod client;
+pub(crate) mod commands;
+pub(crate) mod drive;
+pub(crate) mod event_tree;
+pub(crate) mod failure;
+pub(crate) mod plan_file;
+mod session;
 mod signals;
-mod stage;
-mod steer;
 mod suggestion;
-mod table;
-mod toolkit;
-mod tools;
-mod tree;
-mod written_plan;
+pub(crate) mod view;
 
 use std::{
     ffi::OsString,
@@ -71,21 +33,28 @@ use tracing_subscriber::{
 
 use self::{
     args::{Cli, Command},
+    commands::{
+        bench, debug, doctor, list, login, models, plan, prune, run, serve, steer, toolkit, tools,
+    },
     failure::Failure,
-    screen::Screen,
+    view::{
+        plain,
+        screen::{self, Screen},
+    },
 };
 use crate::{
     blog_mcp,
     config::{Config, Environment},
+    local_engine::Setup,
     schema,
 };
 
 /// Crates that log tokens or whole messages, and the most that is logged of them at any log level.
 const HELD_BACK: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
-/// How a command ended, as the status of its process.
+/// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+pub(crate) enum ExitStatus {
     /// It did what it was asked.
     Done,
     /// The execution failed or was cancelled.
@@ -100,8 +69,8 @@ enum Ending {
     Detached,
 }
 
-impl Ending {
-    fn status(self) -> u8 {
+impl ExitStatus {
+    fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -113,18 +82,45 @@ impl Ending {
     }
 }
 
-/// What a command works with.
-struct Session {
+/// The configuration, the environment and the terminal of a command.
+pub(crate) struct App {
     config: Config,
     environment: Environment,
     screen: Screen,
 }
 
+impl App {
+    fn setup(&self) -> Setup<'_> {
+        Setup { config: &self.config, environment: &self.environment }
+    }
+
+    /// Ends a command that the user has left.
+    fn left(&self, message: &str) -> Result<ExitStatus, Failure> {
+        if self.screen.json {
+            return Err(Failure::new("DETACHED", message));
+        }
+        self.screen.say(message);
+        Ok(ExitStatus::Detached)
+    }
+}
+
+/// Removes the fields of an object that are null.
+pub(crate) fn without_nulls(mut object: serde_json::Value) -> serde_json::Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
 /// Runs the command line of this process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(status) = confined::confined(&arguments) {
-        return status;
+    // A hidden subcommand starts the commands of tools. It must come before everything else: threads
+    // that existed before would not be confined.
+    if let [_, first, rest @ ..] = arguments.as_slice()
+        && first == sandbox::SUBCOMMAND
+    {
+        return sandbox::enter(rest.iter().cloned());
     }
     let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(&arguments) {
@@ -148,7 +144,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(err) => Err(Failure::new("INTERNAL", format!("no threads can be started: {err}"))),
     };
     match ended {
-        Ok(ending) => ExitCode::from(ending.status()),
+        Ok(status) => ExitCode::from(status.code()),
         Err(failure) => ExitCode::from(screen.fail(&failure)),
     }
 }
@@ -156,7 +152,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Answers what `clap` did not take for a command.
 fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if is_help || !arguments.iter().any(|it| it == "--json") {
+    if is_help || !arguments.iter().any(|argument| argument == "--json") {
         say(err, environment);
         return ExitCode::from(if is_help { 0 } else { 2 });
     }
@@ -177,7 +173,7 @@ fn say(err: &clap::Error, environment: &Environment) {
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
     let lines: Vec<String> = text.lines().map(plain::coloured).collect();
     let text = lines.join("\n");
-    // Whoever closed the stream does not want to read it.
+    // A closed stream is no failure.
     let _ = if err.use_stderr() {
         writeln!(io::stderr(), "{text}")
     } else {
@@ -216,11 +212,17 @@ fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
 }
 
 /// Returns whether nobody is [held back](HELD_BACK) from logging this.
-fn is_let_through(it: &Metadata<'_>) -> bool {
-    HELD_BACK.iter().all(|(who, most)| !it.target().starts_with(who) || it.level() <= most)
+fn is_let_through(metadata: &Metadata<'_>) -> bool {
+    HELD_BACK
+        .iter()
+        .all(|(who, most)| !metadata.target().starts_with(who) || metadata.level() <= most)
 }
 
-async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<Ending, Failure> {
+async fn dispatch(
+    cli: Cli,
+    environment: Environment,
+    screen: Screen,
+) -> Result<ExitStatus, Failure> {
     match cli.command {
         Command::BlogMcp { file } => return blog(file, &environment).await,
         Command::Completions { shell } => return completions(shell, &screen),
@@ -230,47 +232,43 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_what_works(&flags, &environment)?;
-        let session = Session { config, environment, screen };
-        return if ready {
-            doctor::ready(&session).await
-        } else {
-            doctor::doctor(&session, faults).await
-        };
+        let app = App { config, environment, screen };
+        return if ready { doctor::ready(&app).await } else { doctor::doctor(&app, faults).await };
     }
     let config = Config::load(&flags, &environment)?;
-    let session = Session { config, environment, screen };
+    let app = App { config, environment, screen };
     match cli.command {
-        Command::Serve { .. } => serve::serve(&session).await,
-        Command::Worker => serve::worker(&session).await,
-        Command::Run(args) => run::run(&session, args).await,
-        Command::Plan(args) => planning::plan(&session, args).await,
-        Command::Agent(args) => run::agent(&session, args).await,
-        Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
-        Command::Execute(args) => run::execute(&session, args).await,
-        Command::Watch { id } => run::watch(&session, &id).await,
-        Command::Resume { id, wait } => steer::resume(&session, &id, wait).await,
-        Command::Retry(args) => steer::retry(&session, args).await,
-        Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
-        Command::Save(args) => saved::save(&session, args).await,
-        Command::Unsave { name } => saved::unsave(&session, &name).await,
-        Command::Export(args) => saved::export(&session, args).await,
-        Command::Mcp => Box::pin(mcp::mcp(&session)).await,
-        Command::Prune { older_than } => prune::prune(&session, &older_than).await,
-        Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
-        Command::Pause { id } => steer::pause(&session, &id).await,
-        Command::Approve(args) => answer::approve(&session, args).await,
-        Command::Signal(args) => answer::signal(&session, args).await,
-        Command::Debug(args) => inspect::debug(&session, &args).await,
-        Command::List { what } => lists::list(&session, what).await,
-        Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
-        Command::Tools { what } => tools::tools(&session, what).await,
-        Command::Login { set, no_browser } => login::login(&session, &set, no_browser).await,
-        Command::Logout { set } => login::logout(&session, &set).await,
-        Command::Models { what } => models::models(&session, what).await,
-        Command::Toolsets { what } => tools::toolsets(&session, what).await,
-        Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
-        Command::Bench(args) => doctor::bench(&session, &args).await,
-        Command::Config => doctor::config(&session),
+        Command::Serve { .. } => serve::serve(&app).await,
+        Command::Worker => serve::worker(&app).await,
+        Command::Run(args) => run::run(&app, args).await,
+        Command::Plan(args) => plan::plan(&app, args).await,
+        Command::Agent(args) => run::agent(&app, args).await,
+        Command::Revise { plan, file } => plan::revise(&app, &plan, &file).await,
+        Command::Execute(args) => run::execute(&app, args).await,
+        Command::Watch { id } => run::watch(&app, &id).await,
+        Command::Resume { id, wait } => steer::resume(&app, &id, wait).await,
+        Command::Retry(args) => steer::retry(&app, args).await,
+        Command::Replan { id, planning } => steer::replan(&app, &id, &planning).await,
+        Command::Save(args) => plan::save(&app, args).await,
+        Command::Unsave { name } => plan::unsave(&app, &name).await,
+        Command::Export(args) => plan::export(&app, args).await,
+        Command::Mcp => Box::pin(serve::mcp(&app)).await,
+        Command::Prune { older_than } => prune::prune(&app, &older_than).await,
+        Command::Cancel { id, reason } => steer::cancel(&app, &id, reason).await,
+        Command::Pause { id } => steer::pause(&app, &id).await,
+        Command::Approve(args) => steer::approve(&app, args).await,
+        Command::Signal(args) => steer::signal(&app, args).await,
+        Command::Debug(args) => debug::debug(&app, &args).await,
+        Command::List { what } => list::list(&app, what).await,
+        Command::Blob { id, output } => debug::blob(&app, &id, output.as_deref()).await,
+        Command::Tools { what } => tools::tools(&app, what).await,
+        Command::Login { set, no_browser } => login::login(&app, &set, no_browser).await,
+        Command::Logout { set } => login::logout(&app, &set).await,
+        Command::Models { what } => models::models(&app, what).await,
+        Command::Toolsets { what } => tools::toolsets(&app, what).await,
+        Command::Toolkit { what } => toolkit::toolkit(&app, what).await,
+        Command::Bench(args) => bench::bench(&app, &args).await,
+        Command::Config => doctor::config(&app),
         Command::Doctor { .. }
         | Command::BlogMcp { .. }
         | Command::Completions { .. }
@@ -283,7 +281,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
 async fn blog(
     file: Option<std::path::PathBuf>,
     environment: &Environment,
-) -> Result<Ending, Failure> {
+) -> Result<ExitStatus, Failure> {
     let named = file.or_else(|| environment.blog_file.clone());
     let file = match named {
         Some(file) => file,
@@ -291,23 +289,23 @@ async fn blog(
     };
     let served = blog_mcp::serve(file, Arc::new(WallClock)).await;
     served.map_err(|err| Failure::new("INTERNAL", err.to_string()))?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn completions(shell: clap_complete::Shell, screen: &Screen) -> Result<Ending, Failure> {
+fn completions(shell: clap_complete::Shell, screen: &Screen) -> Result<ExitStatus, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "faber", &mut script);
     text(screen, "script", &String::from_utf8_lossy(&script))
 }
 
 /// Prints a text, as a JSON document where one is wanted.
-fn text(screen: &Screen, name: &str, text: &str) -> Result<Ending, Failure> {
+fn text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;
     } else {
         screen.document(text.trim_end())?;
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 #[cfg(test)]

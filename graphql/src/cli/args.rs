@@ -1,4 +1,4 @@
-//! What may be typed: the commands, and beside them what each takes.
+//! The arguments of the command line.
 
 mod looking;
 mod plans;
@@ -10,15 +10,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(super) use self::{
+pub(crate) use self::{
     looking::{DebugArgs, List, Part, Since},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SignalArgs},
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{By, Models, SelectArgs, Tools, Toolsets},
 };
-use super::bench::BenchArgs;
-use crate::config::Flags;
+use crate::{bench::BenchArgs, config::Flags};
 
 /// Turns a request in words into a plan of tool calls and carries it out to the end.
 #[derive(Debug, Parser)]
@@ -31,34 +30,34 @@ use crate::config::Flags;
     propagate_version = true,
     arg_required_else_help = true
 )]
-pub(super) struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
-    pub(super) globals: Globals,
+    pub(crate) globals: Globals,
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-pub(super) struct Globals {
-    /// Where everything is kept: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
+pub(crate) struct Globals {
+    /// The store: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
     #[arg(long, global = true, value_name = "URL")]
-    pub(super) store: Option<String>,
+    pub(crate) store: Option<String>,
     /// The configuration; `./faber.yaml` if it is there (`FABER_CONFIG`).
     #[arg(long, global = true, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Print one JSON document.
     #[arg(long, global = true)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
     /// Talk to a running server instead of opening the store (`FABER_SERVER`).
     #[arg(long, global = true, value_name = "URL")]
-    pub(super) server: Option<String>,
+    pub(crate) server: Option<String>,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Plan a query, or take a plan, execute it and print the outputs.
     #[command(override_usage = "faber run [OPTIONS] <QUERY|--plan FILE|--saved NAME>")]
     Run(RunArgs),
@@ -77,7 +76,7 @@ pub(super) enum Command {
     Cancel {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
-        /// Why, for those who look at it later.
+        /// A reason, recorded in the log.
         #[arg(long)]
         reason: Option<String>,
     },
@@ -128,7 +127,7 @@ pub(super) enum Command {
     /// Remove what is over and older than a time, for good: executions, then plans and requests
     /// that nothing refers to.
     Prune {
-        /// How long ago it ended: `30d`, `12h`, `90m`, `3600s`.
+        /// The age, counted from the end: `30d`, `12h`, `90m`, `3600s`.
         #[arg(long, value_name = "AGE")]
         older_than: String,
     },
@@ -136,13 +135,13 @@ pub(super) enum Command {
     Debug(DebugArgs),
     /// List requests, plans or executions, the newest first, or saved plans.
     List {
-        /// What to list.
+        /// The kind of objects.
         #[command(subcommand)]
         what: List,
     },
     /// Write a large binary that a tool returned to a file, or to standard output.
     Blob {
-        /// What the output has under `$blob`: `exec_…/SHA-256`.
+        /// The value of `$blob` in an output: `exec_…/SHA-256`.
         id: String,
         /// The file; standard output where there is none.
         #[arg(long, short, value_name = "FILE")]
@@ -150,13 +149,13 @@ pub(super) enum Command {
     },
     /// Show the tools that plans may use, and call them.
     Tools {
-        /// What to do with them.
+        /// The action.
         #[command(subcommand)]
         what: Tools,
     },
     /// Show the toolsets, and switch them on and off.
     Toolsets {
-        /// What to do with them.
+        /// The action.
         #[command(subcommand)]
         what: Toolsets,
     },
@@ -177,19 +176,19 @@ pub(super) enum Command {
     },
     /// Show the toolkit: which tools go with which actions.
     Toolkit {
-        /// What to do with it.
+        /// The action.
         #[command(subcommand)]
         what: ToolkitCommand,
     },
     /// Fetch embedding models, which let tools be chosen by meaning.
     Models {
-        /// What to do with them.
+        /// The action.
         #[command(subcommand)]
         what: Models,
     },
     /// Serve the GraphQL API and execute whatever is there.
     Serve {
-        /// Where to listen; port 0 picks one (`FABER_LISTEN`) [default: 127.0.0.1:8080].
+        /// The address to listen on; port 0 picks a port (`FABER_LISTEN`) [default: 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
@@ -214,7 +213,7 @@ pub(super) enum Command {
     },
     /// The demo: a small blog as an MCP server over standard input and output.
     BlogMcp {
-        /// Where it keeps its data (`FABER_BLOG_FILE`).
+        /// The file for its data (`FABER_BLOG_FILE`).
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -222,7 +221,7 @@ pub(super) enum Command {
 
 impl Cli {
     /// Returns what the configuration needs to know of the command line.
-    pub(super) fn flags(&self) -> Flags {
+    pub(crate) fn flags(&self) -> Flags {
         let listen = match &self.command {
             Command::Serve { listen } => listen.clone(),
             _ => None,
@@ -237,8 +236,8 @@ impl Cli {
 }
 
 /// Returns how the API calls a value.
-pub(super) fn api_name(value: &impl ValueEnum) -> String {
-    let name = value.to_possible_value().map(|it| it.get_name().to_uppercase());
+pub(crate) fn api_name(value: &impl ValueEnum) -> String {
+    let name = value.to_possible_value().map(|name| name.get_name().to_uppercase());
     name.unwrap_or_default().replace('-', "_")
 }
 

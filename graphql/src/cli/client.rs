@@ -1,94 +1,165 @@
 //! Operations of the API, carried out in this process or by a running server.
 
+pub(crate) mod remote;
+pub(crate) mod types;
+
 use async_graphql::{Request, Response, ServerError, Variables};
 use futures::{StreamExt, stream::BoxStream};
-use serde_json::{Map, Value};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
 
-use super::{failure::Failure, remote::Remote};
+use self::remote::Remote;
+use super::failure::Failure;
 use crate::{access::Grant, schema::Schema};
 
-/// Who carries operations out.
+/// Carries out operations of the API. Commands do not see which of the two does.
 #[derive(Clone)]
-pub(super) enum Client {
-    /// This process, for somebody who may do this much.
+pub(crate) enum Client {
+    /// This process, with these rights.
     Local(Box<Schema>, Grant),
     /// A running server.
     Remote(Remote),
 }
 
-/// What a subscription brings, one after another.
-pub(super) type Answers = BoxStream<'static, Result<Value, Failure>>;
+/// The answers of a subscription, one after another.
+pub(crate) type Answers<T> = BoxStream<'static, Result<T, Failure>>;
+
+/// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
+pub(crate) type Argument<'a> = (&'a str, Value);
 
 impl Client {
-    /// Carries operations out in this process, for whoever sits at this machine.
-    pub(super) fn local(schema: Schema) -> Self {
+    /// Carries operations out in this process, with all rights.
+    pub(crate) fn local(schema: Schema) -> Self {
         Self::Local(Box::new(schema), Grant::default())
     }
 
-    /// Carries a query or mutation out and returns its data.
-    pub(super) async fn execute(&self, query: &str, variables: Value) -> Result<Value, Failure> {
-        match self {
+    /// Asks for a field, and reads of it what `fields` select.
+    pub(crate) async fn query<T: DeserializeOwned>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Result<T, Failure> {
+        read(
+            self.field(
+                &write_operation("query", field, arguments, fields),
+                variables_of(arguments),
+            )
+            .await?,
+        )
+    }
+
+    /// Reads of an execution what `fields` select.
+    pub(crate) async fn execution<T: DeserializeOwned>(
+        &self,
+        id: impl Serialize,
+        fields: &str,
+    ) -> Result<T, Failure> {
+        self.query("execution", &[("executionId: ID!", json!(id))], fields).await
+    }
+
+    /// Changes something, and reads of the result what `fields` select.
+    pub(crate) async fn mutate<T: DeserializeOwned>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Result<T, Failure> {
+        let text = write_operation("mutation", field, arguments, fields);
+        read(self.field(&text, variables_of(arguments)).await?)
+    }
+
+    /// Subscribes to a field.
+    pub(crate) fn subscribe<T: DeserializeOwned + Send + 'static>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Answers<T> {
+        let text = write_operation("subscription", field, arguments, fields);
+        let variables = variables_of(arguments);
+        let answers = match self {
             Self::Local(schema, grant) => {
-                data(schema.execute(request(query, variables).data(grant.clone())).await)
+                let answers = schema.execute_stream(make_request(&text, variables, grant));
+                answers.map(data_of).boxed()
             }
-            Self::Remote(server) => server.execute(query, &variables).await,
-        }
+            Self::Remote(server) => server.subscribe(text, variables).boxed(),
+        };
+        answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
     }
 
     /// Carries out an operation that has one field, and returns that.
-    pub(super) async fn field(&self, query: &str, variables: Value) -> Result<Value, Failure> {
-        Ok(only(self.execute(query, variables).await?))
-    }
-
-    /// Subscribes to something that has one field.
-    pub(super) fn subscribe(&self, query: &str, variables: Value) -> Answers {
-        match self {
+    async fn field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
+        let data = match self {
             Self::Local(schema, grant) => {
-                let asked = request(query, variables).data(grant.clone());
-                let answers = schema.execute_stream(asked);
-                answers.map(|it| data(it).map(only)).boxed()
+                data_of(schema.execute(make_request(text, variables, grant)).await)?
             }
-            Self::Remote(server) => {
-                server.subscribe(query.to_owned(), variables).map(|it| it.map(only)).boxed()
-            }
-        }
+            Self::Remote(server) => server.execute(text, &variables).await?,
+        };
+        Ok(only_field(data))
     }
 
-    /// Returns the same for somebody else. A server knows its callers itself.
+    /// Returns the same client with other rights. A server knows the rights of its callers itself.
     #[must_use]
-    pub(super) fn granted(&self, grant: &Grant) -> Self {
+    pub(crate) fn granted(&self, grant: &Grant) -> Self {
         match self {
             Self::Local(schema, _) => Self::Local(schema.clone(), grant.clone()),
             Self::Remote(server) => Self::Remote(server.clone()),
         }
     }
 
-    /// Returns whether a running server does the work.
-    pub(super) fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Self::Remote(_))
     }
 }
 
-fn request(query: &str, variables: Value) -> Request {
-    Request::new(query).variables(Variables::from_json(variables))
+/// Reads an answer as what it was asked for.
+pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer)
+        .map_err(|err| Failure::new("INTERNAL", format!("the answer cannot be read: {err}")))
 }
 
-fn data(response: Response) -> Result<Value, Failure> {
+/// Writes an operation with one field, whose arguments are variables of the same names.
+fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
+    let selected = if fields.is_empty() { String::new() } else { format!(" {{ {fields} }}") };
+    if arguments.is_empty() {
+        return format!("{kind} {{ {field}{selected} }}");
+    }
+    let declared: Vec<String> =
+        arguments.iter().map(|(declaration, _)| format!("${declaration}")).collect();
+    let given: Vec<String> = names_of(arguments).map(|name| format!("{name}: ${name}")).collect();
+    let (declared, given) = (declared.join(", "), given.join(", "));
+    format!("{kind}({declared}) {{ {field}({given}){selected} }}")
+}
+
+fn variables_of(arguments: &[Argument<'_>]) -> Value {
+    let values = arguments.iter().map(|(_, value)| value.clone());
+    names_of(arguments).map(str::to_owned).zip(values).collect::<Map<_, _>>().into()
+}
+
+fn names_of<'a>(arguments: &'a [Argument<'_>]) -> impl Iterator<Item = &'a str> {
+    arguments.iter().map(|(declaration, _)| declaration.split(':').next().unwrap_or_default())
+}
+
+fn make_request(text: &str, variables: Value, grant: &Grant) -> Request {
+    Request::new(text).variables(Variables::from_json(variables)).data(grant.clone())
+}
+
+fn data_of(response: Response) -> Result<Value, Failure> {
     if let Some(error) = response.errors.first() {
-        return Err(refused(error));
+        return Err(failure_of(error));
     }
     let unreadable = |err| Failure::new("INTERNAL", format!("the answer is no JSON: {err}"));
     response.data.into_json().map_err(unreadable)
 }
 
-fn refused(error: &ServerError) -> Failure {
-    let extensions = error.extensions.as_ref().and_then(|it| serde_json::to_value(it).ok());
-    failure(&error.message, extensions.as_ref().and_then(Value::as_object))
+fn failure_of(error: &ServerError) -> Failure {
+    let extensions = error.extensions.as_ref().and_then(|fields| serde_json::to_value(fields).ok());
+    make_failure(&error.message, extensions.as_ref().and_then(Value::as_object))
 }
 
-/// Makes a failure of a GraphQL error.
-pub(super) fn failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
-    let code = extensions.and_then(|it| it.get("code")).and_then(Value::as_str);
+fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
+    let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
     // An operation that does not fit the schema has no code of ours.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
@@ -98,9 +169,9 @@ pub(super) fn failure(message: &str, extensions: Option<&Map<String, Value>>) ->
 }
 
 /// Returns the value of the only field.
-fn only(data: Value) -> Value {
+fn only_field(data: Value) -> Value {
     match data {
-        Value::Object(fields) => fields.into_iter().next().map_or(Value::Null, |(_, it)| it),
+        Value::Object(fields) => fields.into_iter().next().map_or(Value::Null, |(_, value)| value),
         other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! Carries on the one execution that a command names, unless somebody else does.
+//! Drives single executions in this process while no other worker does.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -11,52 +11,50 @@ use shared::{
 };
 use tokio::time;
 
-/// How often it looks whether somebody who had the execution is gone.
-const LOOK: Duration = Duration::from_millis(500);
-/// How many executions without an owner one look reads.
+/// Poll interval: the owner of an execution may die without a hint.
+const POLL: Duration = Duration::from_millis(500);
+/// Orphans that one poll reads.
 const ORPHANS: usize = 1_024;
 
-/// How an execution looks to somebody who carries it on.
+/// The answer of one look at an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Nothing can happen any more.
     Over,
-    /// It could go on, and nobody has it.
+    /// It could go on, and no live worker owns it.
     Wanted,
-    /// It waits, or somebody has it.
+    /// It waits, or a live worker owns it.
     Fine,
 }
 
-/// Carries executions on in this process.
+/// Drives executions in this process.
 #[derive(Clone, Debug)]
-pub(super) struct Drive {
+pub(crate) struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     handle: Handle,
-    /// Whether steps may begin here; else only commands are heard.
-    begins: bool,
+    /// Whether steps may start here. Without tools only commands are applied.
+    starts_steps: bool,
 }
 
 impl Drive {
-    /// Makes one that carries executions on.
-    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, handle: Handle) -> Self {
-        Self { store, clock, handle, begins: true }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        handle: Handle,
+        starts_steps: bool,
+    ) -> Self {
+        Self { store, clock, handle, starts_steps }
     }
 
-    /// Makes one that only lets executions hear commands.
-    pub(super) fn for_commands(self) -> Self {
-        Self { begins: false, ..self }
-    }
-
-    /// Takes an execution whenever its time or a command has come and nobody has it, and when its
-    /// owner is gone. It never ends by itself.
-    pub(super) async fn on(&self, id: ExecutionId) -> Infallible {
+    /// Drives an execution and never returns, so that it can stand in a `select!`.
+    pub(crate) async fn forever(&self, id: ExecutionId) -> Infallible {
         self.to_end(id).await;
         std::future::pending().await
     }
 
-    /// Does so until the execution is over.
-    pub(super) async fn to_end(&self, id: ExecutionId) {
+    /// Claims an execution whenever it is due, has a command, or lost its owner, until it is over.
+    pub(crate) async fn to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.work(), hints.inbox());
         loop {
@@ -69,21 +67,17 @@ impl Drive {
             tokio::select! {
                 _ = work.changed() => (),
                 _ = inbox.changed() => (),
-                () = time::sleep(LOOK) => (),
+                () = time::sleep(POLL) => (),
             }
         }
     }
 
-    /// Waits until an execution has been told to stop, or to pause.
-    pub(super) async fn until_told_to_stop(&self, id: ExecutionId) {
-        until_told_to_stop(&*self.store, id).await;
-    }
-
     async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
-        // What is over and has an owner is to be planned anew; parts see to their parents themselves.
-        let is_owed = head.owner.is_some() && head.parent.is_none();
-        if head.state.is_over() && !is_owed {
+        // A finished execution with an owner needs a new plan. Children report to their parents
+        // themselves.
+        let needs_plan = head.owner.is_some() && head.parent.is_none();
+        if head.state.is_over() && !needs_plan {
             return Ok(Look::Over);
         }
         let is_wanted = self.is_wanted(&head).await?;
@@ -97,34 +91,35 @@ impl Drive {
         }
         if head.owner.is_some() {
             let orphans = self.store.orphans(now, ORPHANS).await?;
-            return Ok(orphans.iter().any(|it| it.execution == id));
+            return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
-        // What runs, though nothing of it is ever due, waits for executions that it began: nobody
-        // carries these on either, before whoever has it looks after them.
-        let has_parts = head.state == ExecutionState::InProgress && head.due.is_none();
-        let is_due = self.begins && (has_parts || head.due.is_some_and(|it| it <= now));
-        Ok((is_due && self.can_go_on(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
-    }
-
-    async fn can_go_on(&self, head: &Head) -> Result<bool, StoreError> {
-        executor::can_go_on(&*self.store, self.handle.toolbox(), head, self.clock.now()).await
+        // A running execution that is never due waits for its children. No other worker drives
+        // these before their parent has an owner.
+        let has_children = head.state == ExecutionState::InProgress && head.due.is_none();
+        let is_due = has_children || head.due.is_some_and(|due| due <= now);
+        let toolbox = self.handle.toolbox();
+        let can_start = self.starts_steps
+            && is_due
+            && executor::can_go_on(&*self.store, toolbox, head, now).await?;
+        Ok(can_start || !self.store.inbox(Some(id)).await?.is_empty())
     }
 }
 
-/// Waits until an execution has been told to stop, or to pause: who takes it before begins what is
-/// not to begin.
-pub(super) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
+/// Waits until an execution has a command to cancel or pause. A worker that claims it earlier would
+/// start steps that must not start.
+pub(crate) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
     let mut inbox = store.hints().inbox();
-    let stops = |it: &Envelope| matches!(it.command, Command::Cancel { .. } | Command::Pause);
+    let stops =
+        |envelope: &Envelope| matches!(envelope.command, Command::Cancel { .. } | Command::Pause);
     loop {
         match store.inbox(Some(id)).await {
             Ok(found) if found.iter().any(stops) => return,
             Ok(_) => (),
-            Err(err) => tracing::warn!(%err, "cannot look what the execution was told"),
+            Err(err) => tracing::warn!(%err, "cannot read the inbox of the execution"),
         }
         tokio::select! {
             _ = inbox.changed() => (),
-            () = time::sleep(LOOK) => (),
+            () = time::sleep(POLL) => (),
         }
     }
 }

@@ -1,64 +1,57 @@
-//! Why a command did not do what it was asked: one code, one sentence, one exit status.
+//! The failure of a command: a code, a sentence and an exit status.
 
 use serde_json::{Map, Value, json};
 use shared::{diagnostic::Diagnostic, store::StoreError};
 
-use crate::{cli::bench::BenchError, config::ConfigError, engine::EngineError};
+use crate::{bench::BenchError, config::ConfigError, engine::EngineError};
 
-/// Why a command did not do what it was asked.
+/// The failure of a command.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// The code that the API has for it.
-    pub(super) code: String,
-    /// What happened, and what to do.
-    pub(super) message: String,
-    /// What else the API said: `requestId`, `diagnostics`, `nearest`.
-    pub(super) more: Map<String, Value>,
+    pub(crate) code: String,
+    /// The cause, and a remedy.
+    pub(crate) message: String,
+    /// Other fields of the JSON document: `requestId`, `diagnostics`, `nearest`.
+    pub(crate) more: Map<String, Value>,
 }
 
 impl Failure {
-    pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), more: Map::new() }
     }
 
-    /// Says that something was asked for wrongly.
-    pub(super) fn usage(message: impl Into<String>) -> Self {
+    /// The command line, a file or the configuration is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new("INVALID_ARGUMENT", message)
     }
 
-    /// Says that nothing has an identifier.
-    pub(super) fn not_found(what: &str, id: &str) -> Self {
+    /// Nothing has this id.
+    pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new("NOT_FOUND", format!("there is no {what} `{id}`"))
     }
 
-    /// Says that a server does not answer as one of ours does.
-    pub(super) fn unreachable(message: impl Into<String>) -> Self {
+    /// A server cannot be reached, or is not a `faber serve`.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::new("SERVER_UNAVAILABLE", message)
     }
 
-    /// Says what is wrong with a draft.
-    pub(super) fn invalid_plan(diagnostics: Value) -> Self {
-        let first = diagnostics.as_array().and_then(|all| {
-            all.iter().find(|it| it["severity"] == "ERROR")?.get("message")?.as_str()
-        });
-        let message = first.unwrap_or("the plan cannot run").to_owned();
-        Self::new("INVALID_PLAN", message).with("diagnostics", diagnostics)
+    /// A plan has errors.
+    pub(crate) fn invalid_plan(diagnostics: &[Diagnostic]) -> Self {
+        let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+        let message = first.map_or("the plan cannot run", |diagnostic| &diagnostic.message);
+        Self::new("INVALID_PLAN", message).with("diagnostics", json!(diagnostics))
     }
 
-    /// Says what is wrong with a draft that was read here.
-    pub(super) fn invalid_draft(diagnostics: &[Diagnostic]) -> Self {
-        Self::invalid_plan(json!(diagnostics))
-    }
-
-    /// Says something more.
+    /// Adds a field to the JSON document.
     #[must_use]
-    pub(super) fn with(mut self, key: &str, value: Value) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         self.more.insert(key.to_owned(), value);
         self
     }
 
-    /// Returns the status of a process that ends with this.
-    pub(super) fn status(&self) -> u8 {
+    /// Returns the exit status.
+    pub(crate) fn status(&self) -> u8 {
         match self.code.as_str() {
             "STORE_UNAVAILABLE"
             | "PLANNER_UNAVAILABLE"
@@ -71,7 +64,7 @@ impl Failure {
     }
 
     /// Returns what `--json` prints.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".to_owned(), json!(self.code));
         error.insert("message".to_owned(), json!(self.message));

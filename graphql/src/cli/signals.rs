@@ -1,4 +1,4 @@
-//! What the terminal and the system tell a process.
+//! Signals of the terminal and of the system.
 
 use std::{fs, io};
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens from now on; the future that it returns waits for Ctrl-C. Where that cannot be heard, the
 /// system ends the process as ever.
-pub(super) fn interrupted() -> impl Future<Output = ()> + Send {
+pub(crate) fn interrupted() -> impl Future<Output = ()> + Send {
     let interrupt = signal(SignalKind::interrupt());
     async move {
         match interrupt {
@@ -19,7 +19,7 @@ pub(super) fn interrupted() -> impl Future<Output = ()> + Send {
 /// Listens from now on; the future that it returns waits for Ctrl-C, SIGTERM or SIGHUP.
 ///
 /// A SIGHUP that the process was started to ignore, as `nohup` does, stays ignored.
-pub(super) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
+pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut sighup = match fs::read_to_string("/proc/self/status") {

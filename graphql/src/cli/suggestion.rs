@@ -34,7 +34,7 @@ const WORDS: [(&str, &str); 19] = [
 ];
 
 /// Names in an error about an unknown command the one that is probably meant.
-pub(super) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
+pub(crate) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
     if err.kind() != ErrorKind::InvalidSubcommand {
         return err;
     }
@@ -44,7 +44,9 @@ pub(super) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Err
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     // Of a command inside another one, clap knows the neighbours.
-    let is_inner = arguments.iter().any(|it| it.to_str().is_some_and(|it| names.contains(&it)));
+    let is_inner = arguments
+        .iter()
+        .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));
     let known = WORDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
     if let (false, Some(meant)) = (is_inner, known.or_else(|| nearest(word, names))) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);

@@ -22,10 +22,13 @@ pub enum Phase {
 }
 
 /// What people call the state of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
     /// Nobody has begun.
+    #[default]
     Pending,
     /// Steps run, or are about to.
     InProgress,

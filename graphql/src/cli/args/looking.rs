@@ -1,20 +1,20 @@
-//! What is looked at, and how much of it.
+//! Arguments of `faber debug` and `faber list`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What to tell about, and how much.
+/// Arguments of `faber debug`.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct DebugArgs {
+pub(crate) struct DebugArgs {
     /// `req_…`, or a `plan_…` or `exec_…` of it.
-    pub(in crate::cli) id: String,
+    pub(crate) id: String,
     /// Show every value, and all of how the plan came to be.
     #[arg(long)]
-    pub(in crate::cli) full: bool,
+    pub(crate) full: bool,
 }
 
-/// What to list.
+/// The kind of objects to list.
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum List {
+pub(crate) enum List {
     /// Requests.
     Requests {
         /// Only those whose query has these words.
@@ -62,32 +62,32 @@ pub(in crate::cli) enum List {
     },
 }
 
-/// Created when.
+/// A period of creation.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Since {
+pub(crate) struct Since {
     /// Created not before, such as `2026-01-02T03:04:05Z`.
     #[arg(long, value_name = "TIME")]
-    pub(in crate::cli) from: Option<String>,
+    pub(crate) from: Option<String>,
     /// Created before.
     #[arg(long, value_name = "TIME")]
-    pub(in crate::cli) to: Option<String>,
+    pub(crate) to: Option<String>,
 }
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Part {
+pub(crate) struct Part {
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(in crate::cli) first: i32,
+    pub(crate) first: i32,
     /// Behind the end of another part.
     #[arg(long, value_name = "CURSOR")]
-    pub(in crate::cli) after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// The state of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(in crate::cli) enum State {
+pub(crate) enum State {
     Pending,
     InProgress,
     Paused,

@@ -1,57 +1,47 @@
-//! How plans are made, named and written down.
+//! Arguments of commands that make, save and export plans.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How a query is planned.
+/// Options of planning.
 #[derive(Args, Debug, Default)]
-pub(in crate::cli) struct Planning {
+pub(crate) struct Planning {
     /// Only tools of these toolsets.
     #[arg(long = "toolset", value_name = "NAME")]
-    pub(in crate::cli) toolsets: Vec<String>,
+    pub(crate) toolsets: Vec<String>,
     /// The planner.
     #[arg(long, value_name = "NAME")]
-    pub(in crate::cli) planner: Option<String>,
-    /// Whether a plan is taken again that a model made before.
+    pub(crate) planner: Option<String>,
+    /// Use of plans that a model made before.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
-    pub(in crate::cli) cache: Option<Cache>,
+    pub(crate) cache: Option<Cache>,
 }
 
-/// Whether a plan is taken again that a model made before.
+/// Use of plans that a model made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Cache {
+pub(crate) enum Cache {
     /// Never.
     Off,
     /// Of exactly the same query.
     Exact,
 }
 
-impl Cache {
-    /// Returns the word that the API uses.
-    pub(in crate::cli) fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "OFF",
-            Self::Exact => "EXACT",
-        }
-    }
-}
-
-/// What to plan, and how to show it.
+/// Arguments of `faber plan`.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct PlanArgs {
-    /// What is to be done, in words.
-    pub(in crate::cli) query: String,
-    /// How to show the plan.
+pub(crate) struct PlanArgs {
+    /// The request, in words.
+    pub(crate) query: String,
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(in crate::cli) format: Format,
+    pub(crate) format: Format,
     #[command(flatten)]
-    pub(in crate::cli) planning: Planning,
+    pub(crate) planning: Planning,
 }
 
-/// How a plan is shown.
+/// An output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Format {
+pub(crate) enum Format {
     /// For people.
     Text,
     /// The plan as the API has it.
@@ -62,38 +52,38 @@ pub(in crate::cli) enum Format {
     Dot,
 }
 
-/// Which plan gets which name.
+/// Arguments of `faber save`.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct SaveArgs {
+pub(crate) struct SaveArgs {
     /// The name. One that is taken then means this plan.
-    pub(in crate::cli) name: String,
+    pub(crate) name: String,
     /// `plan_…`
     #[arg(value_name = "PLAN_ID", required_unless_present = "file")]
-    pub(in crate::cli) plan: Option<String>,
+    pub(crate) plan: Option<String>,
     /// A plan as JSON or YAML, which is created first; `-` is standard input.
     #[arg(long = "plan", value_name = "FILE", conflicts_with = "plan")]
-    pub(in crate::cli) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Its inputs: a JSON Schema, or `{"name": {"type": "string"}}`; `@FILE` reads a file.
     #[arg(long, value_name = "JSON")]
-    pub(in crate::cli) inputs: Option<String>,
+    pub(crate) inputs: Option<String>,
 }
 
-/// Which plan to write down, and how.
+/// Arguments of `faber export`.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan.
-    pub(in crate::cli) id: String,
-    /// How to write it.
+    pub(crate) id: String,
+    /// The format of the file.
     #[arg(long, value_enum, default_value_t = ExportFormat::Yaml)]
-    pub(in crate::cli) format: ExportFormat,
+    pub(crate) format: ExportFormat,
     /// The file; standard output where there is none.
     #[arg(long, short, value_name = "FILE")]
-    pub(in crate::cli) output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 }
 
-/// How a plan is written down.
+/// A format of plan files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum ExportFormat {
+pub(crate) enum ExportFormat {
     /// For people.
     Yaml,
     /// For programs.

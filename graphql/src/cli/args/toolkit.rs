@@ -1,17 +1,17 @@
-//! What is done with the toolkit.
+//! Arguments of `faber toolkit`.
 
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
-/// What to do with the toolkit.
+/// An action on the toolkit.
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum ToolkitCommand {
+pub(crate) enum ToolkitCommand {
     /// Show all of it, or only some actions and tools and the edges between them.
     Show {
         /// Names of actions and tools. All, where none is given.
         names: Vec<String>,
-        /// How to show it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t = ToolkitFormat::Text)]
         format: ToolkitFormat,
     },
@@ -23,10 +23,10 @@ pub(in crate::cli) enum ToolkitCommand {
         /// The least score that counts.
         #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = number)]
         threshold: f64,
-        /// How many `next` edges away.
+        /// The most `next` edges away.
         #[arg(long, default_value_t = 0)]
         hops: u16,
-        /// How to show it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t = ToolkitFormat::Text)]
         format: ToolkitFormat,
     },
@@ -37,9 +37,9 @@ pub(in crate::cli) enum ToolkitCommand {
     },
 }
 
-/// How the toolkit is shown.
+/// An output format of the toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum ToolkitFormat {
+pub(crate) enum ToolkitFormat {
     /// For people.
     Text,
     /// The graph as the API has it.
@@ -55,7 +55,7 @@ pub(in crate::cli) enum ToolkitFormat {
 }
 
 /// Reads a number that can be compared with others.
-pub(super) fn number(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| "this is not a number such as 0.5".to_owned())
 }

@@ -1,12 +1,12 @@
-//! What is done with tools, sets of them and models.
+//! Arguments of `faber tools`, `faber toolsets` and `faber models`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What to do with tools.
+/// An action on tools.
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum Tools {
+pub(crate) enum Tools {
     /// List them.
     List {
         /// Only those of this toolset.
@@ -28,7 +28,7 @@ pub(in crate::cli) enum Tools {
     Call {
         /// Its name, or `set.name`.
         name: String,
-        /// What it is given, as JSON.
+        /// Its parameters, as JSON.
         parameters: Option<String>,
     },
     /// Register the tools of a file: `{"tools_list": [{"name", "description", "examples",
@@ -44,7 +44,7 @@ pub(in crate::cli) enum Tools {
     Select(SelectArgs),
     /// List the pairs of tools that the same sentences want.
     Collisions {
-        /// How similar their centroids are at least.
+        /// The least similarity of their centroids.
         #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true,
               value_parser = super::toolkit::number)]
         threshold: f64,
@@ -76,25 +76,25 @@ pub(in crate::cli) enum Tools {
     },
 }
 
-/// Which tools to choose.
+/// Arguments of `tools select`.
 #[derive(Args, Debug)]
-pub(in crate::cli) struct SelectArgs {
-    /// What is wanted, in words.
-    pub(in crate::cli) query: Option<String>,
+pub(crate) struct SelectArgs {
+    /// The task, in words.
+    pub(crate) query: Option<String>,
     /// By what tools are chosen [default: centroid; hybrid where no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
-    pub(in crate::cli) by: Option<By>,
+    pub(crate) by: Option<By>,
     /// At most so many [default: 5; 1 for each question, where questions are asked].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(in crate::cli) limit: Option<i32>,
+    pub(crate) limit: Option<i32>,
     /// Tools that are switched off, too.
     #[arg(long)]
-    pub(in crate::cli) all: bool,
+    pub(crate) all: bool,
 }
 
-/// By what tools are chosen.
+/// A criterion of selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum By {
+pub(crate) enum By {
     /// Near enough to the middle of their examples.
     Centroid,
     /// Near their description.
@@ -105,9 +105,9 @@ pub(in crate::cli) enum By {
     Hybrid,
 }
 
-/// What to do with toolsets.
+/// An action on toolsets.
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum Toolsets {
+pub(crate) enum Toolsets {
     /// List them.
     List,
     /// Switch some on, so that plans may use their tools.
@@ -124,9 +124,9 @@ pub(in crate::cli) enum Toolsets {
     },
 }
 
-/// What to do with embedding models.
+/// An action on embedding models.
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum Models {
+pub(crate) enum Models {
     /// Fetch a model into the data directory.
     Pull {
         /// Its name, such as `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`.

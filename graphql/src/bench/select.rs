@@ -1,0 +1,216 @@
+//! Selection from thousands of tools: what it costs beyond embedding, what loading the vectors of
+//! their texts from the store costs, and which tools collide.
+//!
+//! The texts are made up, and so is what embeds them ([`corpus::Words`]), so that what is measured is
+//! not the model; beside it stands what the built-in encoder needs for a query. Everything else is
+//! the real engine over the real store.
+
+mod corpus;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use executor::{control::Control, options::Options};
+use offline::Offline;
+use planner::{
+    embed::{Embedder, Local, Source},
+    select::{Criterion, Similarity},
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    store::Store,
+};
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::{CONNECT_TIMEOUT, Sources},
+};
+
+use self::corpus::{Corpus, EXAMPLES, Words};
+use super::{
+    BenchArgs, BenchError, Rig,
+    report::{Report, percentile, round},
+};
+use crate::engine::{Engine, EngineError, Wanted};
+
+/// Tools, where nothing is said.
+const TOOLS: usize = 10_000;
+/// Queries that are timed by each criterion, where nothing is said.
+const QUERIES: usize = 200;
+/// Tools that a query is answered with.
+const LIMIT: usize = 5;
+/// How similar tools are that collide: as the API has it.
+const THRESHOLD: f64 = 0.3;
+/// Queries for which the built-in encoder is timed.
+const ENCODED: usize = 20;
+
+/// Measures everything about selection.
+pub(crate) async fn select(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let tools = args.steps.unwrap_or(TOOLS).max(2);
+    let queries = args.runs.unwrap_or(QUERIES).max(1);
+    let corpus = Corpus::new(tools);
+    report.set("effect", "read");
+    report.set("tools", tools);
+    report.set("vectors", tools * EXAMPLES);
+    report.begin(&*rig.store);
+
+    let begun = Instant::now();
+    let first = Seat::new(&rig.store, &corpus, tools).await?;
+    first.ask("anything", Criterion::Centroid).await?;
+    report.set("vectors_made_and_kept_s", seconds(begun.elapsed()));
+
+    // Another process, later: everything is in the store.
+    let again = Seat::new(&rig.store, &corpus, tools).await?;
+    let begun = Instant::now();
+    again.ask("anything", Criterion::Centroid).await?;
+    report.set("vectors_loaded_s", seconds(begun.elapsed()));
+    report.set("texts_embedded_again", again.words.embedded() - 1);
+
+    let begun = Instant::now();
+    let collisions = again.engine.tool_collisions(Similarity::Dot, THRESHOLD).await;
+    report.set("collisions_s", seconds(begun.elapsed()));
+    report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
+
+    let mut all = Vec::new();
+    let wall = Instant::now();
+    for by in Criterion::ALL {
+        let name = by.as_str().to_lowercase();
+        all.extend(again.time(&corpus, by, (1, queries), &name, report).await?);
+    }
+    for parts in [2, 4] {
+        let name = format!("hybrid_{parts}_parts");
+        again.time(&corpus, Criterion::Hybrid, (parts, queries), &name, report).await?;
+    }
+    let wall = wall.elapsed();
+    one_more(&rig.store, &corpus, tools, report).await?;
+    encoder(&corpus, report).await?;
+    report.set("steps", 1);
+    report.set("concurrency", 1);
+    report.finish(&*rig.store, 1, wall, &mut all);
+    Ok(())
+}
+
+/// An engine with many tools.
+struct Seat {
+    engine: Engine,
+    words: Arc<Words>,
+}
+
+impl Seat {
+    async fn new(
+        store: &Arc<dyn Store>,
+        corpus: &Corpus,
+        tools: usize,
+    ) -> Result<Self, BenchError> {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let toolbox = Toolbox::default();
+        let set = json!({ "name": "bench", "source": { "tools": corpus.tools(tools) } });
+        let set = serde_json::from_value(set).map_err(|err| BenchError::Engine(err.to_string()))?;
+        let registry = Registry::new(registry::Parts {
+            sources: Sources::new(&toolbox, shared::limits::OUTPUT_BYTES),
+            toolbox,
+            store: Arc::clone(store),
+            clock: Arc::clone(&clock),
+            configured: vec![set],
+            contexts: BTreeMap::new(),
+            base: PathBuf::from("/"),
+            secrets: Some(BTreeSet::new()),
+        });
+        registry.sync().await?;
+        registry.toolbox().settled(CONNECT_TIMEOUT).await;
+        let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
+        let words: Arc<Words> = Arc::default();
+        let engine =
+            Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
+                .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
+        Ok(Self { engine, words })
+    }
+
+    async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
+        let wanted = Wanted { query, by, limit: LIMIT, active_only: true };
+        Ok(self.engine.select_tools(wanted).await.map_err(failed)?.len())
+    }
+
+    /// Asks each query twice, and notes how long the second time takes: its vectors are remembered
+    /// then, as the engine always does, and all the rest is done again.
+    async fn time(
+        &self,
+        corpus: &Corpus,
+        by: Criterion,
+        (parts, queries): (usize, usize),
+        name: &str,
+        report: &mut Report,
+    ) -> Result<Vec<Duration>, BenchError> {
+        let mut times = Vec::with_capacity(queries);
+        for n in 0..queries {
+            let query = corpus.query(n, parts);
+            self.ask(&query, by).await?;
+            let begun = Instant::now();
+            let found = self.ask(&query, by).await?;
+            times.push(begun.elapsed());
+            if found == 0 {
+                return Err(BenchError::Engine(format!("nothing was chosen by {}", by.as_str())));
+            }
+        }
+        times.sort_unstable();
+        for percent in [50, 99] {
+            report.set_ms(&format!("{name}_p{percent}_ms"), percentile(&times, percent));
+        }
+        Ok(times)
+    }
+}
+
+/// One tool more than are known: only its own texts are embedded.
+async fn one_more(
+    store: &Arc<dyn Store>,
+    corpus: &Corpus,
+    tools: usize,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let seat = Seat::new(store, corpus, tools).await?;
+    for by in Criterion::ALL {
+        seat.ask("anything", by).await?;
+    }
+    let before = seat.words.embedded();
+    let added = corpus.tools(tools + 1).pop().unwrap_or_default();
+    seat.engine.register_tool(Some("more"), added).await.map_err(failed)?;
+    let begun = Instant::now();
+    seat.ask("anything", Criterion::Hybrid).await?;
+    report.set_ms("one_more_tool_ms", begun.elapsed());
+    report.set("one_more_tool_texts", seat.words.embedded() - before);
+    Ok(())
+}
+
+/// What the built-in encoder needs for a query.
+async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
+    let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
+    let encoder = Local::builtin().await.map_err(broken)?;
+    let mut times = Vec::with_capacity(ENCODED);
+    for n in 0..ENCODED {
+        let query = corpus.query(n, 1);
+        let begun = Instant::now();
+        encoder.embed(&[&query]).await.map_err(broken)?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    report.set_ms("builtin_encoder_p50_ms", percentile(&times, 50));
+    Ok(())
+}
+
+fn seconds(duration: Duration) -> f64 {
+    round(duration.as_secs_f64())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]
+fn failed(err: EngineError) -> BenchError {
+    BenchError::Engine(err.to_string())
+}

@@ -1,0 +1,389 @@
+//! A running server: queries and mutations by POST, subscriptions as server-sent events.
+
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use reqwest::{Response, Url, header};
+use serde_json::{Value, json};
+use tokio::time;
+
+use crate::{cli::failure::Failure, config::Secret};
+
+/// Timeout of a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// A server that sends nothing for so long in a stream is gone: ours says that it lives every 15
+/// seconds.
+const SILENCE: Duration = Duration::from_mins(1);
+/// The most bytes of one event: a state of a large plan is far smaller.
+const EVENT_BYTES: usize = 256 << 20;
+
+const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    http: reqwest::Client,
+    url: Url,
+    token: Option<Secret>,
+}
+
+impl Remote {
+    /// Prepares to talk to a server, which is shown the token. Nothing is sent yet.
+    pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
+        let url = endpoint(address)?;
+        // An answer may take as long as the server needs, and models need minutes. Whether the
+        // machine is still there is tried every 15 seconds, below what is said here.
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT);
+        let builder = if url.scheme() == "https" {
+            // Another part of the process may have chosen one already; that is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            builder
+        } else {
+            builder.no_proxy().tls_backend_preconfigured(no_roots())
+        };
+        let unusable = |err| Failure::unreachable(format!("no connection can be prepared: {err}"));
+        Ok(Self { http: builder.build().map_err(unusable)?, url, token: token.cloned() })
+    }
+
+    /// Carries a query or mutation out and returns its data.
+    pub(crate) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
+        let response = self.post(query, variables, ANSWER).await?;
+        let status = response.status();
+        let broken = |err| self.unreachable(&err);
+        let text = response.text().await.map_err(broken)?;
+        let answer: Value = serde_json::from_str(&text).map_err(|_| {
+            let what =
+                if status.is_success() { "something that is no JSON" } else { status.as_str() };
+            self.foreign(what)
+        })?;
+        self.data(answer)
+    }
+
+    /// Subscribes. A stream that breaks off is an error; one that is complete just ends.
+    pub(crate) fn subscribe(
+        &self,
+        query: String,
+        variables: Value,
+    ) -> impl Stream<Item = Result<Value, Failure>> + Send + use<> {
+        let start = Subscription::Wanted { server: self.clone(), query, variables };
+        stream::try_unfold(start, |state| async move {
+            let mut events = match state {
+                Subscription::Wanted { server, query, variables } => {
+                    let posted = server.post(&query, &variables, "text/event-stream");
+                    let response = server.heard(posted).await??;
+                    if !is_stream(&response) {
+                        let text = response.text().await.map_err(|err| server.unreachable(&err))?;
+                        let answer = serde_json::from_str(&text);
+                        server.data(answer.map_err(|_| server.foreign("no stream"))?)?;
+                        return Err(server.foreign("no stream"));
+                    }
+                    Events { server, response, rest: Vec::new(), searched: 0 }
+                }
+                Subscription::Running(events) => events,
+            };
+            match events.next().await? {
+                Some(answer) => {
+                    let data = events.server.data(answer)?;
+                    Ok(Some((data, Subscription::Running(events))))
+                }
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// Asks whether the server can work.
+    pub(crate) async fn check_readiness(&self) -> Result<(), Failure> {
+        let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
+        let asked = self.http.get(page).timeout(CONNECT).send().await;
+        let response = asked.map_err(|err| self.unreachable(&err))?;
+        let status = response.status();
+        let answer: Value = response.json().await.unwrap_or_default();
+        match answer.get("status").and_then(Value::as_str) {
+            Some("ready") if status.is_success() => Ok(()),
+            Some(_) => {
+                let reason = answer.get("reason").and_then(Value::as_str);
+                let reason = reason.unwrap_or("no reason given");
+                Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
+            }
+            None => Err(self.foreign(status.as_str())),
+        }
+    }
+
+    async fn post(
+        &self,
+        query: &str,
+        variables: &Value,
+        accept: &str,
+    ) -> Result<Response, Failure> {
+        let body = json!({ "query": query, "variables": variables });
+        let mut request =
+            self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose());
+        }
+        request.send().await.map_err(|err| self.unreachable(&err))
+    }
+
+    /// Waits for something that a server promised to say soon.
+    async fn heard<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
+        time::timeout(SILENCE, saying)
+            .await
+            .map_err(|_| Failure::unreachable(format!("the server at `{}` went silent", self.url)))
+    }
+
+    fn data(&self, mut answer: Value) -> Result<Value, Failure> {
+        let error = answer.get("errors").and_then(|errors| errors.get(0));
+        if let Some(error) = error {
+            let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+            let extensions = error.get("extensions").and_then(Value::as_object);
+            return Err(super::make_failure(message, extensions));
+        }
+        match answer.get_mut("data") {
+            Some(data) => Ok(data.take()),
+            None => Err(self.foreign("no GraphQL answer")),
+        }
+    }
+
+    fn unreachable(&self, err: &reqwest::Error) -> Failure {
+        let mut why = err.to_string();
+        let mut source = std::error::Error::source(err);
+        while let Some(err) = source {
+            why = err.to_string();
+            source = err.source();
+        }
+        let url = &self.url;
+        Failure::unreachable(format!(
+            "the server at `{url}` cannot be reached: {why}; is `faber serve` running there?"
+        ))
+    }
+
+    fn foreign(&self, what: &str) -> Failure {
+        let url = &self.url;
+        Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
+    }
+}
+
+/// The state of a subscription.
+enum Subscription {
+    Wanted { server: Remote, query: String, variables: Value },
+    Running(Events),
+}
+
+/// The events of a response, as they come.
+struct Events {
+    server: Remote,
+    response: Response,
+    rest: Vec<u8>,
+    /// The bytes of `rest` that were searched for the end of an event.
+    searched: usize,
+}
+
+impl Events {
+    /// Returns the next answer, or nothing once the stream is complete.
+    async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        loop {
+            while let Some(event) = self.take() {
+                match event {
+                    Event::Next(answer) => return Ok(Some(answer)),
+                    Event::Complete => return Ok(None),
+                    Event::Other => (),
+                }
+            }
+            let chunk = self.server.heard(self.response.chunk()).await?;
+            match chunk.map_err(|err| self.server.unreachable(&err))? {
+                Some(chunk) if self.rest.len() + chunk.len() > EVENT_BYTES => {
+                    return Err(self.server.foreign("an endless event"));
+                }
+                Some(chunk) => self.rest.extend_from_slice(&chunk),
+                None => {
+                    let url = &self.server.url;
+                    let why = format!("the server at `{url}` broke the stream off");
+                    return Err(Failure::unreachable(why));
+                }
+            }
+        }
+    }
+
+    /// Takes the next whole event off what has come.
+    fn take(&mut self) -> Option<Event> {
+        let Some(end) = self.rest[self.searched..].windows(2).position(|bytes| bytes == b"\n\n")
+        else {
+            self.searched = self.rest.len().saturating_sub(1);
+            return None;
+        };
+        let end = self.searched + end;
+        let event = Event::parse(&self.rest[..end]);
+        self.rest.drain(..end + 2);
+        self.searched = 0;
+        Some(event)
+    }
+}
+
+/// An event of the GraphQL over server-sent events protocol.
+#[derive(Debug, PartialEq)]
+enum Event {
+    Next(Value),
+    Complete,
+    /// A comment, as servers send to say that they live.
+    Other,
+}
+
+impl Event {
+    fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let mut kind = "";
+        let mut data = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("event:") {
+                kind = rest.trim();
+            } else if let Some(rest) = line.strip_prefix("data:") {
+                if !data.is_empty() {
+                    data.push('\n');
+                }
+                data.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+            }
+        }
+        match kind {
+            "next" => serde_json::from_str(&data).map_or(Self::Other, Self::Next),
+            "complete" => Self::Complete,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}
+
+/// Returns where the API of a server is.
+fn endpoint(address: &str) -> Result<Url, Failure> {
+    let refuse = |why: &str| {
+        Failure::usage(format!(
+            "`{address}` is no server: {why}; write an address such as `http://127.0.0.1:8080`"
+        ))
+    };
+    let text =
+        if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+    let mut url: Url = text.parse().map_err(|err| refuse(&format!("{err}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse("its scheme is neither `http` nor `https`"));
+    }
+    if !url.path().ends_with("/graphql") {
+        let path = format!("{}/graphql", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// Plain HTTP needs no certificates, and a machine may have none.
+fn no_roots() -> rustls::ClientConfig {
+    let provider = rustls::crypto::ring::default_provider();
+    rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default protocol versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        task::{JoinHandle, LocalSet},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_api_is_found_behind_any_address() {
+        for (address, expected) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/graphql"),
+            ("http://host:1/", "http://host:1/graphql"),
+            ("https://host/faber", "https://host/faber/graphql"),
+            ("http://host/graphql", "http://host/graphql"),
+        ] {
+            assert_eq!(endpoint(address).unwrap().as_str(), expected);
+        }
+        assert!(endpoint("ftp://host").is_err());
+        assert!(endpoint("").is_err());
+    }
+
+    /// Connects to a server that takes one question. Returns it and the connection.
+    async fn asked<T: 'static>(
+        ask: impl AsyncFnOnce(Remote) -> T + 'static,
+    ) -> (JoinHandle<T>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let asking =
+            tokio::task::spawn_local(
+                async move { ask(Remote::new(&address, None).unwrap()).await },
+            );
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"}") {
+            connection.read_buf(&mut read).await.unwrap();
+        }
+        (asking, connection)
+    }
+
+    async fn pass(long: Duration) {
+        time::pause();
+        time::advance(long).await;
+        time::resume();
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_take_long() {
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let (asking, mut connection) =
+                    asked(async |server| server.execute("{ q }", &json!({})).await).await;
+                pass(Duration::from_mins(20)).await;
+                let answer = r#"{"data":{"q":1}}"#;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+                let text = format!("{head} {}\r\n\r\n{answer}", answer.len());
+                connection.write_all(text.as_bytes()).await.unwrap();
+                assert_eq!(asking.await.unwrap().unwrap(), json!({ "q": 1 }));
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_goes_silent_is_lost() {
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let (asking, mut connection) = asked(async |server| {
+                    let events = server.subscribe("subscription { q }".to_owned(), json!({}));
+                    events.collect::<Vec<_>>().await
+                })
+                .await;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+                let text = format!("{head}event: next\ndata: {{\"data\":{{\"q\":1}}}}\n\n");
+                connection.write_all(text.as_bytes()).await.unwrap();
+                let mut turns = 0;
+                while !asking.is_finished() {
+                    pass(SILENCE).await;
+                    tokio::task::yield_now().await;
+                    turns += 1;
+                    assert!(turns < 100_000, "it waits for ever");
+                }
+                let events = asking.await.unwrap();
+                let lost = events.last().unwrap().as_ref().unwrap_err();
+                assert!(lost.message.ends_with("went silent"), "{}", lost.message);
+            })
+            .await;
+    }
+
+    #[test]
+    fn events_are_read_as_they_are_written() {
+        let answer = Event::parse(b"event: next\ndata: {\"data\":{\"n\":1}}");
+        assert_eq!(answer, Event::Next(json!({ "data": { "n": 1 } })));
+        assert_eq!(Event::parse(b"event: complete\ndata:"), Event::Complete);
+        assert_eq!(Event::parse(b":"), Event::Other);
+    }
+}

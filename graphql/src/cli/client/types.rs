@@ -1,0 +1,695 @@
+//! Objects of the API as commands read them, each with the text of its fields.
+//!
+//! `FIELDS` is everything that the API has of an object, so that `--json` prints it all. A struct has
+//! the part of it that people are shown. A test compares both with the schema.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+    ops::Deref,
+};
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+use shared::{
+    clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
+};
+
+use crate::cli::view::plain;
+
+/// A text that somebody else wrote. `Display` shows it plain and in one line, so that it can neither
+/// steer a terminal nor forge a line. It dereferences to the text as it is.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+pub(crate) struct Text(String);
+
+impl Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&plain::line(&self.0))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+/// Enough of an execution to steer it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExecutionHead {
+    pub(crate) execution_id: ExecutionId,
+    pub(crate) plan_id: Text,
+    pub(crate) state: ExecutionState,
+}
+
+impl ExecutionHead {
+    pub(crate) const FIELDS: &str = "executionId planId state";
+}
+
+/// One run of a plan.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Execution {
+    pub(crate) execution_id: Text,
+    pub(crate) request_id: Text,
+    pub(crate) plan_id: Text,
+    pub(crate) plan: Plan,
+    pub(crate) state: ExecutionState,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+    pub(crate) node: Option<Text>,
+    pub(crate) input: Option<Value>,
+    pub(crate) dry_run: bool,
+    pub(crate) parent_execution_id: Option<Text>,
+    pub(crate) parent_step_id: Option<Text>,
+    pub(crate) retry_of: Option<Text>,
+    pub(crate) next: Option<NextExecution>,
+    pub(crate) replanning: Option<Replanning>,
+    pub(crate) waits_for: Vec<Wait>,
+    pub(crate) total: u64,
+    pub(crate) successful: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) steps: Vec<StepStatus>,
+    pub(crate) outputs: Value,
+    pub(crate) execution_results: ExecutionResults,
+    /// Of [`Self::SUMMARY`] only.
+    pub(crate) retries: Vec<RetriedExecution>,
+}
+
+impl Execution {
+    /// The fields of an execution that are values.
+    pub(crate) const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
+        createdAt startedAt finishedAt node seq input dryRun compensateOnFailure parentExecutionId \
+        parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
+    /// The fields for a person when the execution is over.
+    pub(crate) const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \
+        total successful failed skipped cancelled outputs plan { tools { stepId toolName dependsOn \
+        retry onError } } executionResults { errors { stepId toolName index code message attempt \
+        retryable } } steps { stepId state skipReason warnings resolvedParameters items { index \
+        resolvedParameters } compensation { state error { code message } } } \
+        retries { executionId state }";
+
+    pub(crate) fn fields() -> String {
+        let (plan, step, error) = (Plan::fields(), StepStatus::fields(), StepError::FIELDS);
+        format!(
+            "{} plan {{ {plan} }} steps {{ {step} }} executionResults {{ outputs errors {{ {error} }} \
+             variables }} waitsFor {{ {} }} replanning {{ {} }} next {{ executionId }}",
+            Self::VALUES,
+            Wait::FIELDS,
+            Replanning::FIELDS
+        )
+    }
+}
+
+/// The execution that continues another one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NextExecution {
+    pub(crate) execution_id: Text,
+}
+
+/// An execution that was retried as another one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RetriedExecution {
+    pub(crate) execution_id: Text,
+    pub(crate) state: ExecutionState,
+}
+
+/// The state of an automatic replan.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Replanning {
+    pub(crate) state: ReplanningState,
+    pub(crate) reason: Text,
+    pub(crate) given_up: Option<Text>,
+}
+
+impl Replanning {
+    pub(crate) const FIELDS: &str = "state reason givenUp";
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum ReplanningState {
+    Pending,
+    Begun,
+    GivenUp,
+}
+
+/// The results of an execution.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ExecutionResults {
+    pub(crate) errors: Vec<StepError>,
+}
+
+/// The failure of a step, or of an item of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StepError {
+    pub(crate) step_id: Text,
+    pub(crate) index: Option<u64>,
+    pub(crate) tool_name: Text,
+    pub(crate) code: Text,
+    pub(crate) message: Text,
+    pub(crate) attempt: u64,
+    pub(crate) retryable: bool,
+}
+
+impl StepError {
+    pub(crate) const FIELDS: &str = "stepId index toolName code message attempt retryable";
+}
+
+/// The state of a step, of an item of it, or of the call that compensates it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StepStatus {
+    pub(crate) step_id: Text,
+    pub(crate) index: Option<u64>,
+    pub(crate) tool_name: Text,
+    pub(crate) state: StepState,
+    pub(crate) attempts: u64,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+    pub(crate) duration_ms: Option<f64>,
+    pub(crate) work_ms: Option<f64>,
+    pub(crate) waited_ms: Option<f64>,
+    pub(crate) resolved_parameters: Option<Value>,
+    pub(crate) output: Option<Value>,
+    pub(crate) error: Option<StepError>,
+    pub(crate) warnings: Vec<Text>,
+    pub(crate) reused: bool,
+    pub(crate) skip_reason: Option<Text>,
+    pub(crate) waits_for: Option<Text>,
+    pub(crate) items: Vec<StepStatus>,
+    pub(crate) item_tally: Option<ItemTally>,
+    pub(crate) child_execution_id: Option<Text>,
+    pub(crate) compensation: Option<Box<StepStatus>>,
+}
+
+impl StepStatus {
+    fn fields() -> String {
+        let part = format!(
+            "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
+             resolvedParameters output error {{ {} }} warnings reused skipReason waitsFor until \
+             progress {{ progress total message }} childExecutionId",
+            StepError::FIELDS
+        );
+        let tally = ItemTally::FIELDS;
+        format!("{part} items {{ {part} }} itemTally {{ {tally} }} compensation {{ {part} }}")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum StepState {
+    #[default]
+    Pending,
+    Running,
+    Retrying,
+    Waiting,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+    Compensated,
+    /// Only the live view has it: to the API such a step has succeeded.
+    #[serde(skip)]
+    CompensationFailed,
+}
+
+impl StepState {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Retrying => "RETRYING",
+            Self::Waiting => "WAITING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Skipped => "SKIPPED",
+            Self::Cancelled => "CANCELLED",
+            Self::Compensated => "COMPENSATED",
+            Self::CompensationFailed => "COMPENSATION_FAILED",
+        }
+    }
+}
+
+/// The items of a step, counted by their state.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ItemTally {
+    pub(crate) total: u64,
+    pub(crate) running: u64,
+    pub(crate) waiting: u64,
+    pub(crate) successful: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) cancelled: u64,
+}
+
+impl ItemTally {
+    const FIELDS: &str = "total pending running waiting successful failed skipped cancelled";
+}
+
+/// A reason why an execution does not go on by itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Wait {
+    pub(crate) kind: Text,
+    pub(crate) step_id: Option<Text>,
+    pub(crate) index: Option<u64>,
+    pub(crate) name: Option<Text>,
+    pub(crate) until: Option<Text>,
+    pub(crate) message: Text,
+}
+
+impl Wait {
+    const FIELDS: &str = "kind stepId index name executionId until message";
+}
+
+/// One version of a plan.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Plan {
+    pub(crate) plan_id: Text,
+    pub(crate) version: u64,
+    pub(crate) query: Text,
+    pub(crate) created_at: Option<Text>,
+    pub(crate) planner: Text,
+    pub(crate) tools: Vec<PlannedStep>,
+    pub(crate) execution_order: Vec<Text>,
+    pub(crate) layers: Vec<Vec<Text>>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Plan {
+    pub(crate) const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
+        layers mermaid dot";
+    /// The fields for a person.
+    pub(crate) const SHOWN: &str = "planId requestId version query planner layers executionOrder \
+        tools { stepId toolName plan parameters dependsOn when forEach compensate requiresApproval } \
+        diagnostics { severity code path message help }";
+
+    pub(crate) fn fields() -> String {
+        let (values, step) = (Self::VALUES, PlannedStep::FIELDS);
+        format!("{values} tools {{ {step} }} diagnostics {{ {DIAGNOSTIC} }}")
+    }
+}
+
+/// The fields of a [`Diagnostic`].
+pub(crate) const DIAGNOSTIC: &str = "severity code path message help";
+
+/// A step as its plan has it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PlannedStep {
+    pub(crate) step_id: Text,
+    pub(crate) tool_name: Text,
+    pub(crate) parameters: Value,
+    pub(crate) depends_on: Vec<Text>,
+    pub(crate) plan: Option<Text>,
+    pub(crate) when: Option<Text>,
+    pub(crate) for_each: Option<Text>,
+    pub(crate) compensate: Option<Compensation>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) on_error: Text,
+    pub(crate) requires_approval: bool,
+}
+
+impl PlannedStep {
+    const FIELDS: &str = "stepId toolName parameters dependsOn outputMapping effect plan when forEach \
+        compensate timeoutMs idleTimeoutMs cacheTtlMs strictTemplates maxParallel retry onError \
+        requiresApproval";
+
+    pub(crate) fn max_attempts(&self) -> u64 {
+        self.retry.as_ref().and_then(|retry| retry.max_attempts).unwrap_or(1)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Compensation {
+    pub(crate) tool_name: Text,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Retry {
+    pub(crate) max_attempts: Option<u64>,
+}
+
+/// A plan that was made, or why there is none.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct PlanPayload {
+    /// The plan as it is printed.
+    pub(crate) plan: Option<Value>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Everything that belongs to one query.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Request {
+    pub(crate) request_id: Text,
+    pub(crate) query: Text,
+    pub(crate) created_at: Option<Text>,
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) executions: Vec<Execution>,
+    pub(crate) transcript: Vec<TranscriptEntry>,
+    pub(crate) timeline: Vec<TimelineEntry>,
+}
+
+impl Request {
+    pub(crate) const VALUES: &str = "requestId query createdAt";
+
+    /// Selects all of a request, with its newest executions.
+    pub(crate) fn fields(last: i32) -> String {
+        format!(
+            "{} plans {{ {} }} executions(last: {last}) {{ {} }} transcript {{ at kind content }} \
+             timeline {{ {} }}",
+            Self::VALUES,
+            Plan::fields(),
+            Execution::fields(),
+            TimelineEntry::FIELDS
+        )
+    }
+}
+
+/// A step on the way from the query to the plan.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TranscriptEntry {
+    pub(crate) at: Text,
+    pub(crate) kind: Text,
+    pub(crate) content: Value,
+}
+
+/// Something that happened under a request.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct TimelineEntry {
+    pub(crate) kind: Text,
+    pub(crate) execution_id: Option<Text>,
+    pub(crate) step_id: Option<Text>,
+    pub(crate) message: Text,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) detail: EventData,
+}
+
+impl TimelineEntry {
+    pub(crate) const FIELDS: &str = "at kind executionId stepId attempt node message detail durationMs \
+        waitedMs";
+}
+
+/// Something that happened to an execution.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Event {
+    pub(crate) seq: u64,
+    pub(crate) at: Option<Timestamp>,
+    #[serde(rename = "type")]
+    pub(crate) kind: Text,
+    pub(crate) step_id: Option<Text>,
+    pub(crate) attempt: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) data: EventData,
+}
+
+impl Event {
+    pub(crate) const FIELDS: &str = "seq at type stepId attempt data(maxBytes: 0)";
+}
+
+/// The parts of what an event records that people are told of. Each kind of event has some of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct EventData {
+    pub(crate) index: Option<u64>,
+    pub(crate) items: Option<u64>,
+    pub(crate) child_execution_id: Option<Text>,
+    pub(crate) error: Option<EventError>,
+    pub(crate) until: Option<Timestamp>,
+    #[serde(rename = "for")]
+    pub(crate) awaited: Option<Text>,
+    pub(crate) name: Text,
+    pub(crate) reason: Option<Text>,
+    pub(crate) progress: f64,
+    pub(crate) total: Option<f64>,
+    pub(crate) message: Option<Text>,
+    pub(crate) cached: bool,
+    pub(crate) reused: BTreeMap<Text, IgnoredAny>,
+    pub(crate) worker: Text,
+    pub(crate) node: Text,
+    pub(crate) epoch: u64,
+    pub(crate) renewed: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventError {
+    pub(crate) code: Option<Text>,
+    pub(crate) message: Text,
+}
+
+/// Reads a value of a kind that may not be known, as nothing if it has another form.
+fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
+    let value = Value::deserialize(source)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// A call with an effect that another execution would repeat.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RepeatedCall {
+    pub(crate) step_id: Text,
+    pub(crate) tool_name: Text,
+    pub(crate) calls: u64,
+    pub(crate) outcome_unknown: bool,
+}
+
+impl RepeatedCall {
+    pub(crate) const FIELDS: &str = "stepId toolName calls outcomeUnknown";
+}
+
+/// A plan that was saved under a name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SavedPlan {
+    pub(crate) name: Text,
+    pub(crate) plan_id: Text,
+    pub(crate) inputs: Option<Value>,
+    pub(crate) saved_at: Text,
+}
+
+impl SavedPlan {
+    pub(crate) const FIELDS: &str = "name planId inputs savedAt";
+}
+
+/// A tool.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Tool {
+    pub(crate) name: Text,
+    pub(crate) qualified_name: Text,
+    pub(crate) shadowed_by: Option<Text>,
+    pub(crate) description: Text,
+    pub(crate) tool_set: Text,
+    pub(crate) active: bool,
+    pub(crate) effect: Text,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Option<Value>,
+}
+
+impl Tool {
+    pub(crate) const FIELDS: &str = "name qualifiedName shadowedBy description toolSet source active \
+        callable effect inputSchema outputSchema examples";
+
+    /// Returns the shortest name that means this tool.
+    pub(crate) fn shortest_name(&self) -> &Text {
+        if self.shadowed_by.is_none() { &self.name } else { &self.qualified_name }
+    }
+}
+
+/// A tool that was selected for a query.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolMatch {
+    pub(crate) tool: Tool,
+    pub(crate) score: f64,
+    pub(crate) hit: bool,
+    pub(crate) least_similar: Option<f64>,
+}
+
+impl ToolMatch {
+    pub(crate) fn fields() -> String {
+        format!("tool {{ {} }} score hit leastSimilar leastSimilarExample learned", Tool::FIELDS)
+    }
+}
+
+/// A set of tools.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ToolSet {
+    pub(crate) name: Text,
+    pub(crate) description: Text,
+    pub(crate) active: bool,
+    pub(crate) source: Text,
+    pub(crate) tools: Vec<IgnoredAny>,
+    pub(crate) status: Text,
+    pub(crate) error: Option<Text>,
+}
+
+impl ToolSet {
+    pub(crate) fn fields() -> String {
+        format!("name description active source tools {{ {} }} status error", Tool::FIELDS)
+    }
+}
+
+/// The result of switching toolsets.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolSetChange {
+    pub(crate) changed: Vec<Text>,
+    pub(crate) not_found: Vec<Text>,
+    pub(crate) refused: Vec<Text>,
+}
+
+impl ToolSetChange {
+    pub(crate) fn fields() -> String {
+        format!("changed notFound refused toolSets {{ {} }}", ToolSet::fields())
+    }
+}
+
+/// A call of a tool outside plans.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ToolResult {
+    pub(crate) tool: Text,
+    pub(crate) status: Text,
+    pub(crate) result: Value,
+    pub(crate) error: Option<Text>,
+    #[serde(rename = "durationMs")]
+    pub(crate) duration_ms: f64,
+    pub(crate) at: Text,
+}
+
+impl ToolResult {
+    pub(crate) const FIELDS: &str =
+        "callId tool status parameters result error warnings durationMs at";
+}
+
+/// The usage of a tool.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolUsage {
+    pub(crate) tool_name: Text,
+    pub(crate) calls: u64,
+    pub(crate) failures: u64,
+    pub(crate) last_called_at: Option<Text>,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+}
+
+impl ToolUsage {
+    pub(crate) const FIELDS: &str =
+        "toolName qualifiedName calls failures lastCalledAt p50Ms p99Ms";
+}
+
+/// Two tools that the same sentences want.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ToolCollision {
+    pub(crate) a: Text,
+    pub(crate) b: Text,
+    pub(crate) similarity: f64,
+}
+
+impl ToolCollision {
+    pub(crate) const FIELDS: &str = "a b similarity";
+}
+
+/// The graph of actions and tools.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Toolkit {
+    pub(crate) actions: Vec<Named>,
+    pub(crate) tools: Vec<Named>,
+    #[serde(default)]
+    pub(crate) edges: Vec<ToolkitEdge>,
+}
+
+impl Toolkit {
+    /// All of it that is printed as JSON.
+    pub(crate) const FIELDS: &str = "actions { name description } tools { name description toolSet \
+        source active effect } edges { from to kind score learned } mermaid dot svg yaml";
+    /// The fields for a person.
+    pub(crate) const SHOWN: &str =
+        "actions { name description } tools { name } edges { from to kind score learned }";
+    pub(crate) const NAMES: &str = "actions { name } tools { name }";
+}
+
+/// An action, or a tool, of the toolkit.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) name: Text,
+    #[serde(default)]
+    pub(crate) description: Text,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ToolkitEdge {
+    pub(crate) from: Text,
+    pub(crate) to: Text,
+    pub(crate) kind: Text,
+    pub(crate) score: f64,
+    pub(crate) learned: Option<f64>,
+}
+
+/// The number of removed objects.
+#[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
+pub(crate) struct Pruned {
+    pub(crate) executions: u64,
+    pub(crate) plans: u64,
+    pub(crate) requests: u64,
+    #[serde(skip_serializing)]
+    pub(crate) more: bool,
+}
+
+impl Pruned {
+    pub(crate) const FIELDS: &str = "executions plans requests more";
+}
+
+/// A large binary that a tool returned.
+pub(crate) const BLOB: &str = "id mimeType bytes sha256 at data";

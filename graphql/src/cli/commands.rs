@@ -1,0 +1,18 @@
+//! The commands, one file for each or for a family.
+
+pub(crate) mod bench;
+pub(crate) mod debug;
+pub(crate) mod doctor;
+pub(crate) mod follow;
+pub(crate) mod list;
+pub(crate) mod login;
+mod missing_tools;
+pub(crate) mod models;
+pub(crate) mod plan;
+pub(crate) mod prune;
+pub(crate) mod run;
+mod select;
+pub(crate) mod serve;
+pub(crate) mod steer;
+pub(crate) mod toolkit;
+pub(crate) mod tools;

@@ -1,0 +1,71 @@
+//! `faber bench`: measures the engine, on a store of its own unless one is named.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::serve::refuse_server;
+use crate::{
+    bench::{self, BenchArgs},
+    cli::{App, ExitStatus, failure::Failure, signals},
+    config::{Config, Origin},
+};
+
+/// Measures the engine. Where no store is named, on one of its own that does not stay.
+pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "bench")?;
+    let config = &app.config;
+    let own = own_store(config)?;
+    let url = match &own {
+        Some(own) => format!("sqlite:{}", own.0.display()),
+        None => config.store.value.clone(),
+    };
+    let measured = tokio::select! {
+        measured = bench::run(args, &url) => Some(measured),
+        () = signals::interrupted() => None,
+    };
+    drop(own);
+    let Some(measured) = measured else { return app.left("nothing was measured to its end") };
+    app.screen.print_json(&measured?)?;
+    Ok(ExitStatus::Done)
+}
+
+/// A database that goes when this does.
+struct OwnStore(PathBuf);
+
+fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
+    if config.store.origin != Origin::Default {
+        return Ok(None);
+    }
+    fs::create_dir_all(&config.data).map_err(|err| {
+        let place = config.data.display();
+        Failure::new("STORE_UNAVAILABLE", format!("`{place}` cannot be made: {err}"))
+    })?;
+    Ok(Some(OwnStore(config.data.join(format!("bench-{}.db", std::process::id())))))
+}
+
+impl Drop for OwnStore {
+    fn drop(&mut self) {
+        remove_with_siblings(&self.0);
+    }
+}
+
+/// Removes a database and what lies beside it under its name.
+fn remove_with_siblings(path: &Path) {
+    let (Some(folder), Some(name)) =
+        (path.parent(), path.file_name().and_then(|name| name.to_str()))
+    else {
+        return;
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_sibling = entry.file_name().to_str().is_some_and(|entry| entry.starts_with(name));
+        if is_sibling && let Err(err) = remove(&entry.path()) {
+            tracing::warn!(path = %entry.path().display(), %err, "cannot be removed");
+        }
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}

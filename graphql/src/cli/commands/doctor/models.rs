@@ -1,0 +1,47 @@
+//! Checks that the configured models answer.
+
+use planner::model::{Message, Model, ModelError, Provider, Question, Settings};
+
+use super::Check;
+use crate::config::Config;
+
+/// The question to a model whose provider lists no models.
+const HELLO: &str = "Answer with the word OK.";
+
+/// Checks the planner. The one without a model always works.
+pub(crate) async fn planner(config: &Config) -> Vec<Check> {
+    let Some(model) = config.planning_model() else {
+        let found = Ok("offline: no model, no network".to_owned());
+        return vec![Check { name: "planner".to_owned(), found, help: "" }];
+    };
+    let settings = model.settings();
+    let mut checks = vec![check("planner", &settings).await];
+    if let Some(fallback) = &settings.fallback {
+        checks.push(check("planner.fallback", fallback).await);
+    }
+    checks
+}
+
+async fn check(name: &str, settings: &Settings) -> Check {
+    let found = answers(settings).await.map_err(|err| err.to_string());
+    Check {
+        name: name.to_owned(),
+        found,
+        help: "correct `planner` in the configuration, set the variable that `api_key_env` names, \
+               or plan without a model: `planner: offline`",
+    }
+}
+
+async fn answers(settings: &Settings) -> Result<String, ModelError> {
+    let provider = Provider::new(settings)?;
+    let name = provider.name().to_owned();
+    match provider.is_listed().await {
+        Ok(true) => return Ok(format!("`{name}` is there")),
+        Err(err @ ModelError::Unavailable { .. }) => return Err(err),
+        // Not everybody lists all there is, or anything.
+        Ok(false) | Err(ModelError::Refused { .. }) => (),
+    }
+    let messages = vec![Message::User(HELLO.to_owned())];
+    provider.ask(&Question { messages, ..Question::default() }).await?;
+    Ok(format!("`{name}` answers"))
+}

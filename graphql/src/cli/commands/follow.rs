@@ -1,0 +1,431 @@
+//! Follows an execution to its end, shows it, and drives it if this command is to.
+
+use std::{
+    collections::BTreeMap,
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
+use tokio::time;
+
+use crate::agent;
+use crate::cli::{
+    App, ExitStatus,
+    client::{
+        Client, read,
+        types::{Execution, ExecutionHead, Plan, Replanning, ReplanningState, Text},
+    },
+    event_tree::EventTree,
+    failure::Failure,
+    session::Session,
+    signals,
+    view::{format::quoted, live_view::LiveView, news::News, outcome, plain},
+};
+
+/// Reconnects of a broken stream before the server counts as gone, and the delay before each.
+const RECONNECTS: usize = 5;
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// Poll interval for the owner of an execution that this command only watches.
+const OWNER_POLL: Duration = Duration::from_secs(1);
+/// Polls in a row that find no owner before that is said: another worker needs a moment to claim.
+const OWNER_POLLS: usize = 3;
+/// Poll interval for executions without a subscription.
+const STATE_POLL: Duration = Duration::from_secs(1);
+/// Poll interval while a finished execution gets a new plan.
+const REPLAN_POLL: Duration = Duration::from_millis(250);
+/// Polls in a row that find no worker for the new plan before that is said.
+const REPLAN_POLLS: usize = 20;
+/// The most steps that wait for a person and are told.
+const ASKED: usize = 20;
+
+/// The relation of a command to the execution that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It only watches.
+    Watch,
+    /// It drives the execution to its end, and ends as the execution does.
+    Drive,
+    /// It waits for the end, and drives the execution where no other worker does.
+    Finish,
+}
+
+/// Follows an execution, and the executions that continue it after a new plan, to the end, until it
+/// waits for a person, or until the user leaves.
+pub(crate) async fn follow(
+    app: &App,
+    session: &Session,
+    id: ExecutionId,
+    purpose: Purpose,
+) -> Result<ExitStatus, Failure> {
+    let mut follower = Follower { app, session, client: session.client(), id, purpose };
+    loop {
+        let stopped = follower.until_stopped().await?;
+        let id = follower.id;
+        match stopped {
+            Stopped::Continued(next) => follower.id = next,
+            Stopped::Over => return show_ending(app, session.client(), id).await,
+            Stopped::GivenUp => {
+                // The request is not done, even if this part of it succeeded.
+                let status = show_ending(app, session.client(), id).await?;
+                let is_done = status == ExitStatus::Done;
+                return Ok(if is_done { ExitStatus::Failed } else { status });
+            }
+            Stopped::Asking(steps) => return show_waiting(app, session, id, steps).await,
+            Stopped::Detached => return detached(app, session.client(), id),
+        }
+    }
+}
+
+/// The reason why an execution is followed no further.
+enum Stopped {
+    Over,
+    /// Steps wait for a person, each with its execution.
+    Asking(Vec<(String, String)>),
+    /// This execution continues it.
+    Continued(ExecutionId),
+    /// It was to get a new plan, and does not.
+    GivenUp,
+    /// The user left.
+    Detached,
+}
+
+#[derive(Clone, Copy)]
+struct Follower<'a> {
+    app: &'a App,
+    session: &'a Session,
+    client: &'a Client,
+    id: ExecutionId,
+    purpose: Purpose,
+}
+
+impl Follower<'_> {
+    async fn until_stopped(&self) -> Result<Stopped, Failure> {
+        let found: Value =
+            self.client.execution(self.id, "plan { layers tools { stepId retry } }").await?;
+        let plan: Plan = read(found["plan"].clone())?;
+        let screen = &self.app.screen;
+        if self.purpose == Purpose::Drive && !screen.json {
+            screen.hint(&format!("executing {}", self.id));
+        }
+        let tree = EventTree::new(self.id.to_string());
+        let watching = Watching { of: *self, tree, view: LiveView::new(screen, &plan) };
+        let following = async {
+            match watching.until_stopped().await? {
+                Stopped::Over if self.purpose != Purpose::Finish => self.continuation().await,
+                stopped => Ok(stopped),
+            }
+        };
+        let driving = async {
+            match self.purpose {
+                Purpose::Watch => std::future::pending().await,
+                _ => self.session.drive_forever(self.id).await,
+            }
+        };
+        tokio::select! {
+            stopped = following => stopped,
+            () = signals::interrupted() => Ok(Stopped::Detached),
+            never = driving => match never {},
+        }
+    }
+
+    /// Waits until a finished execution that gets a new plan is continued, or will not be.
+    async fn continuation(&self) -> Result<Stopped, Failure> {
+        #[derive(Deserialize)]
+        struct Found {
+            replanning: Option<Replanning>,
+            next: Option<Next>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Next {
+            execution_id: ExecutionId,
+            plan: Version,
+        }
+        #[derive(Deserialize)]
+        struct Version {
+            version: u64,
+        }
+        let say = |line: String| {
+            if !self.app.screen.json {
+                self.app.screen.hint(&line);
+            }
+        };
+        let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
+        let (mut is_told, mut unattended) = (false, 0);
+        loop {
+            let found: Found = self.client.execution(self.id, fields).await?;
+            let Some(replanning) = found.replanning else { return Ok(Stopped::Over) };
+            let reason = &replanning.reason;
+            match (replanning.state, found.next) {
+                (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
+                    let version = plan.version;
+                    say(format!(
+                        "planned anew as version {version} because {reason}; {id} goes on"
+                    ));
+                    return Ok(Stopped::Continued(id));
+                }
+                (ReplanningState::GivenUp, _) => {
+                    let why = replanning.given_up.as_ref().map(Text::to_string);
+                    say(format!("not planned anew after all: {}", why.unwrap_or_default()));
+                    return Ok(Stopped::GivenUp);
+                }
+                _ if !is_told => say(format!("a model plans anew because {reason}")),
+                _ => (),
+            }
+            is_told = true;
+            let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
+            unattended = if is_unattended { unattended + 1 } else { 0 };
+            if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
+                say(format!("nobody plans it anew: `faber execute {}` does", self.id));
+                return Ok(Stopped::Over);
+            }
+            time::sleep(REPLAN_POLL).await;
+        }
+    }
+
+    /// Waits until no worker drives the execution for a while.
+    async fn unowned(&self) {
+        let mut polls = 0;
+        while polls < OWNER_POLLS {
+            time::sleep(OWNER_POLL).await;
+            // A store that does not answer fails the subscription, too.
+            let is_stalled = self.session.is_stalled(self.id).await.unwrap_or(false);
+            polls = if is_stalled { polls + 1 } else { 0 };
+        }
+    }
+
+    async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
+        self.client.execution(id, "state seq").await
+    }
+}
+
+/// The state of an execution at the position of its last event.
+#[derive(Deserialize)]
+struct StateAt {
+    state: ExecutionState,
+    seq: u64,
+}
+
+/// Reads the events of an execution and shows them.
+struct Watching<'a> {
+    of: Follower<'a>,
+    tree: EventTree,
+    view: LiveView,
+}
+
+impl Watching<'_> {
+    async fn until_stopped(mut self) -> Result<Stopped, Failure> {
+        let mut reconnects = RECONNECTS;
+        let of = self.of;
+        let mut unowned = pin!(of.unowned());
+        let mut is_told = self.of.purpose != Purpose::Watch;
+        loop {
+            let before = self.tree.root().seq;
+            match self.read(unowned.as_mut(), &mut is_told).await {
+                Ok(Some(stopped)) => return Ok(stopped),
+                Ok(None) => {
+                    if self.of.state_of(&self.of.id.to_string()).await?.state.is_over() {
+                        return Ok(Stopped::Over);
+                    }
+                }
+                Err(failure) if failure.code != "SERVER_UNAVAILABLE" || reconnects == 0 => {
+                    return Err(failure);
+                }
+                Err(_) => reconnects -= 1,
+            }
+            if self.tree.root().seq > before {
+                reconnects = RECONNECTS;
+            }
+            time::sleep(RECONNECT_DELAY).await;
+        }
+    }
+
+    /// Reads events until the execution is over or waits for a person, or the stream ends.
+    async fn read(
+        &mut self,
+        mut unowned: Pin<&mut impl Future<Output = ()>>,
+        is_told: &mut bool,
+    ) -> Result<Option<Stopped>, Failure> {
+        let client = self.of.client;
+        let mut events = self.tree.subscribe(client);
+        let mut polls = time::interval(STATE_POLL);
+        polls.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        loop {
+            let needs_polling = self.tree.needs_polling();
+            tokio::select! {
+                next = events.next() => {
+                    let Some((id, event)) = next else { return Ok(None) };
+                    let news = self.tree.apply(client, &mut events, &id, &event?);
+                    if let Some(news) = news {
+                        self.view.tell(&news, self.tree.root().steps_over);
+                    }
+                }
+                () = &mut unowned, if !*is_told => {
+                    let id = self.of.id;
+                    let note = format!("nobody carries it on: `faber execute {id}` does");
+                    self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                    *is_told = true;
+                }
+                _ = polls.tick(), if needs_polling => (),
+            }
+            if self.tree.root().is_over {
+                return Ok(Some(Stopped::Over));
+            }
+            if self.tree.waits_for_person() && self.is_unanswered().await? {
+                return Ok(Some(Stopped::Asking(self.tree.asking())));
+            }
+        }
+    }
+
+    /// Returns whether no answer of a person is under way. A command leaves the inbox in the append
+    /// that records its effect, so the inbox is read before the state.
+    async fn is_unanswered(&self) -> Result<bool, Failure> {
+        for id in self.tree.queued() {
+            if self.of.state_of(id).await?.state != ExecutionState::Waiting {
+                return Ok(false);
+            }
+        }
+        let session = self.of.session;
+        for id in self.tree.asking_executions() {
+            // A watched execution goes on only if a live worker reads the answer.
+            let is_answered = match id.parse() {
+                Ok(id) if session.has_commands(id).await? => {
+                    self.of.purpose != Purpose::Watch || session.has_reader(id).await?
+                }
+                _ => false,
+            };
+            let StateAt { state, seq } = self.of.state_of(&id).await?;
+            // An event that is not seen yet may be the answer, and another question.
+            let is_behind = seq > self.tree.seq_of(&id);
+            if is_answered || state != ExecutionState::Waiting || is_behind {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Shows an execution that is over.
+async fn show_ending(app: &App, client: &Client, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let screen = &app.screen;
+    let state = if screen.json {
+        print_document(app, client, id).await?
+    } else {
+        let execution: Execution = client.execution(id, Execution::SUMMARY).await?;
+        for line in outcome::ending(&execution, screen.err) {
+            screen.say(&line);
+        }
+        match agent_answer(&execution) {
+            Some(answer) => screen.print(&plain::block(answer))?,
+            None => screen.print_json(&execution.outputs)?,
+        }
+        screen.hint(&format!("everything about it: faber debug {}", execution.request_id));
+        execution.state
+    };
+    let is_done = state == ExecutionState::Completed;
+    Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
+}
+
+/// Returns the answer of an agent.
+fn agent_answer(execution: &Execution) -> Option<&str> {
+    let last = execution.plan.tools.last()?;
+    let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
+    is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
+}
+
+/// Shows an execution with steps that wait for a person.
+async fn show_waiting(
+    app: &App,
+    session: &Session,
+    id: ExecutionId,
+    steps: Vec<(String, String)>,
+) -> Result<ExitStatus, Failure> {
+    let screen = &app.screen;
+    if screen.json {
+        print_document(app, session.client(), id).await?;
+        return Ok(ExitStatus::Waiting);
+    }
+    let (mut answered, mut asked) = (Vec::new(), Vec::new());
+    let mut inboxes: BTreeMap<String, Vec<Command>> = BTreeMap::new();
+    for (of, step) in steps {
+        if let (false, Ok(execution)) = (inboxes.contains_key(&of), of.parse()) {
+            inboxes.insert(of.clone(), session.inbox(execution).await?);
+        }
+        let commands = inboxes.get(&of).map(Vec::as_slice).unwrap_or_default();
+        match commands.iter().find_map(|command| answer_to(command, &step)) {
+            Some(answer) => answered.push((step, answer)),
+            None => asked.push((of, step)),
+        }
+    }
+    screen.print(&format!("{id}  WAITING"))?;
+    for (step, answer) in answered.iter().take(ASKED) {
+        screen.say(&format!("`{}` was {answer}, and no process carries it on", plain::line(step)));
+    }
+    if !answered.is_empty() {
+        screen.say(&format!("faber execute {id}   carries it on"));
+    }
+    for (of, step) in asked.iter().take(ASKED) {
+        let step = quoted(step);
+        screen.say(&format!("faber approve {of} {step}            lets it go on"));
+        screen.say(&format!("faber approve {of} {step} --reject   refuses it"));
+    }
+    if asked.len() > ASKED {
+        screen.say(&format!("and {} more", asked.len() - ASKED));
+    }
+    Ok(ExitStatus::Waiting)
+}
+
+/// Returns how a command answers a step, or an item of it such as `step[3]`.
+fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
+    let Command::Approve { step, item, approved, .. } = command else { return None };
+    let is_meant = if let Some(item) = item {
+        asked == format!("{step}[{item}]")
+    } else {
+        let rest = asked.strip_prefix(step.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+    };
+    is_meant.then_some(if *approved { "approved" } else { "refused" })
+}
+
+/// Shows the state of an execution that is followed no further.
+pub(crate) async fn show_state(
+    app: &App,
+    client: &Client,
+    id: ExecutionId,
+) -> Result<ExitStatus, Failure> {
+    if app.screen.json {
+        print_document(app, client, id).await?;
+    } else {
+        let found: ExecutionHead = client.execution(id, ExecutionHead::FIELDS).await?;
+        app.screen.print(&format!("{id}  {}", found.state.as_str()))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Ends a command that the user has left, and says how to come back.
+fn detached(app: &App, client: &Client, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let message = if client.is_remote() {
+        format!("detached; `{id}` goes on: `faber watch {id}` watches it")
+    } else {
+        format!(
+            "detached; `{id}` is in the store: `faber execute {id}` carries it on, `faber watch \
+             {id}` watches it, `faber cancel {id}` stops it"
+        )
+    };
+    app.left(&message).map_err(|failure| failure.with("executionId", json!(id)))
+}
+
+/// Prints an execution as one document. Returns its state.
+async fn print_document(
+    app: &App,
+    client: &Client,
+    id: ExecutionId,
+) -> Result<ExecutionState, Failure> {
+    let document: Value = client.execution(id, &Execution::fields()).await?;
+    app.screen.print_json(&document)?;
+    read(document["state"].clone())
+}

@@ -1,0 +1,255 @@
+//! `faber list`: requests, plans and executions, as tables or as JSON.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::plan::list_saved;
+use crate::cli::{
+    App, ExitStatus,
+    args::{List, Part, Since, api_name},
+    client::{
+        Client,
+        types::{Execution, Plan, Request},
+    },
+    failure::Failure,
+    session::{Need, Session},
+    view::{
+        format::{duration, first_line, second},
+        outcome::{state, took_ms},
+        paint::Paint,
+    },
+    without_nulls,
+};
+
+/// Lists requests, plans, executions or saved plans.
+pub(crate) async fn list(app: &App, what: List) -> Result<ExitStatus, Failure> {
+    let is_json = app.screen.json;
+    match what {
+        List::Saved => list_saved(app).await,
+        List::Requests { search, state, since: Since { from, to }, part } => {
+            let state = state.map(|state| api_name(&state));
+            let filter = json!({ "search": search, "state": state, "from": from, "to": to });
+            let mut fields = Request::VALUES.to_owned();
+            if !is_json {
+                // Children are newer than what was asked for, and there may be many.
+                fields.push_str(
+                    " executions(last: 1, parts: false) { state startedAt createdAt finishedAt }",
+                );
+            }
+            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"];
+            show_page(app, Page { kind: &REQUESTS, filter, part, fields }, headings, request_row)
+                .await
+        }
+        List::Plans { search, request, part } => {
+            let filter = json!({ "search": search, "requestId": request });
+            let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
+            let headings = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
+            show_page(app, Page { kind: &PLANS, filter, part, fields }, headings, plan_row).await
+        }
+        List::Executions { state, request, plan, tool, since: Since { from, to }, part } => {
+            let states: Vec<String> = state.iter().map(api_name).collect();
+            let filter = json!({
+                "state": (!states.is_empty()).then_some(states), "requestId": request,
+                "planId": plan, "toolName": tool, "from": from, "to": to,
+            });
+            let fields = if is_json { Execution::fields() } else { Execution::VALUES.to_owned() };
+            let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"];
+            show_page(
+                app,
+                Page { kind: &EXECUTIONS, filter, part, fields },
+                headings,
+                execution_row,
+            )
+            .await
+        }
+    }
+}
+
+/// The operation that lists objects of one kind.
+struct Kind {
+    field: &'static str,
+    filter: &'static str,
+}
+
+const REQUESTS: Kind = Kind { field: "requests", filter: "filter: RequestFilter" };
+const PLANS: Kind = Kind { field: "plans", filter: "filter: PlanFilter" };
+const EXECUTIONS: Kind = Kind { field: "executions", filter: "filter: ExecutionFilter" };
+
+/// A part of a list that is asked for.
+struct Page {
+    kind: &'static Kind,
+    filter: Value,
+    part: Part,
+    fields: String,
+}
+
+async fn show_page<T: for<'de> Deserialize<'de>>(
+    app: &App,
+    page: Page,
+    headings: &[&str],
+    row: impl Fn(&T, Paint) -> Vec<String>,
+) -> Result<ExitStatus, Failure> {
+    let read =
+        Session::with_existing(app, Need::Store, async |session| page.read(session.client()).await);
+    let (nodes, more) = read.await?;
+    let status = app.screen.list(&Value::Array(nodes), headings, row)?;
+    if let Some(cursor) = more {
+        app.screen.hint(&format!("there are more: --after {cursor}"));
+    }
+    Ok(status)
+}
+
+impl Page {
+    /// Reads the page in pieces that fit into an answer. Returns the cursor of its end if there is more.
+    async fn read(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Connection {
+            nodes: Vec<Value>,
+            page_info: PageInfo,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct PageInfo {
+            has_next_page: bool,
+            end_cursor: Option<String>,
+        }
+        let Part { first, mut after } = self.part;
+        let filter = without_nulls(self.filter);
+        let fields = format!("nodes {{ {} }} pageInfo {{ hasNextPage endCursor }}", self.fields);
+        let mut nodes: Vec<Value> = Vec::new();
+        let mut piece = first;
+        loop {
+            let left = first.saturating_sub(i32::try_from(nodes.len()).unwrap_or(i32::MAX));
+            let asked = piece.min(left);
+            let arguments = [
+                (self.kind.filter, filter.clone()),
+                ("first: Int", json!(asked)),
+                ("after: String", json!(after)),
+            ];
+            let found: Connection = match client.query(self.kind.field, &arguments, &fields).await {
+                Err(failure) if failure.code == "LIMIT_EXCEEDED" && asked > 1 => {
+                    piece = asked / 2;
+                    continue;
+                }
+                found => found?,
+            };
+            nodes.extend(found.nodes);
+            after = found.page_info.end_cursor.filter(|_| found.page_info.has_next_page);
+            if after.is_none() || usize::try_from(first).is_ok_and(|first| nodes.len() >= first) {
+                return Ok((nodes, after));
+            }
+        }
+    }
+}
+
+/// Returns the newest executions of a request, oldest first.
+pub(crate) async fn newest_executions(
+    client: &Client,
+    request: &str,
+    max: i32,
+) -> Result<Vec<Value>, Failure> {
+    let filter = json!({ "requestId": request });
+    let part = Part { first: max, after: None };
+    let page = Page { kind: &EXECUTIONS, filter, part, fields: Execution::fields() };
+    let (mut found, _) = page.read(client).await?;
+    found.reverse();
+    Ok(found)
+}
+
+fn request_row(request: &Request, paint: Paint) -> Vec<String> {
+    let newest = request.executions.last();
+    vec![
+        request.request_id.to_string(),
+        newest.map(|execution| state(execution.state.as_str(), paint)).unwrap_or_default(),
+        request.created_at.as_deref().map(second).unwrap_or_default(),
+        newest.and_then(took_ms).map(duration).unwrap_or_default(),
+        first_line(&request.query),
+    ]
+}
+
+fn plan_row(plan: &Plan, _: Paint) -> Vec<String> {
+    vec![
+        plan.plan_id.to_string(),
+        plan.version.to_string(),
+        plan.execution_order.len().to_string(),
+        plan.created_at.as_deref().map(second).unwrap_or_default(),
+        first_line(&plan.query),
+    ]
+}
+
+fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
+    let created = execution.created_at.map(|at| at.format("%Y-%m-%d %H:%M:%S").to_string());
+    vec![
+        execution.execution_id.to_string(),
+        state(execution.state.as_str(), paint),
+        format!("{}/{}", execution.successful, execution.total),
+        created.unwrap_or_default(),
+        took_ms(execution).map(duration).unwrap_or_default(),
+        execution.plan_id.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::cli::view::table::table;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check<T: for<'de> Deserialize<'de>>(
+        items: Value,
+        row: fn(&T, Paint) -> Vec<String>,
+        expected: Expect,
+    ) {
+        let paint = Paint::new(false);
+        let items: Vec<T> = serde_json::from_value(items).unwrap();
+        let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
+        let headings = &["A", "B", "C", "D", "E", "F"][..rows[0].len()];
+        expected.assert_eq(&table(headings, &rows, Some(80), paint));
+    }
+
+    #[test]
+    fn lists_fit_into_the_window() {
+        let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "createdAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:02.5Z" });
+        let mut failed = times.clone();
+        failed["state"] = json!("FAILED");
+        check(
+            json!([
+                { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
+                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
+                { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "a query that is far too long for the window that it is in",
+                  "executions": [] },
+            ]),
+            request_row,
+            expect![[r"
+                A                B       C                    D      E
+                req_1_aaaaaaaaa  FAILED  2026-01-01 00:00:00  2.5 s  pay the ␛[2J bill
+                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"]],
+        );
+        let mut execution = times;
+        execution["executionId"] = json!("exec_1_aaaaaaaaa");
+        execution["state"] = json!("COMPLETED");
+        (execution["successful"], execution["total"]) = (json!(3), json!(4));
+        execution["planId"] = json!("plan_1_aaaaaaaaa");
+        check(
+            json!([execution]),
+            execution_row,
+            expect![[r"
+            A                 B          C    D                    E      F
+            exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"]],
+        );
+        let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
+            "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
+        check(
+            json!([plan]),
+            plan_row,
+            expect![[r"
+            A                 B  C  D                    E
+            plan_1_aaaaaaaaa  2  1  2026-01-01 00:00:00  pay"]],
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! Logging in to MCP servers, and out again.
+
+mod browser;
+mod callback;
+
+use std::{io::IsTerminal, net::Ipv4Addr, time::Duration};
+
+use mcp::{
+    McpServer,
+    oauth::{LoggedIn, Login, LoginError, Logins},
+};
+use serde_json::json;
+use shared::id::ToolSetName;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines, Stdin},
+    net::TcpListener,
+    time::{Instant, sleep_until},
+};
+use toolsets::{
+    registry,
+    sources::{SetConfig, Source},
+};
+
+use self::callback::{Callback, Page};
+use crate::{
+    cli::{App, ExitStatus, failure::Failure, signals},
+    local_engine::open_store,
+};
+
+/// Time limit of a login.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Logs in to the server of a toolset.
+pub(crate) async fn login(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "login")?;
+    let set = find(app, name).await?;
+    let (logins, server) = (app.config.logins(), server(&set)?);
+    let listener = listen(&logins, &set.name, server).await?;
+    let callback = Callback::serve(listener).map_err(|err| unable(&err))?;
+    let begun = Login::begin(&logins, (&set.name, server), callback.address()).await;
+    let begun = begun.map_err(|err| failure(&err))?;
+    show(app, name, begun.url(), no_browser);
+    tokio::select! {
+        logged_in = wait(app, &begun, callback, name) => tell(app, name, &logged_in?),
+        () = signals::interrupted() => app.left("nobody was logged in"),
+    }
+}
+
+/// Forgets the login to the server of a toolset.
+pub(crate) async fn logout(app: &App, name: &str) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "logout")?;
+    let set = find(app, name).await?;
+    let forgotten = app.config.logins().forget(&set.name, server(&set)?).await;
+    let forgotten = forgotten.map_err(|err| failure(&err))?;
+    let screen = &app.screen;
+    if screen.json {
+        screen.print_json(&json!({ "toolset": name, "forgotten": forgotten }))?;
+    } else if forgotten {
+        screen.print(&format!("the login to `{name}` is forgotten"))?;
+    } else {
+        screen.say(&format!("nobody was logged in to `{name}`"));
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
+    let Some(server) = &app.config.server else { return Ok(()) };
+    let server = &server.value;
+    Err(Failure::usage(format!(
+        "a login is kept where the tools are called: type `faber {command}` there, not with `{server}`"
+    )))
+}
+
+/// Finds a set in the configuration, or among those that were added.
+async fn find(app: &App, name: &str) -> Result<SetConfig, Failure> {
+    let missing = || Failure::not_found("toolset", name);
+    let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
+    let configured = app.config.toolsets.value.iter().find(|set| set.name == parsed);
+    if let Some(set) = configured {
+        return Ok(set.clone());
+    }
+    let store = open_store(app.setup()).await?;
+    registry::added(&*store, &parsed).await?.ok_or_else(missing)
+}
+
+fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
+    match &set.source {
+        Source::Mcp(server) => Ok(server),
+        _ => Err(Failure::usage(format!("nobody logs in to `{}`: it is no MCP server", set.name))),
+    }
+}
+
+/// Listens for the browser on this machine alone.
+async fn listen(
+    logins: &Logins,
+    set: &ToolSetName,
+    server: &McpServer,
+) -> Result<TcpListener, Failure> {
+    let wanted = logins.port(set, server).map_err(|err| failure(&err))?;
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
+    match bound {
+        Err(_) if !has_port(server) => {
+            // Only the login before had it.
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| unable(&err))
+        }
+        bound => bound.map_err(|err| unable(&err)),
+    }
+}
+
+fn has_port(server: &McpServer) -> bool {
+    let McpServer::Http(server) = server else { return false };
+    server.auth().is_some_and(mcp::oauth::OAuth::has_port)
+}
+
+fn unable(err: &std::io::Error) -> Failure {
+    let why = "cannot listen for the browser on 127.0.0.1";
+    Failure::new("INTERNAL", format!("{why}: {err}; see `callback_port` of `auth`"))
+}
+
+fn show(app: &App, name: &str, url: &str, no_browser: bool) {
+    let screen = &app.screen;
+    let is_open = !no_browser && browser::open(&app.environment, screen.is_live, url);
+    let how = if is_open { "if the browser does not open, go to" } else { "go to" };
+    screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
+    if std::io::stdin().is_terminal() {
+        screen.say(
+            "if the browser is on another machine, paste here the address that it ends at \
+             (http://127.0.0.1…)",
+        );
+    }
+}
+
+/// Waits until somebody has logged in.
+async fn wait(
+    app: &App,
+    begun: &Login,
+    mut callback: Callback,
+    name: &str,
+) -> Result<LoggedIn, Failure> {
+    let ends = Instant::now() + PATIENCE;
+    let mut pasted =
+        std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
+    loop {
+        let (address, page) = tokio::select! {
+            Some((address, page)) = callback.next() => (address, Some(page)),
+            Some(address) = line(&mut pasted) => (address, None),
+            () = sleep_until(ends) => {
+                let minutes = PATIENCE.as_secs() / 60;
+                let why = format!("nobody logged in within {minutes} minutes");
+                return Err(Failure::new("LOGIN_REFUSED", why));
+            }
+        };
+        let finished = begun.finish(address.trim()).await;
+        let was_pasted = page.is_none();
+        if let Some(page) = page {
+            page.show(match &finished {
+                Ok(_) => Page::Done(name),
+                Err(LoginError::Stray) => Page::Stray,
+                Err(_) => Page::Failed(name),
+            });
+        }
+        match finished {
+            Err(LoginError::Stray) if was_pasted => app
+                .screen
+                .say("this is no answer to the login that is under way: paste the whole address"),
+            Err(LoginError::Stray) => {}
+            finished => {
+                callback.close().await;
+                return finished.map_err(|err| failure(&err));
+            }
+        }
+    }
+}
+
+/// Returns the next line that was typed; never, where nobody can type.
+async fn line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+    loop {
+        let Some(lines) = typed else { return std::future::pending().await };
+        match lines.next_line().await {
+            Ok(Some(line)) if line.trim().is_empty() => {}
+            Ok(Some(line)) => return Some(line),
+            Ok(None) | Err(_) => *typed = None,
+        }
+    }
+}
+
+fn tell(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failure> {
+    let LoggedIn { issuer, scopes, lasts, is_renewed } = logged_in;
+    let screen = &app.screen;
+    if screen.json {
+        screen.print_json(&json!({
+            "toolset": name,
+            "issuer": issuer,
+            "scopes": scopes,
+            "expiresInSeconds": lasts.map(|lasts| lasts.as_secs()),
+            "isRenewed": is_renewed,
+        }))?;
+        return Ok(ExitStatus::Done);
+    }
+    let allows =
+        if scopes.is_empty() { String::new() } else { format!(", for {}", scopes.join(" ")) };
+    let until = match lasts {
+        _ if *is_renewed => String::new(),
+        Some(lasts) => format!("; it ends in {} min", lasts.as_secs().div_ceil(60)),
+        None => String::new(),
+    };
+    screen.print(&format!("logged in to `{name}`{allows}{until}"))?;
+    Ok(ExitStatus::Done)
+}
+
+fn failure(err: &LoginError) -> Failure {
+    let message = err.to_string();
+    match err {
+        LoginError::NotForPeople(_) => Failure::usage(message),
+        LoginError::Refused(_) | LoginError::Stray => Failure::new("LOGIN_REFUSED", message),
+        LoginError::Unreachable(_) => Failure::unreachable(message),
+        LoginError::Unkept(_) => Failure::new("INTERNAL", message),
+    }
+}

@@ -1,0 +1,88 @@
+//! Embedding models: fetching them, and which are there.
+
+use console::Term;
+use planner::embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request};
+use serde_json::json;
+
+use crate::cli::{App, ExitStatus, args::Models, failure::Failure, signals, view::plain};
+
+/// Does something with the models.
+pub(crate) async fn models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
+    match what {
+        Models::List => list(app),
+        Models::Pull { name, sha256 } => tokio::select! {
+            pulled = fetch(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
+            () = signals::interrupted() => {
+                app.left("what was fetched is kept: the same command goes on with it")
+            }
+        },
+    }
+}
+
+fn list(app: &App) -> Result<ExitStatus, Failure> {
+    let (screen, directory) = (&app.screen, app.config.models());
+    let models = pull::list(&directory);
+    if screen.json {
+        let models =
+            models.iter().map(|model| json!({ "name": model, "path": directory.join(model) }));
+        screen.print_json(&models.collect())?;
+    } else if models.is_empty() {
+        screen.say("there are none: `faber models pull all-MiniLM-L6-v2` fetches one");
+    } else {
+        screen
+            .print(&models.iter().map(|model| plain::line(model)).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
+    let (screen, environment) = (&app.screen, &app.environment);
+    let places = Places {
+        hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
+        models: app.config.models(),
+    };
+    let terminal = Term::stderr();
+    let mut report = |progress: Progress| {
+        let Progress { file, bytes, of } = progress;
+        let whole = of.map_or_else(String::new, |bytes| format!(" of {}", megabytes(bytes)));
+        let line = format!("{file}: {}{whole}", megabytes(bytes));
+        if screen.is_live {
+            // A line that cannot be drawn again is drawn below.
+            let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::line(&line)));
+        } else if of == Some(bytes) {
+            screen.say(&line);
+        }
+    };
+    let pulled = pull::pull(request, &places, &mut report).await;
+    let name = request.name;
+    if screen.is_live {
+        let _ = terminal.clear_line();
+    }
+    let Pulled { path, model, from } = pulled.map_err(|err| failure(&err))?;
+    if screen.json {
+        screen.print_json(&json!({ "name": name, "path": path, "model": model, "from": from }))?;
+        return Ok(ExitStatus::Done);
+    }
+    let how = from.map_or_else(|| "it was there".to_owned(), |it| format!("from {it}"));
+    screen.print(&format!(
+        "{} ({model}, {how})\nuse it with `embedding: {{ model: {name} }}` in the configuration",
+        path.display()
+    ))?;
+    Ok(ExitStatus::Done)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+fn failure(err: &PullError) -> Failure {
+    let message = err.to_string();
+    match err {
+        PullError::Name(_) | PullError::Checksum(_) => Failure::usage(message),
+        PullError::Missing(_) => Failure::new("NOT_FOUND", message),
+        PullError::Unreachable { .. } => Failure::unreachable(message),
+        PullError::Wrong(_) | PullError::Disk { .. } | PullError::Unusable(_) => {
+            Failure::new("INTERNAL", message)
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Commands that start executions: of a query, of a plan, or by an agent.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{
+    follow::{Purpose, follow},
+    missing_tools,
+    plan::{create_plan, make_plan, newest_plan, planning_options, saved_plan, show, show_stored},
+    steer::{find, warn_of_repeated_calls},
+};
+use crate::cli::{
+    App, ExitStatus,
+    args::{AgentArgs, ExecuteArgs, Options, RunArgs, api_name},
+    client::{
+        Client, read,
+        types::{ExecutionHead, Plan, Text},
+    },
+    failure::Failure,
+    plan_file::{WrittenPlan, place, read_json, read_plan},
+    session::{Need, Session},
+    without_nulls,
+};
+
+/// Plans, executes, shows the execution and prints the outputs.
+pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure> {
+    let written = match &args.plan {
+        Some(file) => Some(read_plan(app, file).await?),
+        None => None,
+    };
+    let options = execution_options(&args.options).await?;
+    let session = match (Session::open(app, Need::Driving).await, &written) {
+        (Err(failure), Some(written)) => return Err(written.prefer_errors(failure)),
+        (session, _) => session?,
+    };
+    session
+        .finish(async |session| {
+            let started = start_execution(app, session, &args, written, options).await?;
+            follow(app, session, started.execution_id, Purpose::Drive).await
+        })
+        .await
+}
+
+/// Lets a model do what is asked, shows the execution and prints the answer.
+pub(crate) async fn agent(app: &App, args: AgentArgs) -> Result<ExitStatus, Failure> {
+    let options = without_nulls(json!({
+        "maxToolTurns": args.max_tool_turns,
+        "toolSets": (!args.toolsets.is_empty()).then_some(&args.toolsets),
+        "planner": args.planner,
+    }));
+    Session::with(app, Need::Driving, async |session| {
+        let arguments = [("query: String!", json!(args.query)), ("options: AgentOptions", options)];
+        let started: ExecutionHead =
+            session.client().mutate("runAgent", &arguments, ExecutionHead::FIELDS).await?;
+        follow(app, session, started.execution_id, Purpose::Drive).await
+    })
+    .await
+}
+
+/// Starts the execution that `run` was asked for.
+async fn start_execution(
+    app: &App,
+    session: &Session,
+    args: &RunArgs,
+    written: Option<WrittenPlan>,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let client = session.client();
+    let checks_tools = !args.options.wait && !args.options.dry_run;
+    if let Some(name) = &args.saved {
+        if checks_tools && let Some(plan) = saved_plan(client, name).await? {
+            missing_tools::check_plan(app, session, &plan).await?;
+        }
+        return run_saved(client, name, options).await;
+    }
+    let query = args.query.as_deref().unwrap_or_default();
+    let planning = planning_options(&args.planning);
+    let plan = match written {
+        Some(written) => {
+            if checks_tools && !written.has_errors() {
+                missing_tools::check_draft(app, session, &written.input).await?;
+            }
+            let file = args.plan.as_deref().unwrap_or(Path::new("-"));
+            let made = create_plan(client, written).await;
+            made.map_err(|failure| failure.with("file", place(file)))?
+        }
+        // The engine plans nothing if the key was used before.
+        None if args.options.idempotency_key.is_some() => {
+            let started = run_query(client, query, planning, options).await?;
+            show_stored(app, client, &started.plan_id).await?;
+            return Ok(started);
+        }
+        None => make_plan(client, query, planning, Plan::SHOWN).await?,
+    };
+    let plan: Plan = read(plan)?;
+    show(app, &plan);
+    execute_plan(client, &plan.plan_id, options).await
+}
+
+/// Executes a plan or the newest plan of a request, or drives an execution.
+pub(crate) async fn execute(app: &App, args: ExecuteArgs) -> Result<ExitStatus, Failure> {
+    let options = execution_options(&args.options).await?;
+    Session::with_existing(app, Need::Driving, async |session| {
+        let id = &args.id;
+        let started = if id.starts_with("exec_") {
+            let found = find(session.client(), id).await?;
+            if !args.options.wait {
+                missing_tools::check_execution(app, session, found.execution_id).await?;
+            }
+            found
+        } else {
+            execute_anew(app, session, &args, options).await?
+        };
+        follow(app, session, started.execution_id, Purpose::Drive).await
+    })
+    .await
+}
+
+async fn execute_anew(
+    app: &App,
+    session: &Session,
+    args: &ExecuteArgs,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let (client, id, how) = (session.client(), args.id.as_str(), &args.options);
+    let is_request = id.starts_with("req_");
+    let plan = if is_request { newest_plan(client, id).await? } else { Some(id.into()) };
+    if let Some(plan) = plan.as_ref().filter(|_| !how.dry_run) {
+        if !how.wait {
+            missing_tools::check_plan(app, session, plan).await?;
+        }
+        // Under a key that was used before, nothing is executed again.
+        if how.idempotency_key.is_none() {
+            warn_of_repeated_calls(app, client, plan).await?;
+        }
+    }
+    match plan {
+        Some(plan) if !is_request => execute_plan(client, &plan, options).await,
+        _ => execute_request(client, id, options).await,
+    }
+}
+
+/// Watches an execution until it ends.
+pub(crate) async fn watch(app: &App, id: &str) -> Result<ExitStatus, Failure> {
+    Session::with_existing(app, Need::Store, async |session| {
+        let found = find(session.client(), id).await?;
+        follow(app, session, found.execution_id, Purpose::Watch).await
+    })
+    .await
+}
+
+/// Plans a query and starts an execution of the plan.
+pub(crate) async fn run_query(
+    client: &Client,
+    query: &str,
+    planning: Value,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let arguments = [
+        ("query: String!", json!(query)),
+        ("planning: PlanningOptions", planning),
+        ("execution: ExecutionOptions", options),
+    ];
+    client.mutate("run", &arguments, ExecutionHead::FIELDS).await
+}
+
+/// Starts an execution of the plan that was saved under a name.
+pub(crate) async fn run_saved(
+    client: &Client,
+    name: &str,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let arguments = [("name: String!", json!(name)), ("options: ExecutionOptions", options)];
+    client.mutate("runSavedPlan", &arguments, ExecutionHead::FIELDS).await
+}
+
+/// Starts an execution of a plan.
+pub(crate) async fn execute_plan(
+    client: &Client,
+    plan: &Text,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let arguments = [("planId: ID!", json!(&**plan)), ("options: ExecutionOptions", options)];
+    client.mutate("executePlan", &arguments, ExecutionHead::FIELDS).await
+}
+
+/// Starts an execution of the newest plan of a request.
+pub(crate) async fn execute_request(
+    client: &Client,
+    request: &str,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let arguments = [("requestId: ID!", json!(request)), ("options: ExecutionOptions", options)];
+    client.mutate("executeByRequestId", &arguments, ExecutionHead::FIELDS).await
+}
+
+/// Returns the options of the API for an execution.
+async fn execution_options(how: &Options) -> Result<Value, Failure> {
+    let mut options = without_nulls(json!({
+        "mode": how.mode.map(|mode| api_name(&mode)),
+        "maxParallel": how.max_parallel,
+        "idempotencyKey": how.idempotency_key,
+        "deadlineMs": how.deadline_ms,
+        "strictTemplates": how.strict_templates,
+        "compensateOnFailure": how.compensate.then_some(true),
+        "dryRun": how.dry_run.then_some(true),
+        "startAt": how.start_at,
+        "priority": how.priority,
+        "replans": how.replans,
+    }));
+    // An input of null is an input.
+    if let Some(text) = &how.input {
+        options["input"] = read_json("--input", text).await?;
+    }
+    Ok(options)
+}

@@ -1,0 +1,180 @@
+//! Commands that run until they are told to end: `faber serve`, `faber worker` and `faber mcp`.
+
+use std::sync::Arc;
+
+use nix::sys::resource::{Resource, getrlimit};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{
+        App, ExitStatus,
+        client::Client,
+        failure::Failure,
+        session::{Need, Session},
+        signals,
+    },
+    config::variable,
+    health::hooks,
+    local_engine::{LocalEngine, unlimited},
+    mcp_server,
+    retention::Retention,
+    schema,
+    server::{self, Hooks, ServerOptions},
+};
+
+/// Serves the API and executes whatever is there, until told to end.
+pub(crate) async fn serve(app: &App) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "serve")?;
+    let config = &app.config;
+    let told = told_to_end()?;
+    let access = config.access.value.open(&config.toolsets.value, variable)?;
+    let wanted = config.listen.value;
+    let listener = TcpListener::bind(wanted).await.map_err(|err| {
+        let hint = "name another address with `--listen`";
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}; {hint}"))
+    })?;
+    let address = listener.local_addr().map_err(|err| {
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
+    })?;
+    let local = LocalEngine::open(app.setup(), Need::Everything).await?;
+    local.engine.tell_holders(access.clone());
+    if !address.ip().is_loopback() && !access.wants_token() {
+        app.screen.say(&app.screen.err.yellow(format!(
+            "warning: `{address}` can be reached from other machines, but there are no access \
+             tokens: everybody but this machine is refused; add `access.tokens` to the \
+             configuration, or listen on 127.0.0.1"
+        )));
+    }
+    warn_of_free_commands(app);
+    app.screen.say(&format!("listening on http://{address}"));
+    let (retention, mut tasks) = start_retention(app, &local);
+    warn_of_idle_patterns(app, &local, &mut tasks);
+    let options = ServerOptions {
+        max_body_bytes: config.limits.request_bytes(),
+        max_connections: max_connections(app),
+        max_new_connections: config.limits.new_connections_per_address(),
+        shutdown_grace: config.limits.drain(),
+        access,
+        ..ServerOptions::default()
+    };
+    let stop = CancellationToken::new();
+    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
+    let store = Arc::clone(local.engine.store());
+    let members =
+        mcp_server::routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
+    let hooks = Hooks { members, ..hooks(&local, &retention) };
+    let schema = local.schema.clone();
+    let told = async move {
+        told.await;
+        stop.cancel();
+    };
+    let served = server::serve(listener, schema, options, hooks, told).await;
+    app.screen.say("stopping");
+    local.close().await;
+    served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
+    Ok(ExitStatus::Done)
+}
+
+/// Executes whatever is there, until told to end.
+pub(crate) async fn worker(app: &App) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "worker")?;
+    let told = told_to_end()?;
+    let local = LocalEngine::open(app.setup(), Need::Everything).await?;
+    warn_of_free_commands(app);
+    app.screen.say(&format!("working on {}", app.config.store_name()));
+    let (_, _pruning) = start_retention(app, &local);
+    told.await;
+    app.screen.say("stopping");
+    local.close().await;
+    Ok(ExitStatus::Done)
+}
+
+/// Serves Faber's own tools as an MCP server over standard input and output.
+pub(crate) async fn mcp(app: &App) -> Result<ExitStatus, Failure> {
+    let told = told_to_end()?;
+    let session = Session::open(app, Need::Driving).await?;
+    let ended = tokio::select! {
+        ended = mcp_server::serve_stdio(session.client().clone(), session.store().cloned(), session.drive()) => ended,
+        () = told => Ok(()),
+    };
+    session.close().await;
+    ended.map(|()| ExitStatus::Done)
+}
+
+/// Returns how many connections the server may have, and warns where the system allows fewer.
+fn max_connections(app: &App) -> usize {
+    let wanted = app.config.limits.connections();
+    // The store, tools and logs need descriptors, too.
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
+    if wanted > most {
+        tracing::warn!(
+            "the system allows this process {descriptors} open files, so `limits.connections` is \
+             {most} instead of {wanted}: raise `ulimit -n` for more"
+        );
+    }
+    wanted.min(most)
+}
+
+/// Warns, outside the log, that this machine cannot confine commands.
+fn warn_of_free_commands(app: &App) {
+    let support = sandbox::support();
+    if support.files && support.calls {
+        return;
+    }
+    app.screen.say(&app.screen.err.yellow(format!(
+        "warning: {support}: tools that run commands refuse to where their files and sockets cannot be confined, \
+         unless their `confine` says `required: false`"
+    )));
+}
+
+/// Warns of patterns of tokens that match no tool, once the tools are known.
+fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+    if app.config.access.value.is_empty() {
+        return;
+    }
+    let (screen, engine) = (app.screen.clone(), local.engine.clone());
+    let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
+    let most = app.config.limits.options().connect;
+    tasks.spawn(async move {
+        engine.catch_up().await;
+        let toolbox = engine.toolbox();
+        toolbox.settled(most).await;
+        let idle = access.idle(&sets, &toolbox.sets());
+        if !idle.is_empty() {
+            screen.say(&screen.err.yellow(format!(
+                "warning: no tool matches {}: correct `tools` in `access.tokens`; `faber tools \
+                 list` lists the tools",
+                idle.join(", ")
+            )));
+        }
+    });
+}
+
+/// Begins to remove what is old, where the configuration says how old. Whoever drops the tasks
+/// ends it.
+fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
+    let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
+    if let Some(age) = app.config.retention.value {
+        let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
+        let removing = Arc::clone(&retention);
+        tasks.spawn(async move { removing.keep(store, clock, age).await });
+    }
+    (retention, tasks)
+}
+
+fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
+    let deaf = |err| Failure::new("INTERNAL", format!("signals cannot be heard: {err}"));
+    signals::told_to_end().map_err(deaf)
+}
+
+pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
+    match &app.config.server {
+        Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
+            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
+            Err(Failure::usage(why))
+        }
+        _ => Ok(()),
+    }
+}

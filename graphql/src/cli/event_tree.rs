@@ -1,0 +1,182 @@
+//! The events of an execution and of those that its steps start, as one stream.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, BoxStream, SelectAll},
+};
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::{
+    client::{Client, types::Event},
+    failure::Failure,
+    view::{
+        format::part_name,
+        news::{Board, News},
+    },
+};
+
+/// The most executions that are followed at once. Others are followed as those end.
+const FOLLOWED: usize = 64;
+/// Polls for an execution that a step is about to start, and the delay between them.
+const LOOKS: usize = 200;
+const LOOK_DELAY: Duration = Duration::from_millis(50);
+
+/// An execution and those that its steps start.
+pub(crate) struct EventTree {
+    root: String,
+    nodes: BTreeMap<String, Node>,
+    /// Executions that started while too many were followed, each with its prefix.
+    queue: VecDeque<(String, String)>,
+    queued: BTreeSet<String>,
+}
+
+struct Node {
+    board: Board,
+    /// The path to this execution, before the names of its steps.
+    prefix: String,
+}
+
+impl Node {
+    fn new(id: &str, prefix: String) -> Self {
+        Self { board: Board::new(id), prefix }
+    }
+}
+
+/// The events of a tree, each with its execution.
+pub(crate) type Events = SelectAll<BoxStream<'static, (String, Result<Event, Failure>)>>;
+
+impl EventTree {
+    pub(crate) fn new(root: String) -> Self {
+        let nodes = BTreeMap::from([(root.clone(), Node::new(&root, String::new()))]);
+        Self { root, nodes, queue: VecDeque::new(), queued: BTreeSet::new() }
+    }
+
+    pub(crate) fn root(&self) -> &Board {
+        &self.nodes[&self.root].board
+    }
+
+    /// Returns the position of the last event that was seen of an execution.
+    pub(crate) fn seq_of(&self, id: &str) -> u64 {
+        self.nodes.get(id).map_or(0, |node| node.board.seq)
+    }
+
+    /// Subscribes to all followed executions, behind the events that were seen.
+    pub(crate) fn subscribe(&self, client: &Client) -> Events {
+        let mut events = SelectAll::new();
+        for (id, node) in &self.nodes {
+            events.push(self.events(client, id, node.board.seq));
+        }
+        events
+    }
+
+    fn events(
+        &self,
+        client: &Client,
+        id: &str,
+        after: u64,
+    ) -> BoxStream<'static, (String, Result<Event, Failure>)> {
+        let (is_root, id, client) = (id == self.root, id.to_owned(), client.clone());
+        let of = id.clone();
+        let subscribed = async move {
+            if !is_root {
+                await_created(&client, &id).await;
+            }
+            let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
+            client.subscribe("executionEvents", &arguments, Event::FIELDS)
+        };
+        // A child that was never created after all has no events.
+        let exists = move |event: &Result<Event, Failure>| {
+            let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
+            std::future::ready(is_root || !is_missing)
+        };
+        let events = stream::once(subscribed).flatten().filter(exists);
+        events.map(move |event| (of.clone(), event)).boxed()
+    }
+
+    /// Applies an event of an execution, and follows the execution that it started. Returns the news.
+    pub(crate) fn apply(
+        &mut self,
+        client: &Client,
+        events: &mut Events,
+        id: &str,
+        event: &Event,
+    ) -> Option<News> {
+        let node = self.nodes.get_mut(id)?;
+        let news = node.board.apply(event);
+        let prefix = node.prefix.clone();
+        if node.board.is_over && id != self.root {
+            self.nodes.remove(id);
+        }
+        if let Some(child) = event.data.child_execution_id.as_deref() {
+            let step = part_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
+            self.queued.insert(child.to_owned());
+            self.queue.push_back((child.to_owned(), format!("{prefix}{step} › ")));
+        }
+        while self.nodes.len() < FOLLOWED
+            && let Some((child, prefix)) = self.queue.pop_front()
+        {
+            self.queued.remove(&child);
+            events.push(self.events(client, &child, 0));
+            let node = Node::new(&child, prefix);
+            self.nodes.insert(child, node);
+        }
+        news.map(|news| news.within(&prefix))
+    }
+
+    /// Returns whether only a person can make the tree go on.
+    pub(crate) fn waits_for_person(&self) -> bool {
+        self.waits(&self.root, 0)
+    }
+
+    fn waits(&self, id: &str, depth: u32) -> bool {
+        // The caller looks at the states of queued executions, of which no events are seen.
+        let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
+        depth <= shared::limits::DEPTH
+            && node.board.waits_for_person(|child| self.waits(child, depth + 1))
+    }
+
+    /// Returns whether the tree seems to wait for a person while some executions are not followed. No
+    /// event tells when these go on, so the caller has to poll.
+    pub(crate) fn needs_polling(&self) -> bool {
+        !self.queued.is_empty() && self.waits_for_person()
+    }
+
+    /// Returns the queued executions that steps wait for.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &str> {
+        let awaited: BTreeSet<&str> =
+            self.nodes.values().flat_map(|node| node.board.children()).collect();
+        self.queue.iter().map(|(id, _)| id.as_str()).filter(move |id| awaited.contains(id))
+    }
+
+    /// Returns the steps that wait for a person, each with its execution.
+    pub(crate) fn asking(&self) -> Vec<(String, String)> {
+        let of = |(id, node): (&String, &Node)| {
+            let steps: Vec<_> =
+                node.board.asking().map(|step| (id.clone(), step.to_owned())).collect();
+            steps
+        };
+        self.nodes.iter().flat_map(of).collect()
+    }
+
+    /// Returns the executions with steps that wait for a person.
+    pub(crate) fn asking_executions(&self) -> BTreeSet<String> {
+        self.asking().into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+/// Waits until an execution exists that a step is about to start, for a limited time.
+async fn await_created(client: &Client, id: &str) {
+    for _ in 0..LOOKS {
+        let found = client.execution::<Value>(id, "state").boxed().await;
+        match found {
+            Ok(Value::Null) => time::sleep(LOOK_DELAY).await,
+            _ => return,
+        }
+    }
+}

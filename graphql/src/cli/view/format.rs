@@ -1,0 +1,130 @@
+//! Short pieces of text that several views use.
+
+use serde_json::Value;
+use shared::clock::Timestamp;
+
+use super::plain;
+
+/// The most characters of a query or a description in a table, where the window has room.
+const TABLE_TEXT: usize = 300;
+
+/// Writes a duration as people say it.
+pub(crate) fn duration(ms: f64) -> String {
+    if ms < 9.95 {
+        format!("{ms:.1} ms")
+    } else if ms < 999.5 {
+        format!("{ms:.0} ms")
+    } else if ms < 59_950.0 {
+        format!("{:.1} s", ms / 1_000.0)
+    } else {
+        let seconds = (ms / 1_000.0).round();
+        format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
+}
+
+/// Returns the milliseconds between two moments, nothing if they are in the wrong order.
+pub(crate) fn milliseconds(from: Timestamp, until: Timestamp) -> Option<f64> {
+    let micros = u64::try_from((until - from).num_microseconds()?).ok()?;
+    Some(std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0)
+}
+
+/// Writes a moment of the API to the second.
+pub(crate) fn second(at: &str) -> String {
+    plain::line(at.split('.').next().unwrap_or_default().trim_end_matches('Z')).replace('T', " ")
+}
+
+/// Cuts a text after `max` characters.
+pub(crate) fn clip(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// Returns the first line of a text, for a table.
+pub(crate) fn first_line(text: &str) -> String {
+    plain::line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT))
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn in_line(value: &Value, max: usize) -> String {
+    clip(&plain::line(&value.to_string()), max)
+}
+
+/// Writes JSON for people; it is still one document.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Writes JSON for people, `by` columns to the right.
+pub(crate) fn indented(value: &Value, by: usize) -> String {
+    let lead = " ".repeat(by);
+    let lines: Vec<String> = pretty(value).lines().map(|line| format!("{lead}{line}")).collect();
+    lines.join("\n")
+}
+
+/// Writes the name of a step, with the index of an item: `step[3]`.
+pub(crate) fn part_name(step: &str, index: Option<u64>) -> String {
+    match index {
+        Some(index) => format!("{step}[{index}]"),
+        None => step.to_owned(),
+    }
+}
+
+/// Lists names, the first few of them: `` `a`, `b` and 7 more ``.
+pub(crate) fn named<T: AsRef<str>>(names: &[T], max: usize) -> String {
+    let mut shown: Vec<String> =
+        names.iter().take(max).map(|name| format!("`{}`", plain::line(name.as_ref()))).collect();
+    match (names.len().saturating_sub(max), shown.pop()) {
+        (_, None) => String::new(),
+        (0, Some(last)) if shown.is_empty() => last,
+        (0, Some(last)) => format!("{} and {last}", shown.join(", ")),
+        (more, Some(last)) => {
+            shown.push(last);
+            format!("{} and {more} more", shown.join(", "))
+        }
+    }
+}
+
+/// Writes a name as a shell reads it: shells take brackets for a pattern.
+pub(crate) fn quoted(name: &str) -> String {
+    let name = plain::line(name);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+        return name;
+    }
+    format!("'{}'", name.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_few_and_safe() {
+        assert_eq!(named(&["a", "b", "c"], 3), "`a`, `b` and `c`");
+        assert_eq!(named(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
+        assert_eq!(named(&["a"], 2), "`a`");
+        assert_eq!((quoted("a.b-1"), quoted("l[1]")), ("a.b-1".into(), "'l[1]'".into()));
+        assert_eq!((quoted("it's"), quoted("-x")), (r"'it'\''s'".into(), "'-x'".into()));
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (ms, expected) in [
+            (0.04, "0.0 ms"),
+            (9.0, "9.0 ms"),
+            (12.3, "12 ms"),
+            (1_500.0, "1.5 s"),
+            (999.7, "1.0 s"),
+            (59_949.0, "59.9 s"),
+            (59_970.0, "1 min 0 s"),
+            (61_000.0, "1 min 1 s"),
+            (119_999.0, "2 min 0 s"),
+            (7_200_000.0, "120 min 0 s"),
+        ] {
+            assert_eq!(duration(ms), expected);
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Shows an execution while it runs. A terminal gets its plan by layers, drawn again and again; a pipe
+//! gets one line for each step that ends.
+//!
+//! A layer that is over, or not started, is one line. Steps that run, wait or failed have lines of
+//! their own. The drawing is never taller than the window.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shared::clock::{Clock, Timestamp, WallClock};
+
+use super::{
+    format::{duration, milliseconds, named},
+    news::News,
+    paint::{self, Paint},
+    plain,
+    screen::Screen,
+    step::{StepLine, StepView, mark},
+};
+use crate::cli::client::types::{Plan, StepState};
+
+/// Interval between two drawings.
+const TICK: Duration = Duration::from_millis(80);
+/// The most kept steps that are named.
+const KEPT: usize = 6;
+/// The most lines that stay when the execution is over.
+const FINAL_LINES: usize = 60;
+/// The most steps of a plan whose steps all have a line.
+const STEPS: usize = 20;
+/// The most columns of a step's name.
+const NAME: usize = 40;
+/// The columns that a step's name keeps, however narrow the window is.
+const LEAST_NAME: usize = 4;
+/// The columns of the bar.
+const BAR: usize = 24;
+
+/// Shows an execution while it runs.
+pub(crate) struct LiveView {
+    screen: Screen,
+    /// The columns of the longest name.
+    width: usize,
+    terminal: Option<(ProgressBar, Arc<Mutex<Stage>>)>,
+}
+
+impl LiveView {
+    pub(crate) fn new(screen: &Screen, plan: &Plan) -> Self {
+        let stage = Stage::new(plan);
+        let width = stage.width;
+        let terminal = screen.is_live.then(|| draw_repeatedly(stage, screen.err));
+        Self { screen: screen.clone(), width, terminal }
+    }
+
+    /// Shows news. `steps_over` is the number of steps that are over now.
+    pub(crate) fn tell(&mut self, news: &News, steps_over: usize) {
+        let line = line(news, self.width, self.screen.err);
+        match (&self.terminal, line) {
+            (Some((bar, stage)), line) => {
+                stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, steps_over);
+                if let (News::Note(_), Some(line)) = (news, line) {
+                    bar.println(self.screen.err.drawn(&line));
+                }
+            }
+            (None, Some(line)) => self.screen.say(&line),
+            (None, None) => (),
+        }
+    }
+
+    /// Replaces the moving drawing by lines that stay.
+    pub(crate) fn end(&mut self) {
+        let Some((bar, stage)) = self.terminal.take() else { return };
+        bar.finish_and_clear();
+        let stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = Size { lines: FINAL_LINES, ..window_size() };
+        for line in stage.draw(WallClock.now(), size, self.screen.err) {
+            self.screen.say(&line);
+        }
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Draws a stage at each tick, on standard error.
+fn draw_repeatedly(stage: Stage, paint: Paint) -> (ProgressBar, Arc<Mutex<Stage>>) {
+    let stage = Arc::new(Mutex::new(stage));
+    let shown = Arc::clone(&stage);
+    let style = stage_style().with_key(
+        "stage",
+        move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+            let stage = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines = stage.draw_live(WallClock.now(), window_size(), paint);
+            // If writing fails, the next tick draws again.
+            let _ = out.write_str(&paint.drawn(&lines.join("\n")));
+        },
+    );
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(style);
+    bar.enable_steady_tick(TICK);
+    (bar, stage)
+}
+
+fn stage_style() -> ProgressStyle {
+    ProgressStyle::with_template("{stage}").expect("the template is a literal that is tested")
+}
+
+fn window_size() -> Size {
+    let (lines, columns) = Term::stderr().size();
+    Size { lines: lines.into(), columns: columns.into() }
+}
+
+/// Writes news as one line that stays, if they are worth one.
+pub(crate) fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
+    match news {
+        News::Progress { .. } | News::Allowed { .. } => None,
+        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", named(steps, KEPT)))),
+        News::Note(note) => Some(paint.dim(format!("· {}", plain::line(note)))),
+        News::Step { name, view } => view.line(name, width, paint),
+    }
+}
+
+/// The size of a window.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    lines: usize,
+    columns: usize,
+}
+
+/// An execution as it is drawn.
+struct Stage {
+    layers: Vec<Vec<String>>,
+    max_attempts: BTreeMap<String, u64>,
+    width: usize,
+    steps: BTreeMap<String, StepView>,
+    /// The steps of the plan. All other names belong to parts of them.
+    own: BTreeSet<String>,
+    started_at: Option<Timestamp>,
+    steps_over: usize,
+}
+
+/// A line, and when it is left out for lack of room: the highest number first.
+struct Line {
+    rank: u8,
+    text: String,
+}
+
+/// The frame of one drawing.
+#[derive(Clone, Copy)]
+struct Frame {
+    now: Timestamp,
+    columns: usize,
+    /// The columns that names are padded to.
+    names: usize,
+    paint: Paint,
+}
+
+/// A state that all steps of a layer share, so that they are one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fold {
+    Pending,
+    Succeeded,
+    /// All are over and none has failed, but some were skipped or cancelled.
+    Skipped,
+}
+
+impl Stage {
+    fn new(plan: &Plan) -> Self {
+        let name = |step: &crate::cli::client::types::Text| (**step).to_owned();
+        let layers: Vec<Vec<String>> =
+            plan.layers.iter().map(|layer| layer.iter().map(name).collect()).collect();
+        let own: BTreeSet<String> = layers.iter().flatten().cloned().collect();
+        let attempts = plan.tools.iter().map(|step| (name(&step.step_id), step.max_attempts()));
+        Self {
+            max_attempts: attempts.collect(),
+            width: own.iter().map(|step| paint::width(step)).max().unwrap_or(0).min(NAME),
+            layers,
+            steps: BTreeMap::new(),
+            own,
+            started_at: None,
+            steps_over: 0,
+        }
+    }
+
+    fn tell(&mut self, news: &News, steps_over: usize) {
+        self.steps_over = steps_over;
+        match news {
+            News::Step { name, view } => {
+                self.started_at = self.started_at.or(view.since);
+                if view.is_over() {
+                    // Nothing of it runs any more, whatever was last seen of its parts.
+                    self.steps.retain(|part, of| of.is_over() || !is_part(name, part));
+                }
+                if self.own.contains(name) || !view.is_quiet() {
+                    self.steps.insert(name.clone(), view.clone());
+                } else {
+                    self.steps.remove(name);
+                }
+            }
+            News::Progress { name, progress } => {
+                if let Some(step) = self.steps.get_mut(name) {
+                    step.progress = Some(progress.clone());
+                }
+            }
+            News::Kept(steps) => {
+                for step in steps {
+                    let detail = Some("kept".to_owned());
+                    let state = StepState::Succeeded;
+                    let view = StepView { state, detail, ..StepView::default() };
+                    self.steps.insert(step.clone(), view);
+                }
+            }
+            News::Allowed { name } => drop(self.steps.remove(name)),
+            News::Note(_) => (),
+        }
+    }
+
+    /// Draws everything into a window, with a bar at its end.
+    fn draw_live(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        // One line is for the bar, and one for the cursor.
+        let lines = size.lines.saturating_sub(2).max(1);
+        let mut drawn = self.draw(now, Size { lines, ..size }, paint);
+        let columns = size.columns.saturating_sub(1).max(10);
+        drawn.extend(self.bar(now, paint).map(|bar| paint::cut(&bar, columns)));
+        drawn
+    }
+
+    fn draw(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        let columns = size.columns.saturating_sub(1).max(10);
+        // Names leave room for the times and the codes of all lines.
+        let mut frame = Frame { now, columns, names: self.width, paint };
+        let essential =
+            self.steps.iter().map(|(name, step)| self.end_of(name, step, frame).essential);
+        // Before a name stand a number of five columns and a sign, and behind it two spaces.
+        let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(LEAST_NAME);
+        frame.names = self.width.min(room);
+        let mut lines =
+            if self.own.len() <= STEPS { self.all_steps(frame) } else { self.layers(frame) };
+        limit_lines(&mut lines, size.lines.max(1), paint);
+        lines.into_iter().map(|line| paint::cut(&line.text, columns)).collect()
+    }
+
+    fn all_steps(&self, frame: Frame) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (layer, steps) in self.layers.iter().enumerate() {
+            for (place, step) in steps.iter().enumerate() {
+                let number =
+                    if place == 0 { format!("{:>3}", layer + 1) } else { "   ".to_owned() };
+                lines.push(self.step(&frame.paint.dim(number), step, frame));
+                lines.extend(self.parts("     ", step, frame));
+            }
+        }
+        lines
+    }
+
+    /// Draws a long plan: layers that share a state are one line.
+    fn layers(&self, frame: Frame) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut layers = self.layers.iter().enumerate().peekable();
+        while let Some((first, layer)) = layers.next() {
+            let fold = self.fold(layer);
+            let (mut last, mut steps) = (first, layer.iter().collect::<Vec<_>>());
+            while let Some((at, more)) =
+                layers.next_if(|(_, more)| fold.is_some() && self.fold(more) == fold)
+            {
+                last = at;
+                steps.extend(more);
+            }
+            let place = match last {
+                _ if last > first => format!("{}–{}", first + 1, last + 1),
+                _ => (first + 1).to_string(),
+            };
+            // As wide as most get, so that nothing moves aside when layers become one line.
+            let place = frame.paint.dim(format!("{place:>5}"));
+            let shown =
+                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
+            let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
+            lines.push(self.folded(&place, &steps, shown.is_empty(), frame.paint));
+            for step in shown {
+                lines.push(self.step("     ", step, frame));
+                lines.extend(self.parts("       ", step, frame));
+            }
+        }
+        lines
+    }
+
+    fn fold(&self, layer: &[String]) -> Option<Fold> {
+        let mut steps = layer.iter().map(|step| self.steps.get(step));
+        if steps.clone().all(|step| step.is_none()) {
+            return Some(Fold::Pending);
+        }
+        if !steps.clone().all(|step| step.is_some_and(StepView::is_quiet)) {
+            return None;
+        }
+        let is_done = steps.all(|step| step.is_some_and(|view| view.state == StepState::Succeeded));
+        Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
+    }
+
+    /// Draws many steps as one line.
+    fn folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
+        let known = || steps.iter().filter_map(|step| self.steps.get(*step));
+        let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
+        let count = |state| known().filter(|step| step.state == state).count();
+        let [failed, skipped, cancelled] =
+            [StepState::Failed, StepState::Skipped, StepState::Cancelled].map(count);
+        let state = match over {
+            0 if is_all => StepState::Pending,
+            _ if over < total => StepState::Running,
+            _ if failed > 0 => StepState::Failed,
+            _ if skipped + cancelled > 0 => StepState::Skipped,
+            _ => StepState::Succeeded,
+        };
+        let mark = if state == StepState::Running { paint.cyan("▸") } else { mark(state, paint) };
+        let names: Vec<String> = steps.iter().take(3).map(|step| plain::line(step)).collect();
+        let more = if total > names.len() { ", …" } else { "" };
+        let names = paint.dim(format!("{}{more}", names.join(", ")));
+        let mut text = match state {
+            StepState::Running => format!("{over}/{total} steps"),
+            _ => plain::count(total, "step"),
+        };
+        for (n, word) in [(failed, "failed"), (skipped, "skipped"), (cancelled, "cancelled")] {
+            if n > 0 {
+                let _ = write!(text, ", {n} {word}");
+            }
+        }
+        Line { rank: 2 + u8::from(is_all), text: format!("{place} {mark} {text}  {names}") }
+    }
+
+    fn step(&self, number: &str, name: &str, frame: Frame) -> Line {
+        let paint = frame.paint;
+        let shown = plain::line(name);
+        let Some(step) = self.steps.get(name) else {
+            let mark = mark(StepState::Pending, paint);
+            return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
+        };
+        let StepLine { mark, rest, essential } = self.end_of(name, step, frame);
+        // The name gives way before what came of the step.
+        let behind = if essential > 0 { 2 + essential } else { 0 };
+        let taken = paint::width(number) + paint::width(&mark) + 2 + behind;
+        let shown = paint::cut(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
+        let padding = " ".repeat(frame.names.saturating_sub(paint::width(&shown)));
+        let rank = match step.state {
+            _ if step.is_quiet() => 3,
+            StepState::Running | StepState::Retrying => 1,
+            _ => 0,
+        };
+        let text = format!("{number} {mark} {shown}{padding}  {rest}").trim_end().to_owned();
+        Line { rank, text }
+    }
+
+    fn end_of(&self, name: &str, step: &StepView, frame: Frame) -> StepLine {
+        let attempt = |attempt: u64| match self.max_attempts.get(name) {
+            Some(max) if *max >= attempt => format!("{attempt} of {max}"),
+            _ => attempt.to_string(),
+        };
+        step.draw(frame.now, attempt, frame.paint)
+    }
+
+    /// Draws the parts of a step: its items, the steps of its child execution, its compensation.
+    fn parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
+        let behind = self.steps.range(step.to_owned()..);
+        behind
+            .take_while(|(name, _)| name.starts_with(step))
+            .filter(|(name, _)| !self.own.contains(*name) && is_part(step, name))
+            .map(|(name, _)| self.step(indent, name, frame))
+            .collect()
+    }
+
+    fn bar(&self, now: Timestamp, paint: Paint) -> Option<String> {
+        let total = self.own.len();
+        if total < 2 || self.steps_over == 0 {
+            return None;
+        }
+        let full = self.steps_over.min(total) * BAR / total;
+        let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
+        let elapsed = self.started_at.and_then(|from| milliseconds(from, now)).map(duration);
+        let elapsed = paint.dim(elapsed.unwrap_or_default());
+        Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))
+    }
+}
+
+/// Returns whether a name is that of an item, a child's step or the compensation of a step.
+fn is_part(step: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(step) else { return false };
+    rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
+}
+
+/// Leaves out the least important lines until there is room for the rest.
+fn limit_lines(lines: &mut Vec<Line>, max: usize, paint: Paint) {
+    if lines.len() <= max {
+        return;
+    }
+    let mut places: Vec<usize> = (0..lines.len()).collect();
+    places.sort_by_key(|place| lines[*place].rank);
+    let kept: BTreeSet<usize> = places.into_iter().take(max.saturating_sub(1)).collect();
+    let left_out = lines.len() - kept.len();
+    let mut place = 0..;
+    lines.retain(|_| place.next().is_some_and(|place| kept.contains(&place)));
+    lines.push(Line { rank: 0, text: paint.dim(format!("    … and {left_out} more")) });
+}

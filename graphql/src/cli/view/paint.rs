@@ -1,0 +1,138 @@
+//! Colours, for streams that support them.
+//!
+//! Coloured text carries marks: characters that Unicode reserves for use within programs. They become
+//! colours only when the text is written. Foreign text cannot contain a mark, because `plain` has
+//! replaced them.
+
+use super::plain;
+
+/// Ends a colour.
+const END: char = '\u{fdd0}';
+const BOLD: char = '\u{fdd1}';
+const DIM: char = '\u{fdd2}';
+const GREEN: char = '\u{fdd3}';
+const RED: char = '\u{fdd4}';
+const YELLOW: char = '\u{fdd5}';
+const CYAN: char = '\u{fdd6}';
+
+/// Colours a text, or does not: because of `NO_COLOR`, `TERM=dumb` or a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self { is_on }
+    }
+
+    pub(crate) fn bold(self, text: impl AsRef<str>) -> String {
+        self.paint(BOLD, text.as_ref())
+    }
+
+    pub(crate) fn dim(self, text: impl AsRef<str>) -> String {
+        self.paint(DIM, text.as_ref())
+    }
+
+    pub(crate) fn green(self, text: impl AsRef<str>) -> String {
+        self.paint(GREEN, text.as_ref())
+    }
+
+    pub(crate) fn red(self, text: impl AsRef<str>) -> String {
+        self.paint(RED, text.as_ref())
+    }
+
+    pub(crate) fn yellow(self, text: impl AsRef<str>) -> String {
+        self.paint(YELLOW, text.as_ref())
+    }
+
+    pub(crate) fn cyan(self, text: impl AsRef<str>) -> String {
+        self.paint(CYAN, text.as_ref())
+    }
+
+    fn paint(self, mark: char, text: &str) -> String {
+        if self.is_on { format!("{mark}{text}{END}") } else { text.into() }
+    }
+
+    /// Writes a text as the terminal gets it: marks as colours, everything else plain.
+    pub(crate) fn drawn(self, text: &str) -> String {
+        let mut drawn = String::with_capacity(text.len());
+        for (before, letter, after) in plain::around(text) {
+            match code(letter).filter(|_| self.is_on) {
+                Some(code) => drawn.push_str(code),
+                None if matches!(letter, '\n' | '\t') => drawn.push(letter),
+                None => plain::push(&mut drawn, before, letter, after),
+            }
+        }
+        drawn
+    }
+}
+
+/// Returns how many columns a painted text takes.
+pub(crate) fn width(text: &str) -> usize {
+    if !text.chars().any(|letter| code(letter).is_some()) {
+        return console::measure_text_width(text);
+    }
+    let bare: String = text.chars().filter(|letter| code(*letter).is_none()).collect();
+    console::measure_text_width(&bare)
+}
+
+/// Cuts a painted text that takes more columns than there are.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut cut, mut taken, mut is_painted) = (String::new(), 0, false);
+    for letter in text.chars() {
+        if code(letter).is_some() {
+            is_painted = letter != END;
+        } else {
+            taken += console::measure_text_width(letter.encode_utf8(&mut [0; 4]));
+            if taken >= columns {
+                break;
+            }
+        }
+        cut.push(letter);
+    }
+    cut.push('…');
+    if is_painted {
+        cut.push(END);
+    }
+    cut
+}
+
+fn code(mark: char) -> Option<&'static str> {
+    Some(match mark {
+        END => "\u{1b}[0m",
+        BOLD => "\u{1b}[1m",
+        DIM => "\u{1b}[2m",
+        GREEN => "\u{1b}[32m",
+        RED => "\u{1b}[31m\u{1b}[1m",
+        YELLOW => "\u{1b}[33m\u{1b}[1m",
+        CYAN => "\u{1b}[36m",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_colours_reach_a_terminal() {
+        let paint = Paint::new(true);
+        let text = format!("{} \u{1b}[31mx\u{9b}\n", paint.red("no"));
+        assert_eq!(paint.drawn(&text), "\u{1b}[31m\u{1b}[1mno\u{1b}[0m ␛[31mx\\u{9b}\n");
+        assert_eq!(width(&paint.red("日本")), 4);
+        assert_eq!(cut(&paint.red("abcdef"), 4), paint.red("abc…"));
+        assert_eq!((cut("日本語", 5), cut("abcd", 4)), ("日本…".to_owned(), "abcd".to_owned()));
+        let foreign = paint.red(plain::line("\u{fdd0}x"));
+        assert_eq!(paint.drawn(&foreign), "\u{1b}[31m\u{1b}[1m\\u{fdd0}x\u{1b}[0m");
+    }
+
+    #[test]
+    fn without_colours_marks_are_foreign() {
+        let paint = Paint::new(false);
+        assert_eq!(paint.drawn(&format!("{}\u{fdd3}", paint.red("no"))), "no\\u{fdd3}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Makes texts of tools, plans and servers safe for a terminal.
+//!
+//! Control characters, and characters that hide text or change its direction, are shown as visible
+//! signs: `␛`, `\u{202e}`. In a text of one line, the end of a line is shown as `⏎`, so that a text
+//! cannot forge a line of Faber's own.
+
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+};
+
+/// Makes a text safe, and puts it into one line.
+pub(crate) fn line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in around(text.trim_end_matches(['\r', '\n'])) {
+        match letter {
+            '\r' if after == '\n' => (),
+            '\n' => shown.push('⏎'),
+            '\t' => shown.push(' '),
+            letter => push(&mut shown, before, letter, after),
+        }
+    }
+    shown
+}
+
+/// Makes a text safe, and keeps its lines.
+pub(crate) fn block(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in around(text) {
+        match letter {
+            '\r' if after == '\n' => (),
+            '\n' | '\t' => shown.push(letter),
+            letter => push(&mut shown, before, letter, after),
+        }
+    }
+    shown
+}
+
+/// Escapes unsafe characters in a JSON document, which means the same afterwards.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    if !around(text)
+        .any(|(before, letter, after)| letter != '\n' && is_shown_otherwise(before, letter, after))
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in around(text) {
+        if letter != '\n' && is_shown_otherwise(before, letter, after) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Writes a number with a noun: `1 step`, `2 steps`.
+pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
+    let ending = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {one}{ending}")
+}
+
+/// Makes a line safe that this program has coloured. Its colours stay.
+pub(crate) fn coloured(text: &str) -> String {
+    let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
+    let mut shown = String::with_capacity(text.len());
+    let mut parts = text.split("\u{1b}[");
+    shown.push_str(&line(parts.next().unwrap_or_default()));
+    for part in parts {
+        let digits = part
+            .find(|letter: char| !letter.is_ascii_digit() && letter != ';')
+            .unwrap_or(part.len());
+        let (code, rest) = part.split_at(digits);
+        match rest.strip_prefix('m') {
+            Some(rest) => {
+                let _ = write!(shown, "\u{1b}[{code}m{}", line(rest));
+            }
+            None => {
+                let _ = write!(shown, "␛[{}", line(part));
+            }
+        }
+    }
+    shown + end
+}
+
+/// Writes a character of a foreign text, given its neighbours.
+pub(crate) fn push(shown: &mut String, before: char, letter: char, after: char) {
+    match letter {
+        letter if !is_shown_otherwise(before, letter, after) => shown.push(letter),
+        '\u{7f}' => shown.push('␡'),
+        // The pictures of control characters stand in their order.
+        '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
+        letter => shown.extend(letter.escape_unicode()),
+    }
+}
+
+/// Returns each character with its neighbours. Beyond the ends are spaces.
+pub(crate) fn around(text: &str) -> impl Iterator<Item = (char, char, char)> {
+    let after = text.chars().skip(1).chain([' ']);
+    let before = [' '].into_iter().chain(text.chars());
+    before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
+}
+
+/// Returns whether a character is shown as a sign. Joiners stay in words and pictures that need them.
+fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
+    match letter {
+        '\u{200c}' | '\u{200d}' => {
+            before < '\u{300}' || after < '\u{300}' || steers(before) || steers(after)
+        }
+        letter => steers(letter),
+    }
+}
+
+/// Returns whether a terminal obeys a character, or does not show it.
+fn steers(letter: char) -> bool {
+    matches!(letter,
+        '\0'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fdd0}'..='\u{fdef}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        for (said, shown) in [
+            ("plain, Straße, 日本", "plain, Straße, 日本"),
+            ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
+            ("\u{7f}\u{9b}2J", "␡\\u{9b}2J"),
+            ("a\u{202e}b\u{2066}\u{200b}", "a\\u{202e}b\\u{2066}\\u{200b}"),
+            ("one\r\ntwo\nthree\rfour\n", "one⏎two⏎three␍four"),
+            ("a\tb", "a b"),
+            ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
+            ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
+        ] {
+            assert_eq!(line(said), shown);
+        }
+        assert_eq!(block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
+        let shown = serde_json::to_string_pretty(&document).unwrap();
+        let escaped = json(&shown);
+        assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
+        assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
+    }
+
+    #[test]
+    fn colours_of_ours_stay() {
+        let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
+        assert_eq!(coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_steers_a_terminal(text in ".*") {
+            let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
+            prop_assert!(is_quiet(&block(&text)));
+            prop_assert!(is_quiet(&json(&text)));
+            let one = line(&text);
+            prop_assert!(is_quiet(&one) && !one.contains(['\n', '\t']), "{one:?}");
+            prop_assert_eq!(line(&one), one);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Plans, diagnostics and failures, for people.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::Value;
+use shared::diagnostic::Diagnostic;
+
+use super::{
+    format::{clip, in_line},
+    paint::{self, Paint},
+    plain,
+};
+use crate::cli::{
+    client::types::{Plan, PlannedStep},
+    failure::Failure,
+};
+
+/// The most steps of a plan that are shown.
+const STEPS: usize = 60;
+/// The most steps of a plan that are shown before it is executed.
+const FEW_STEPS: usize = 20;
+/// The most characters of a step's parameters.
+const PARAMETERS: usize = 100;
+/// The most columns of a step's name.
+const NAME: usize = 40;
+/// The most steps that a step is said to depend on.
+const DEPENDENCIES: usize = 8;
+
+/// Shows a plan: its steps by layers, each with the steps that it depends on.
+pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
+    let steps: BTreeMap<&str, &PlannedStep> =
+        plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
+    let mut shown = draw_head(plan, paint);
+    let width = steps.keys().map(|name| paint::width(name)).max().unwrap_or(0).min(NAME);
+    let order = plan.layers.iter().enumerate().flat_map(|(layer, steps)| {
+        steps.iter().enumerate().map(move |(place, id)| (layer, place, steps.len(), id))
+    });
+    for (layer, place, of, id) in order.clone().take(STEPS) {
+        let number = if place == 0 { format!("{:>3}", layer + 1) } else { "   ".to_owned() };
+        let branch = match (place, of) {
+            (_, 1) => "─",
+            (0, _) => "┬",
+            (place, of) if place + 1 == of => "└",
+            _ => "├",
+        };
+        if let Some(step) = steps.get(&**id) {
+            let padding = " ".repeat(width.saturating_sub(paint::width(id)));
+            let lead = paint.dim(format!("{number} {branch}"));
+            let id = paint.cyan(id.to_string());
+            let _ = write!(shown, "\n{lead} {id}{padding}  {}", describe_step(step, paint));
+        }
+    }
+    let left_out = order.count().saturating_sub(STEPS);
+    if left_out > 0 {
+        let _ = write!(shown, "\n      … and {left_out} more steps");
+    }
+    shown
+}
+
+/// Shows a plan that is about to be executed. A long one is only counted, as its steps are shown when
+/// they run.
+pub(crate) fn plan_in_short(whole: &Plan, paint: Paint) -> String {
+    let layers = whole.layers.iter().map(Vec::len);
+    let (steps, widest) = (layers.clone().sum::<usize>(), layers.max().unwrap_or(0));
+    if steps <= FEW_STEPS {
+        return plan(whole, paint);
+    }
+    format!(
+        "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
+        draw_head(whole, paint),
+        plain::count(whole.layers.len(), "layer"),
+        whole.plan_id,
+    )
+}
+
+fn draw_head(plan: &Plan, paint: Paint) -> String {
+    let about = paint.dim(format!("version {}, {}", plan.version, plan.planner));
+    format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
+}
+
+/// Describes a step: its tool if its name does not say it, its parameters, and its conditions.
+fn describe_step(step: &PlannedStep, paint: Paint) -> String {
+    let (id, tool) = (&*step.step_id, &*step.tool_name);
+    let mut parts = Vec::new();
+    if tool.rsplit('.').next() != Some(id) && tool != id {
+        parts.push(plain::line(tool));
+    }
+    parts.push(paint.dim(in_line(&step.parameters, PARAMETERS)));
+    let needs: Vec<String> =
+        step.depends_on.iter().take(DEPENDENCIES).map(ToString::to_string).collect();
+    if !needs.is_empty() {
+        parts.push(format!("{} {}", paint.green("←"), needs.join(", ")));
+    }
+    for (word, text) in [("if", &step.when), ("for each", &step.for_each), ("executes", &step.plan)]
+    {
+        if let Some(text) = text {
+            parts.push(format!("{} {}", paint.green(word), clip(&plain::line(text), PARAMETERS)));
+        }
+    }
+    if let Some(undo) = &step.compensate {
+        parts.push(format!("{} {}", paint.green("undone by"), undo.tool_name));
+    }
+    if step.requires_approval {
+        parts.push(paint.yellow("needs approval"));
+    }
+    parts.join("  ")
+}
+
+/// Shows diagnostics the way compilers do: code, place, sentence, help.
+pub(crate) fn diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
+    let shown: Vec<String> =
+        diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();
+    shown.join("\n")
+}
+
+fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String {
+    let is_error = diagnostic.is_error();
+    let word = if is_error { "error" } else { "warning" };
+    let head = format!("{word}[{}]", plain::line(&diagnostic.code));
+    let head = if is_error { paint.red(head) } else { paint.yellow(head) };
+    let mut shown = format!("{head}: {}", paint.bold(plain::line(&diagnostic.message)));
+    let (file, path) = (plain::line(file), plain::line(&diagnostic.path));
+    let between = if file.is_empty() || path.is_empty() { "" } else { ": " };
+    let place = format!("{file}{between}{path}");
+    if !place.is_empty() {
+        let _ = write!(shown, "\n  {} {place}", paint.cyan("-->"));
+    }
+    if let Some(help) = &diagnostic.help {
+        let _ = write!(shown, "\n   {} help: {}", paint.cyan("="), plain::line(help));
+    }
+    shown
+}
+
+/// Shows why a command failed.
+pub(crate) fn failure(failure: &Failure, paint: Paint) -> String {
+    let more = |key: &str| failure.more.get(key);
+    let text = |key: &str| more(key).and_then(Value::as_str);
+    let found: Vec<Diagnostic> = more("diagnostics")
+        .and_then(|found| serde_json::from_value(found.clone()).ok())
+        .unwrap_or_default();
+    let mut shown = if found.is_empty() {
+        let head = paint.red(format!("error[{}]", plain::line(&failure.code)));
+        format!("{head}: {}", plain::line(&failure.message))
+    } else {
+        diagnostics(&found, text("file").unwrap_or_default(), paint)
+    };
+    let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
+    // Names in the message are not repeated.
+    let nearest: Vec<String> = nearest
+        .filter_map(|name| name.as_str().map(plain::line))
+        .filter(|name| !failure.message.contains(&format!("`{name}`")))
+        .collect();
+    if !nearest.is_empty() {
+        let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
+    }
+    if let Some(request) = text("requestId") {
+        let hint = format!("how it came to this: faber debug {}", plain::line(request));
+        let _ = write!(shown, "\n   {} {hint}", paint.cyan("="));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(plan: Value) -> Plan {
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn a_plan_shows_which_steps_feed_which() {
+        let plan = read(json!({
+            "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline",
+            "layers": [["createAuthor", "b"], ["createBlog"]],
+            "tools": [
+                { "stepId": "createAuthor", "toolName": "blog.createAuthor", "dependsOn": [],
+                  "parameters": { "name": "Alice" } },
+                { "stepId": "b", "toolName": "flow.echo", "dependsOn": [], "parameters": {} },
+                { "stepId": "createBlog", "toolName": "blog.createBlog",
+                  "parameters": { "authorId": "{{createAuthor._id}}" },
+                  "dependsOn": ["createAuthor"] },
+            ],
+        }));
+        expect![[r#"
+            plan_1_aaaaaaaaa  version 1, offline
+              1 ┬ createAuthor  {"name":"Alice"}
+                └ b             flow.echo  {}
+              2 ─ createBlog    {"authorId":"{{createAuthor._id}}"}  ← createAuthor"#]]
+        .assert_eq(&super::plan(&plan, Paint::new(false)));
+        assert_eq!(plan_in_short(&plan, Paint::new(false)), super::plan(&plan, Paint::new(false)));
+    }
+
+    #[test]
+    fn a_long_plan_is_only_counted() {
+        let layers = vec![vec!["a"; 30]; 3];
+        let plan = read(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
+            "layers": layers, "tools": [] }));
+        expect![[r"
+            plan_1_aaaaaaaaa  version 2, offline
+            90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
+        .assert_eq(&plan_in_short(&plan, Paint::new(false)));
+    }
+
+    #[test]
+    fn problems_look_like_those_of_a_compiler() {
+        let problem = Diagnostic::error(
+            "plan.unknown_tool",
+            "tools[0].name",
+            "there is no tool `createAuthr`",
+        );
+        let problem = problem.with_help("did you mean `createAuthor`?");
+        expect![[r"
+            error[plan.unknown_tool]: there is no tool `createAuthr`
+              --> plan.json: tools[0].name
+               = help: did you mean `createAuthor`?"]]
+        .assert_eq(&diagnostics(&[problem], "plan.json", Paint::new(false)));
+    }
+}

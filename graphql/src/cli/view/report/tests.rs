@@ -1,0 +1,365 @@
+//! Whole reports, of executions that were recorded.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn told(request: Value) -> String {
+    report(&serde_json::from_value(request).unwrap(), None, false, Paint::new(false))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn check(recorded: &str, expected: Expect) {
+    expected.assert_eq(&told(serde_json::from_str(recorded).unwrap()));
+}
+
+#[test]
+fn of_what_went_well() {
+    check(
+        include_str!("cases/completed.json"),
+        expect![[r#"
+        COMPLETED  2 of 2 steps done in 126 ms  exec_1_aaaaaaaaa
+          query    Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world
+          time     2026-11-22 08:06:16.570 – 08:06:16.696 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by offline
+          request  req_1_aaaaaaaaa
+
+        What happened
+          Both steps succeeded.
+
+        Timeline
+            +0.1 ms  ◆ ✓ createAuthor  61 ms
+             +61 ms  ◆ ✓ createBlog    64 ms
+          ◆ 2 steps decided how long it took: 126 ms of work
+
+        Values
+          createAuthor  {"name":"Alice","email":"alice@test.com"} → {"_id":"6b02a278c61f80eb13dadb87","name":"Alice","email":"alice@test.…
+          createBlog    {"title":"Hello","content":"about world","authorId":"6b02a278c61f80eb… → {"_id":"6b02a278c61f80eb13dadb88","title":"Hello","content":"about wo…
+
+        How the plan came to be
+          by offline, 2 steps, 27 of 27 tools shown to the planner, 2 clauses
+
+        Next
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_what_failed() {
+    check(
+        include_str!("cases/failed.json"),
+        expect![[r#"
+        FAILED  4 of 7 steps done, 1 failed, 2 skipped in 1.2 s  exec_1_aaaaaaaaa
+          query    flow.echo, flow.sleep, flow.fail, flow.sleep, flow.noop, flow.fail, flow.noop
+          time     2026-11-22 07:40:32.091 – 07:40:33.294 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by explicit
+          request  req_1_aaaaaaaaa
+
+        What happened
+          `boom` (flow.fail) failed with payment.declined: the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap
+            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
+            So `after` did not run.
+          `flaky` succeeded at attempt 3; before, tool.failed: upstream said 503
+          Skipped, as a condition does not hold: `skipped`.
+
+        Timeline
+            +0.0 ms  ◆ ✓ list     flow.echo  1.0 ms
+            +0.0 ms    ✓ flaky    flow.fail  352 ms  3 attempts
+            +1.1 ms    ✓ each     flow.sleep  301 ms  3 items ✓
+            +1.1 ms  ◆ ✓ slow     flow.sleep  1.2 s
+             +1.2 s  ◆ ✗ boom     flow.fail  0.5 ms  payment.declined
+                       ○ skipped  flow.noop  skipped  condition
+                       ○ after    flow.noop  skipped  execution failed
+          ◆ 3 steps decided how long it took: 1.2 s of work
+
+        Values
+          list     {"items":[1,2,3]} → {"items":[1,2,3]}
+          flaky    {"message":"upstream said 503","times":2,"retryable":true} → null
+          each     → [null,null,null]
+          slow     {"ms":1200} → null
+          boom     {"message":"the card was declined: insufficient funds on account 1234…
+
+        What boom was given
+          {
+            "message": "the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap",
+            "code": "payment.declined"
+          }
+
+        How the plan came to be
+          written by hand, 7 steps
+
+        Next
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_what_waits() {
+    check(
+        include_str!("cases/waiting.json"),
+        expect![[r#"
+        WAITING  1 of 4 steps done  exec_1_aaaaaaaaa
+          query    flow.echo, flow.echo, flow.fail, flow.wait
+          time     since 2026-11-22 07:42:33.744 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by explicit
+          request  req_1_aaaaaaaaa
+
+        What happened
+          waits: `pay` waits for a person's consent
+          waits: `decide` failed and waits for a person's decision: tool.failed: nope
+          waits: `gate` waits for the signal `go`
+
+        Timeline
+            +0.0 ms  ◆ ✓ draft   flow.echo  17 ms
+            +0.0 ms    ? decide  flow.fail  waits for decision  tool.failed
+            +0.0 ms    ? gate    flow.wait  waits for signal:go
+             +17 ms    ? pay     flow.echo  waits for approval
+
+        Values
+          draft   {"amount":4200} → {"amount":4200}
+          decide  {"message":"nope"}
+
+        How the plan came to be
+          written by hand, 4 steps
+
+        Next
+          faber approve exec_1_aaaaaaaaa pay              lets the step go on
+          faber approve exec_1_aaaaaaaaa pay --reject     refuses it
+          faber approve exec_1_aaaaaaaaa decide           lets the step go on
+          faber approve exec_1_aaaaaaaaa decide --reject  refuses it
+          faber signal exec_1_aaaaaaaaa go                tells the step to go on
+          faber watch exec_1_aaaaaaaaa                    watches it
+          faber cancel exec_1_aaaaaaaaa                   stops it
+          faber debug exec_1_aaaaaaaaa --full             every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_lists() {
+    check(
+        include_str!("cases/loop.json"),
+        expect![[r#"
+        COMPLETED  3 of 3 steps done in 72 ms  exec_1_aaaaaaaaa
+          query    flow.echo, flow.fail, flow.noop
+          time     2026-11-22 08:06:18.502 – 08:06:18.575 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by explicit
+          request  req_1_aaaaaaaaa
+
+        What happened
+          `each[5]` (flow.fail) failed with tool.failed after 5 attempts: no luck
+            It was not tried again: all of its 5 attempts were used.
+          `each[6]` (flow.fail) failed with tool.failed after 5 attempts: no luck
+            It was not tried again: all of its 5 attempts were used.
+          `each[7]` (flow.fail) failed with tool.failed after 5 attempts: no luck
+            It was not tried again: all of its 5 attempts were used.
+          `each[8]` (flow.fail) failed with tool.failed after 5 attempts: no luck
+            It was not tried again: all of its 5 attempts were used.
+          `each[9]` (flow.fail) failed with tool.failed after 5 attempts: no luck
+            It was not tried again: all of its 5 attempts were used.
+          2 more failed.
+
+        Timeline
+            +0.1 ms  ◆ ✓ list   flow.echo  0.8 ms
+            +0.9 ms  ◆ ✓ each   flow.fail  71 ms  5 of 12 items ✓, 7 failed
+                          [5]  FAILED  tool.failed: no luck
+                          [6]  FAILED  tool.failed: no luck
+                          [7]  FAILED  tool.failed: no luck
+                          [8]  FAILED  tool.failed: no luck
+                          [9]  FAILED  tool.failed: no luck
+                          … and 2 more items
+            +0.9 ms    ✓ whole  flow.noop  1.2 ms  12 items ✓
+          ◆ 2 steps decided how long it took: 72 ms of work
+
+        Values
+          list   {"items":[0,1,2,3,4,5,6,7,8,9,10,11]} → {"items":[0,1,2,3,4,5,6,7,8,9,10,11]}
+          each   → [null,null,null,null,null]
+          whole  → [null,null,null,null,null,null,null,null,null,null,null,null]
+
+        What each[5] was given
+          {
+            "message": "no luck",
+            "times": 5
+          }
+
+        How the plan came to be
+          written by hand, 3 steps
+
+        Next
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_what_was_undone() {
+    check(
+        include_str!("cases/undone.json"),
+        expect![[r#"
+        FAILED  3 of 5 steps done, 1 failed, 1 skipped in 1.4 ms  exec_1_aaaaaaaaa
+          query    flow.echo, flow.echo, flow.fail, flow.noop, flow.fail
+          time     2026-11-22 07:42:33.151 – 07:42:33.152 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by explicit
+          request  req_1_aaaaaaaaa
+          input    [0,1,0]
+
+        What happened
+          `l[1]` (flow.fail) failed with tool.failed: item
+            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
+          `end` (flow.fail) failed with tool.failed: end
+            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
+          Undone: `done`.
+          `bad` could not be undone: tool.failed: cannot undo
+          Skipped, as a condition does not hold: `skip`.
+
+        Timeline
+            +0.0 ms  ◆ ↩ done  flow.echo  0.7 ms  3 items ✓  compensated
+            +0.0 ms    ✓ bad   flow.echo  0.7 ms
+            +0.8 ms  ◆ ✓ l     flow.fail  0.5 ms  2 of 3 items ✓, 1 failed
+                          [1]  FAILED  tool.failed: item
+            +1.3 ms  ◆ ✗ end   flow.fail  0.0 ms  tool.failed
+                       ○ skip  flow.noop  skipped  condition
+          ◆ 3 steps decided how long it took: 1.3 ms of work
+
+        Values
+          done  → [{"n":0},{"n":1},{"n":0}]
+          bad   {"n":1} → {"n":1}
+          l     → [null,null,null]
+          end   {"message":"end"}
+
+        What l[1] was given
+          {
+            "message": "item",
+            "times": 1
+          }
+
+        How the plan came to be
+          written by hand, 5 steps
+
+        Next
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_a_long_plan() {
+    check(
+        include_str!("cases/long.json"),
+        expect![[r#"
+        FAILED  58 of 59 steps done, 1 failed in 7.1 ms  exec_1_aaaaaaaaa
+          query    flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, …
+          time     2026-11-22 08:06:20.639 – 08:06:20.647 UTC
+          node     vm
+          plan     plan_1_aaaaaaaaa, version 1 by explicit
+          request  req_1_aaaaaaaaa
+
+        What happened
+          `bad` (flow.fail) failed with tool.failed: no
+            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
+
+        Timeline
+            +0.1 ms    ✓ 52 steps succeeded: start … s50  7.0 ms
+            +1.6 ms    ✗ bad    flow.fail  5.5 ms  tool.failed
+            +6.7 ms    ✓ 6 steps succeeded: s51 … s56  0.5 ms
+          ◆ 3 steps decided how long it took: 7.1 ms of work
+
+        What bad was given
+          {
+            "message": "no"
+          }
+
+        How the plan came to be
+          written by hand, 59 steps
+
+        Next
+          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
+          faber retry exec_1_aaaaaaaaa --all   does all of it again
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+    );
+}
+
+#[test]
+fn of_what_was_never_executed() {
+    let mut request = json!({
+        "requestId": "req_1_aaaaaaaaa", "query": "dance", "plans": [], "executions": [],
+        "transcript": [{ "kind": "error",
+            "content": { "code": "NO_PLAN_FOUND", "message": "no tool fits `dance`" } }],
+    });
+    expect![[r"
+        NO PLAN  req_1_aaaaaaaaa
+          query    dance
+
+        What happened
+          error[NO_PLAN_FOUND]: no tool fits `dance`
+
+        How far the planning came
+          error
+
+        Next
+          faber debug req_1_aaaaaaaaa --full"]]
+    .assert_eq(&told(request.clone()));
+    request["transcript"] = json!([]);
+    request["plans"] = json!([{ "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline", "tools": [{}] }]);
+    expect![[r"
+        NOT EXECUTED  req_1_aaaaaaaaa
+          query    dance
+
+        Plans
+          plan_1_aaaaaaaaa  version 1 by offline, 1 step
+
+        Next
+          faber execute plan_1_aaaaaaaaa
+          faber debug req_1_aaaaaaaaa --full"]]
+    .assert_eq(&told(request.clone()));
+}
+
+/// A request with one step that was approved, and lost its worker in its first attempt.
+fn taken_over() -> Value {
+    let id = "exec_1_aaaaaaaaa";
+    let entry = |kind: &str, step: Value, detail: Value| {
+        json!({ "executionId": id, "kind": kind, "stepId": step, "detail": detail,
+            "message": "attempt 1 of `charge` was interrupted: the worker `work_1_aaaaaaaaa` on a was lost" })
+    };
+    let claim = |worker: &str, node: &str, epoch: u64, renewed: bool| {
+        let mut detail = json!({ "worker": worker, "node": node, "epoch": epoch });
+        if renewed {
+            detail["renewed"] = true.into();
+        }
+        entry("claimed", Value::Null, detail)
+    };
+    let step = json!({ "stepId": "charge", "toolName": "shop.charge", "state": "SUCCEEDED", "attempts": 2,
+        "startedAt": "2026-11-23T08:00:00Z", "finishedAt": "2026-11-23T08:08:43Z",
+        "durationMs": 523_000.0, "workMs": 906.0, "waitedMs": 522_000.0, "resolvedParameters": {}, "output": 1 });
+    json!({ "requestId": "req_1_aaaaaaaaa", "query": "charge", "transcript": [], "plans": [],
+        "executions": [{ "executionId": id, "planId": "plan_1_aaaaaaaaa", "state": "COMPLETED", "total": 1, "successful": 1,
+            "createdAt": "2026-11-23T08:00:00Z", "startedAt": "2026-11-23T08:00:00Z", "finishedAt": "2026-11-23T08:08:43Z",
+            "steps": [step] }],
+        "timeline": [
+            claim("work_1_aaaaaaaaa", "a", 1, false), claim("work_1_aaaaaaaaa", "a", 2, true),
+            claim("work_2_bbbbbbbbb", "b", 3, false),
+            entry("step_interrupted", json!("charge"), json!({})),
+        ] })
+}
+
+#[test]
+fn of_a_wait_and_of_a_worker_that_was_lost() {
+    let text = told(taken_over());
+    assert!(text.contains("charge  906 ms  waited 8 min 42 s  2 attempts"), "{text}");
+    let lost = "The worker `work_1_aaaaaaaaa` on a was lost while `charge` ran, and `work_2_bbbbbbbbb` on b took the execution over.";
+    assert!(text.contains(lost), "{text}");
+    assert!(text.contains("`charge` succeeded at attempt 2; before, attempt 1 of `charge` was interrupted: the worker"), "{text}");
+    // One that lets it go while it waits is not lost.
+    let mut released = taken_over();
+    released["timeline"].as_array_mut().unwrap().pop();
+    let text = told(released);
+    let onward = "The worker `work_2_bbbbbbbbb` on b took it over from `work_1_aaaaaaaaa` on a.";
+    assert!(text.contains(onward), "{text}");
+}

@@ -1,0 +1,247 @@
+//! One step as it stands: its sign, its word and its line. The live view, plain output and reports
+//! draw steps with these.
+
+use shared::clock::Timestamp;
+
+use super::{
+    format::{clip, duration, milliseconds},
+    paint::{self, Paint},
+    plain,
+};
+use crate::cli::client::types::StepState;
+
+/// The columns of a progress bar.
+const BAR: usize = 16;
+/// The most characters of what a tool says about its progress.
+const MESSAGE: usize = 60;
+/// The frames of the sign of a running step, and the milliseconds of each.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const TURN: i64 = 80;
+
+/// The state of a step, for people.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StepView {
+    pub(crate) state: StepState,
+    /// The start of the attempt that runs.
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) attempt: u64,
+    pub(crate) progress: Option<Progress>,
+    /// The duration of its last attempt.
+    pub(crate) took_ms: Option<f64>,
+    pub(crate) detail: Option<String>,
+    pub(crate) next: Option<Next>,
+}
+
+/// Progress by the items of a list, or as a tool reports it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) done: f64,
+    pub(crate) total: Option<f64>,
+    pub(crate) message: Option<String>,
+}
+
+/// The event that lets a waiting step go on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// Its next attempt, which starts by itself.
+    Attempt { attempt: u64, at: Option<Timestamp> },
+    /// This command.
+    Command(String),
+}
+
+/// The line of a step behind its name.
+pub(crate) struct StepLine {
+    pub(crate) mark: String,
+    pub(crate) rest: String,
+    /// The columns of `rest` that must stay visible: times and codes.
+    pub(crate) essential: usize,
+}
+
+impl StepView {
+    pub(crate) fn is_over(&self) -> bool {
+        use StepState::{Pending, Retrying, Running, Waiting};
+        !matches!(self.state, Pending | Running | Retrying | Waiting)
+    }
+
+    /// Returns whether the step needs no line of its own.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self.state, StepState::Succeeded | StepState::Skipped | StepState::Cancelled)
+    }
+
+    /// Draws the step as it stands now. `attempt` writes the number of an attempt.
+    pub(crate) fn draw(
+        &self,
+        now: Timestamp,
+        attempt: impl Fn(u64) -> String,
+        paint: Paint,
+    ) -> StepLine {
+        let detail = self.detail.as_deref().map(plain::line);
+        let mut rest = Vec::new();
+        let essential;
+        match &self.next {
+            _ if self.state == StepState::Running => {
+                let elapsed = self.since.and_then(|since| milliseconds(since, now)).unwrap_or(0.0);
+                rest.push(paint.dim(duration(elapsed)));
+                if self.attempt > 1 {
+                    rest.push(format!("attempt {}", attempt(self.attempt)));
+                }
+                essential = paint::width(&rest.join("  "));
+                rest.extend(self.progress.as_ref().map(Progress::draw));
+            }
+            Some(Next::Attempt { attempt: number, at }) => {
+                let left = at.and_then(|at| milliseconds(now, at)).unwrap_or(0.0);
+                let number = attempt(*number);
+                rest.push(paint.yellow(format!("attempt {number} in {}", duration(left))));
+                essential = paint::width(&rest[0]);
+                rest.extend(detail.map(|detail| paint.dim(detail)));
+            }
+            Some(Next::Command(command)) => {
+                rest.extend(detail.map(|detail| paint.yellow(detail)));
+                rest.push(command.clone());
+                essential = 0;
+            }
+            None => {
+                rest.extend(self.took_ms.map(|ms| paint.dim(duration(ms))));
+                rest.extend(word(self.state).map(|word| paint.dim(word)));
+                let code = detail.as_deref().and_then(leading_code).map(paint::width);
+                let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
+                essential = paint::width(&rest.join("  ")) + gap + code.unwrap_or(0);
+                rest.extend(detail.map(|detail| match self.state {
+                    StepState::Failed => paint.red(detail),
+                    _ => paint.dim(detail),
+                }));
+            }
+        }
+        let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
+        let mark = match self.state {
+            StepState::Running => paint.cyan(SPINNER[turn]),
+            state => mark(state, paint),
+        };
+        StepLine { mark, rest: rest.join("  "), essential }
+    }
+
+    /// Writes what became of the step as one line that stays, nothing while it runs.
+    pub(crate) fn line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
+        if matches!(self.state, StepState::Pending | StepState::Running) {
+            return None;
+        }
+        let name = plain::line(name);
+        let took = self.took_ms.filter(|_| self.state != StepState::Waiting);
+        let detail = self.detail.as_deref().map(plain::line).map(|detail| match &self.next {
+            // The commands for a person are printed when everything waits.
+            Some(Next::Command(command)) if command.starts_with("faber signal ") => {
+                format!("{detail}: {command}")
+            }
+            _ => detail,
+        });
+        let detail = detail.map(|detail| match self.state {
+            StepState::Failed | StepState::CompensationFailed => paint.red(detail),
+            StepState::Waiting => paint.yellow(detail),
+            _ => paint.dim(detail),
+        });
+        let took = took.map(|ms| paint.dim(duration(ms)));
+        let word = word(self.state).map(|word| paint.dim(word));
+        let rest: Vec<String> = [took, word, detail].into_iter().flatten().collect();
+        let padding = " ".repeat(width.saturating_sub(paint::width(&name)));
+        let mark = mark(self.state, paint);
+        Some(format!("{mark} {name}{padding}  {}", rest.join("  ")).trim_end().to_owned())
+    }
+}
+
+impl Progress {
+    /// Draws the progress, as a bar if its end is known.
+    pub(crate) fn draw(&self) -> String {
+        let Self { done, total, message } = self;
+        let mut text = match total {
+            Some(total) => {
+                #[expect(clippy::cast_possible_truncation, reason = "a share of a short bar")]
+                #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
+                #[expect(clippy::cast_precision_loss, reason = "a bar is short")]
+                let full = ((done / total).clamp(0.0, 1.0) * BAR as f64) as usize;
+                format!("{}{} {done}/{total}", "█".repeat(full), "░".repeat(BAR - full))
+            }
+            None => done.to_string(),
+        };
+        if let Some(message) = message {
+            text.push_str("  ");
+            let line = message.lines().next().unwrap_or_default();
+            text.push_str(&clip(&plain::line(line), MESSAGE));
+        }
+        text
+    }
+}
+
+/// Returns the code at the beginning of a detail such as `tool.failed: no`.
+fn leading_code(detail: &str) -> Option<&str> {
+    let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
+    (!code.contains(' ')).then_some(code)
+}
+
+/// Returns the sign of a state.
+pub(crate) fn mark(state: StepState, paint: Paint) -> String {
+    match state {
+        StepState::Pending => paint.dim("·"),
+        StepState::Running => paint.cyan("●"),
+        StepState::Succeeded => paint.green("✓"),
+        StepState::Failed => paint.red("✗"),
+        StepState::Retrying => paint.yellow("↻"),
+        StepState::Skipped | StepState::Cancelled => paint.dim("○"),
+        StepState::Waiting => paint.yellow("?"),
+        StepState::Compensated => paint.yellow("↩"),
+        StepState::CompensationFailed => paint.red("!"),
+    }
+}
+
+/// Returns the word for a state that its sign does not tell.
+fn word(state: StepState) -> Option<&'static str> {
+    Some(match state {
+        StepState::Skipped => "skipped",
+        StepState::Cancelled => "cancelled",
+        StepState::Retrying => "will be tried again",
+        StepState::Compensated => "undone",
+        StepState::CompensationFailed => "could not be undone",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(state: StepState, took_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
+        let detail = detail.map(str::to_owned);
+        let step = StepView { state, took_ms, detail, ..StepView::default() };
+        expected.assert_eq(&step.line("createBlog", 12, Paint::new(false)).unwrap());
+    }
+
+    #[test]
+    fn lines_say_how_a_step_ended() {
+        check(StepState::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
+        let failed = Some("tool.failed");
+        check(
+            StepState::Failed,
+            Some(1.25),
+            failed,
+            expect!["✗ createBlog    1.2 ms  tool.failed"],
+        );
+        check(StepState::Skipped, None, None, expect!["○ createBlog    skipped"]);
+        let waits = Some("waits for approval");
+        check(StepState::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
+    }
+
+    #[test]
+    fn bars_show_progress() {
+        for (done, total, message, expected) in [
+            (250.0, Some(1_000.0), None, "████░░░░░░░░░░░░ 250/1000"),
+            (5.0, Some(4.0), Some("done"), "████████████████ 5/4  done"),
+            (-1.0, Some(4.0), None, "░░░░░░░░░░░░░░░░ -1/4"),
+            (3.0, None, Some("reading\nmore"), "3  reading"),
+        ] {
+            let progress = Progress { done, total, message: message.map(str::to_owned) };
+            assert_eq!(progress.draw(), expected);
+        }
+    }
+}

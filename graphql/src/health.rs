@@ -1,0 +1,93 @@
+//! What `faber serve` shows of its engine to monitors: readiness and figures.
+
+use std::{sync::Arc, time::Duration};
+
+use executor::worker::Handle;
+use futures::FutureExt;
+use shared::store::Store;
+use tokio::{sync::Mutex, time::Instant};
+use toolbox::{SetStatus, Toolbox};
+
+use crate::{local_engine::LocalEngine, retention::Retention, server::Hooks, web};
+
+/// The shortest interval between two writes for `/health/ready`.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// Checks whether the store can be written. Anybody may ask, so an answer is kept for a while.
+struct WriteProbe {
+    store: Arc<dyn Store>,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl WriteProbe {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, last: Mutex::default() }
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        // Locked while the store answers, so that concurrent requests share one answer.
+        let mut last = self.last.lock().await;
+        if let Some((at, outcome)) = &*last
+            && at.elapsed() < PROBE_EVERY
+        {
+            return outcome.clone();
+        }
+        let outcome = self.store.check().await.map_err(|err| err.to_string());
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+}
+
+/// Returns what the server shows of the engine: its health, its figures and its pages.
+pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
+    let counted = Arc::clone(local.engine.store());
+    let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
+    let (toolbox, worker) = (local.engine.toolbox().clone(), local.worker());
+    let retention = Arc::clone(retention);
+    Hooks {
+        ready: Arc::new(move || {
+            let probe = Arc::clone(&probe);
+            async move { probe.check().await }.boxed()
+        }),
+        figures: Arc::new(move || {
+            let waiting = worker.as_ref().map_or(0, Handle::waiting_for_permits);
+            let figures = [
+                figures(counted.commits(), &toolbox),
+                retention.figures(),
+                format!(
+                    "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
+                     # TYPE faber_calls_waiting gauge\n\
+                     faber_calls_waiting {waiting}\n"
+                ),
+            ];
+            std::future::ready(figures.concat()).boxed()
+        }),
+        pages: web::pages(),
+        elsewhere: web::elsewhere,
+        ..Hooks::default()
+    }
+}
+
+/// Writes the figures of the engine in the text format of `/metrics`.
+fn figures(commits: u64, toolbox: &Toolbox) -> String {
+    let sets = toolbox.sets();
+    let count =
+        |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();
+    let ready = count(|status| *status == SetStatus::Ready);
+    let connecting = count(|status| *status == SetStatus::Connecting);
+    let failed = count(|status| matches!(status, SetStatus::Failed { .. }));
+    let tools: usize = sets.iter().map(|set| set.tools.len()).sum();
+    format!(
+        "# HELP faber_store_commits_total Commits of the store by this process.\n\
+         # TYPE faber_store_commits_total counter\n\
+         faber_store_commits_total {commits}\n\
+         # HELP faber_toolsets Toolsets, by their status.\n\
+         # TYPE faber_toolsets gauge\n\
+         faber_toolsets{{status=\"ready\"}} {ready}\n\
+         faber_toolsets{{status=\"connecting\"}} {connecting}\n\
+         faber_toolsets{{status=\"failed\"}} {failed}\n\
+         # HELP faber_tools Tools that are known.\n\
+         # TYPE faber_tools gauge\n\
+         faber_tools {tools}\n"
+    )
+}

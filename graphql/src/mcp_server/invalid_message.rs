@@ -1,0 +1,108 @@
+//! Answers to invalid messages: an error for the request that each may have been.
+
+use rmcp::model::ErrorCode;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
+
+/// Bytes at the beginning of a long message that are searched for its id.
+const HEAD: usize = 1 << 10;
+
+/// The readable parts of an invalid message, however deep the rest of it is.
+#[derive(Deserialize)]
+struct Torn {
+    id: Option<Value>,
+    method: Option<IgnoredAny>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+/// Returns the answer to an invalid message. Answers and notifications get none.
+pub(crate) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
+    if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
+        let why = format!("this is no JSON: {err}");
+        return Some(error(None, ErrorCode::PARSE_ERROR, &why));
+    }
+    let is_object = text.trim_ascii_start().starts_with(b"{");
+    let Some(torn) = serde_json::from_slice::<Torn>(text).ok().filter(|_| is_object) else {
+        return Some(invalid("a message is one JSON object, and each is sent by itself"));
+    };
+    let is_id = |id: &Value| id.is_string() || id.is_i64() || id.is_u64();
+    let id = torn.id.filter(is_id);
+    if torn.result.is_some() || torn.error.is_some() || (id.is_none() && torn.method.is_some()) {
+        return None;
+    }
+    let why = format!("the message cannot be read: {err}");
+    Some(error(id, ErrorCode::INVALID_REQUEST, &why))
+}
+
+/// Returns the answer to a message that is too long, given its beginning.
+pub(crate) fn too_long(head: &[u8], most: usize) -> Value {
+    let head = String::from_utf8_lossy(&head[..head.len().min(HEAD)]);
+    // Parameters may have ids of their own.
+    let own = head.split("\"params\"").next().unwrap_or_default();
+    let id = own.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
+    let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());
+    let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64());
+    let why = format!("the message has more than {most} bytes");
+    error(id, ErrorCode::INVALID_REQUEST, &why)
+}
+
+/// Returns an error that belongs to no known request.
+pub(crate) fn invalid(why: &str) -> Value {
+    error(None, ErrorCode::INVALID_REQUEST, why)
+}
+
+/// MCP leaves out an id that cannot be read.
+fn error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
+    let mut told = json!({ "jsonrpc": "2.0" });
+    if let Some(id) = id {
+        told["id"] = id;
+    }
+    told["error"] = json!({ "code": code.0, "message": why });
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Option<(Value, Value)> {
+        type Message = rmcp::service::RxJsonRpcMessage<rmcp::RoleServer>;
+        let err = serde_json::from_str::<Message>(text).map(|_| ()).unwrap_err();
+        let said = refusal(text.as_bytes(), &err)?;
+        Some((said["id"].clone(), said["error"]["code"].clone()))
+    }
+
+    #[test]
+    fn who_asks_is_told() {
+        let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
+        for (text, id, code) in [
+            ("not json", Value::Null, -32700),
+            (r#"{"jsonrpc":"2.0","id":1,"#, Value::Null, -32700),
+            ("\"\u{1}\"", Value::Null, -32700),
+            ("[]", Value::Null, -32600),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, -32600),
+            ("[1, 2, 3, 4]", Value::Null, -32600),
+            ("5", Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":91}"#, json!(91), -32600),
+            (r#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#, json!("a"), -32600),
+            (r#"{"id":{},"params":[]}"#, Value::Null, -32600),
+            (r#"{"id":1,"id":2}"#, Value::Null, -32600),
+            (
+                &format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{deep}}},"id":108}}"#),
+                json!(108),
+                -32600,
+            ),
+        ] {
+            assert_eq!(told(text), Some((id, json!(code))), "{text}");
+        }
+        // A peer that sends back what it hears hears no more.
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{deep}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{deep}}}"#),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":"x"}}"#.to_owned(),
+        ] {
+            assert_eq!(told(&text), None, "{text}");
+        }
+    }
+}

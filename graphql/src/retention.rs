@@ -1,0 +1,122 @@
+//! Removes what is over and old for as long as a process runs, as `retention` of the configuration says.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use shared::{
+    clock::Clock,
+    store::{Pruned, Store},
+};
+use tokio::time;
+
+use crate::engine::{before, prune_some};
+
+/// Pause between two removals, so that the store has time for other work.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Poll interval while nothing is old enough.
+const LOOK: Duration = Duration::from_mins(10);
+
+/// Removes what is over and old, and counts it.
+#[derive(Debug, Default)]
+pub(crate) struct Retention {
+    executions: AtomicU64,
+    plans: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Retention {
+    /// Removes what is over and older than `age`, again and again. Never returns.
+    pub(crate) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
+        loop {
+            let pause = match prune_some(&*store, before(&*clock, age)).await {
+                Ok(some) => {
+                    self.count(some);
+                    if some.more { PAUSE } else { LOOK }
+                }
+                Err(err) => {
+                    tracing::warn!(%err, "what is old cannot be removed now");
+                    LOOK
+                }
+            };
+            time::sleep(pause).await;
+        }
+    }
+
+    fn count(&self, some: Pruned) {
+        for (total, n) in [
+            (&self.executions, some.executions),
+            (&self.plans, some.plans),
+            (&self.requests, some.requests),
+        ] {
+            total.fetch_add(n as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what was removed in the text format of `/metrics`.
+    pub(crate) fn figures(&self) -> String {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        format!(
+            "# HELP faber_pruned_total What this process removed because it was old.\n\
+             # TYPE faber_pruned_total counter\n\
+             faber_pruned_total{{kind=\"execution\"}} {}\n\
+             faber_pruned_total{{kind=\"plan\"}} {}\n\
+             faber_pruned_total{{kind=\"request\"}} {}\n",
+            read(&self.executions),
+            read(&self.plans),
+            read(&self.requests)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{
+        clock::{Timestamp, WallClock},
+        id::RequestId,
+        request::Request,
+        store::memory::Memory,
+    };
+
+    use super::*;
+
+    /// A clock of a later day.
+    #[derive(Debug)]
+    struct Later;
+
+    impl Clock for Later {
+        fn now(&self) -> Timestamp {
+            WallClock.now() + chrono::TimeDelta::days(1)
+        }
+    }
+
+    async fn with_a_request() -> (Arc<dyn Store>, RequestId) {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let created_at = WallClock.now();
+        let id = RequestId::draw(created_at);
+        store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
+        (store, id)
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stays_removes_what_is_old() {
+        let (store, id) = with_a_request().await;
+        let retention = Retention::default();
+        let gone = async {
+            while store.request(id).await.unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let hour = Duration::from_hours(1);
+        tokio::select! {
+            () = retention.keep(Arc::clone(&store), Arc::new(Later), hour) => (),
+            () = gone => (),
+        }
+        let figures = retention.figures();
+        assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
+    }
+}
