@@ -380,14 +380,17 @@ impl Read {
     }
 }
 
+/// A catalog, and what was read of its tools.
+type Reading = (Catalog, Arc<Read>);
+
 /// The tools of recent catalogs, read once for all queries with the same catalog. Clones share them.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<(Catalog, Arc<Read>)>>>);
+struct Readings(Arc<Mutex<VecDeque<Reading>>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Read> {
         let recent = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |(known, _): &&(Catalog, Arc<Read>)| known.is_same(catalog);
+        let is_same = |(known, _): &&Reading| known.is_same(catalog);
         if let Some((_, read)) = recent().iter().find(is_same) {
             return Arc::clone(read);
         }
