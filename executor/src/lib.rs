@@ -1,4 +1,4 @@
-//! What happens next: the machine, drivers, workers and the tools that they call.
+//! The engine: the machine decides, drivers record and act, workers claim executions.
 
 mod cache;
 pub mod call;

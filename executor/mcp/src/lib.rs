@@ -1,7 +1,8 @@
 //! Tools of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A server is connected once, by the [`Supervisor`] that owns it, and again when somebody wants it
-//! after it died or forgot us. Tools only hold its [`Availability`], where they wait for a `Session` that works.
+//! A [`Supervisor`] owns each server. It connects the server once, and again when a call needs it
+//! after it died or lost the session. Tools hold only its [`Availability`], where they wait for a
+//! `Session` that works.
 //!
 //! Every call carries a progress token; what a server reports under it goes to that call.
 
