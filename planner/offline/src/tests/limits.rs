@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::{blog::blog, *};
 use crate::Offline;
+use planner::Planner as _;
 
 #[test]
 fn a_query_that_is_too_long_is_refused() {
