@@ -343,7 +343,7 @@ mod tests {
             |bytes: &[u8]| STANDARD.decode(seen.clean_base64(STANDARD.encode(bytes))).unwrap();
         for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
             let is_clean = |bytes: &[u8]| {
-                let text = String::from_utf8_lossy(text);
+                let text = String::from_utf8_lossy(bytes);
                 text.contains("***KEY***") && !text.contains(&hidden[..8])
             };
             assert!(is_clean(&cleaned(hidden.as_bytes())), "{hidden}");

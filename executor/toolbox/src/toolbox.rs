@@ -351,7 +351,7 @@ impl Toolbox {
     /// Puts the sets in the order in which `names` has them; the others stay before them.
     pub fn arrange(&self, names: &[ToolSetName]) {
         self.change(|sets| {
-            sets.sort_by_key(|set| names.iter().position(|other| *other == set.name))
+            sets.sort_by_key(|set| names.iter().position(|other| *other == set.name));
         });
     }
 
