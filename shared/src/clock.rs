@@ -1,4 +1,4 @@
-//! What time it is, as an argument.
+//! Clocks. Code that needs the time takes a clock as an argument.
 
 use std::{
     fmt,
@@ -8,82 +8,84 @@ use std::{
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
 
-/// A moment, to the microsecond.
+/// A moment with a precision of a microsecond.
 pub type Timestamp = DateTime<Utc>;
 
-/// Tells the time. Everything that needs the time takes one, so that tests own it.
+/// Tells the time. Tests pass their own clock.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Returns the current time, to the microsecond: what a store keeps is what memory has.
+    /// Returns the current time, cut to microseconds, the precision that stores keep.
     fn now(&self) -> Timestamp;
 
-    /// Comes nearer to a reference, so slowly that no lease notices. Most clocks have none.
+    /// Moves slowly towards a reference, so that no lease is affected. Most clocks do nothing.
     fn approach(&self, _reference: Timestamp) {}
 }
 
-/// Returns the moment right after another.
+/// Returns the next moment.
 pub fn after(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
 
-/// A clock that keeps its pace when somebody sets the machine's clock: it is read once, and time since
-/// boot is added. Leases, retries, sleeps and deadlines of a process go by it.
+/// A clock that ignores changes of the machine's clock.
+///
+/// It reads that clock once and then adds the time since boot. Leases, retries, sleeps and
+/// deadlines of a process use it.
 #[derive(Debug)]
-pub struct SteadyClock(Mutex<Line>);
+pub struct SteadyClock(Mutex<SteadyState>);
 
-/// Where a steady clock stands, in microseconds.
+/// The state of a steady clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Line {
-    /// What is added to the time since boot.
+struct SteadyState {
+    /// The offset that is added to the time since boot.
     offset: i64,
-    /// The time since boot at which it last approached a reference.
+    /// The time since boot at the last call of `approach`.
     approached: i64,
 }
 
-/// A steady clock approaches its reference by at most one part in so many.
-const SLOWNESS: i64 = 100;
+/// A steady clock corrects at most one part in this many of the elapsed time.
+const CORRECTION_DIVISOR: i64 = 100;
 
 impl SteadyClock {
-    /// Makes a clock that stands at `now`.
+    /// Makes a clock that starts at `now`.
     pub fn starting_at(now: Timestamp) -> Self {
-        Self::with_offset(now.timestamp_micros() - since_boot())
+        Self::with_offset(now.timestamp_micros() - micros_since_boot())
     }
 
     /// Makes a clock that adds `offset` microseconds to the time since boot.
     pub fn with_offset(offset: i64) -> Self {
-        Self(Mutex::new(Line { offset, approached: since_boot() }))
+        Self(Mutex::new(SteadyState { offset, approached: micros_since_boot() }))
     }
 
-    /// Returns how many microseconds it adds to the time since boot.
+    /// Returns the offset in microseconds.
     pub fn offset(&self) -> i64 {
-        self.line().offset
+        self.lock_state().offset
     }
 
-    fn line(&self) -> std::sync::MutexGuard<'_, Line> {
-        // Two numbers are never half changed for long.
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, SteadyState> {
+        // A poisoned lock is harmless: the two numbers are always valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for SteadyClock {
     fn now(&self) -> Timestamp {
-        let micros = since_boot().saturating_add(self.offset());
+        let micros = micros_since_boot().saturating_add(self.offset());
         Timestamp::from_timestamp_micros(micros).unwrap_or(Timestamp::MAX_UTC)
     }
 
     fn approach(&self, reference: Timestamp) {
-        let mut line = self.line();
-        let boot = since_boot();
-        let most = (boot - line.approached).max(0) / SLOWNESS;
-        let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(line.offset));
-        line.offset = line.offset.saturating_add(away.clamp(-most, most));
-        line.approached = boot;
+        let mut state = self.lock_state();
+        let boot = micros_since_boot();
+        let most = (boot - state.approached).max(0) / CORRECTION_DIVISOR;
+        let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(state.offset));
+        state.offset = state.offset.saturating_add(away.clamp(-most, most));
+        state.approached = boot;
     }
 }
 
-/// How far a clock may be from the machine's clock before people are told.
+/// A smaller difference between the clocks is not reported.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
-/// Says how far the time of a store is from the clock of the machine, if that is worth a warning.
+/// Describes the difference between the time of a store and the machine's clock, if it is large.
 pub fn describe_difference(store: Timestamp, machine: Timestamp) -> Option<String> {
     let difference = machine - store;
     let side = if difference > TimeDelta::zero() { "behind" } else { "ahead of" };
@@ -96,8 +98,8 @@ pub fn describe_difference(store: Timestamp, machine: Timestamp) -> Option<Strin
     })
 }
 
-/// Returns the microseconds since the machine was started, suspensions included.
-fn since_boot() -> i64 {
+/// Returns the microseconds since boot, suspensions included.
+fn micros_since_boot() -> i64 {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux tells the time since boot");
     time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_nsec() / 1_000)
 }
@@ -140,14 +142,14 @@ mod tests {
     fn a_steady_clock_comes_nearer_to_its_reference_slowly() {
         let clock = SteadyClock::starting_at(WallClock.now());
         let before = clock.offset();
-        // A hundred seconds have passed since it last did.
-        clock.line().approached -= 100_000_000;
+        // A hundred seconds have passed since the last call.
+        clock.lock_state().approached -= 100_000_000;
         clock.approach(WallClock.now() + TimeDelta::days(365));
         let moved = clock.offset() - before;
         assert!((1_000_000..1_100_000).contains(&moved), "{moved}");
         clock.approach(WallClock.now() - TimeDelta::days(365));
         assert!(before + moved - clock.offset() < 100_000, "little time has passed since");
-        clock.line().approached -= 1_000_000_000_000;
+        clock.lock_state().approached -= 1_000_000_000_000;
         clock.approach(WallClock.now());
         assert!((clock.now() - WallClock.now()).abs() < TimeDelta::seconds(10));
     }

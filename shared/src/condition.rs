@@ -1,8 +1,8 @@
-//! Conditions: whether a step runs, said in the Common Expression Language (CEL).
+//! Conditions: Common Expression Language (CEL) expressions that decide if a step runs.
 //!
-//! A condition is parsed when a plan is compiled or loaded, so that what cannot be meant is known
-//! before anything runs, and told when everything it looks at is over. Both are pure, and both are
-//! bounded: a plan may come from a stranger.
+//! A condition is parsed when a plan is compiled or loaded, so errors show before anything runs. It
+//! is evaluated when every step that it reads has finished. Both operations are pure and bounded,
+//! because a plan may be untrusted.
 
 mod compile;
 mod eval;
@@ -24,7 +24,7 @@ use crate::{
     template::{Names, Target, Values},
 };
 
-/// Whether a step runs, parsed. Two are equal if they are written alike.
+/// A parsed condition. Two conditions are equal if their texts are equal.
 #[derive(Clone)]
 pub struct Condition(Arc<Parsed>);
 
@@ -35,85 +35,85 @@ struct Parsed {
     patterns: Vec<Pattern>,
 }
 
-/// Why a text is not a condition.
+/// The reason why a text is not a valid condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// It is not CEL.
+    /// The text is not CEL.
     #[error("line {line}, column {column}: {why}")]
     Syntax {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// In characters, counted from 1.
+        /// Column in characters, counted from 1.
         column: usize,
-        /// What is wrong there.
+        /// The problem at this place.
         why: String,
     },
-    /// A name that is no step, nor a tool that exactly one step uses.
+    /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
     },
-    /// A step whose id only `steps[…]` can name.
+    /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
     Dotted {
-        /// The step, or the tool that exactly one step uses.
+        /// The step's id, or the name of the tool.
         name: String,
     },
-    /// A function that there is not.
+    /// An unknown function.
     #[error("there is no function `{name}`")]
     UnknownFunction {
-        /// Its name.
+        /// The function's name.
         name: String,
     },
-    /// Too many or too few arguments.
+    /// A call with too many or too few arguments.
     #[error("`{name}` takes {takes} argument{}", if *takes == 1 { "" } else { "s" })]
     Arguments {
-        /// The function.
+        /// The function's name.
         name: String,
-        /// How many it takes.
+        /// The number of arguments that the function takes.
         takes: usize,
     },
-    /// `steps` or `vars` on its own.
+    /// `steps` or `vars` without a field.
     #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
-        /// Which of the two.
+        /// Either `steps` or `vars`.
         name: &'static str,
     },
-    /// `steps[…]` with something that is only known when it runs.
+    /// `steps[…]` with a key that is not a literal string.
     #[error("`{name}[…]` needs a name in quotes, so that the plan shows what is looked at")]
     Computed {
-        /// `steps` or `vars`.
+        /// Either `steps` or `vars`.
         name: &'static str,
     },
-    /// A pattern that is only known when it runs.
+    /// `matches` with a pattern that is not a literal string.
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
     ComputedPattern,
-    /// A pattern that is no regular expression, or too large a one.
+    /// A pattern that is not a regular expression, or that is too large.
     #[error("the pattern of `matches`: {why}")]
     Pattern {
-        /// What is wrong with it.
+        /// The problem with the pattern.
         why: String,
     },
-    /// A part of CEL that JSON has no use for.
+    /// A part of CEL that conditions do not support.
     #[error("conditions have no {what}")]
     Unsupported {
-        /// What was written.
+        /// The unsupported part.
         what: String,
     },
-    /// It can never be true nor false.
+    /// The result can be neither true nor false.
     #[error("it gives neither true nor false; compare it with something")]
     NeverBool,
-    /// It has too many bytes.
+    /// The condition has too many bytes.
     #[error("it has {bytes} bytes, and may have {}", limits::CONDITION_BYTES)]
     TooLong {
-        /// How many it has.
+        /// The condition's size in bytes.
         bytes: usize,
     },
-    /// Its brackets nest too deep.
+    /// Brackets nest too deep.
     #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
     TooDeep,
-    /// It has too many operators.
+    /// The condition has too many operators.
     #[error(
         "it has more than {} operators, dots and brackets besides `&&` and `||`",
         limits::CONDITION_OPERATORS
@@ -122,12 +122,12 @@ pub enum ConditionError {
 }
 
 impl Condition {
-    /// Parses a condition; `names` says what the names in it mean.
+    /// Parses a condition. `names` resolves the names of steps and tools.
     pub fn parse(source: &str, names: &dyn Names) -> Result<Self, ConditionError> {
-        shape::check(source)?;
-        let tree = tree(source)?;
+        shape::check_source(source)?;
+        let tree = parse_tree(source)?;
         let mut compiler = Compiler::new(names);
-        let expr = compiler.expr(&tree)?;
+        let expr = compiler.compile_expr(&tree)?;
         if expr.is_never_bool() {
             return Err(ConditionError::NeverBool);
         }
@@ -135,28 +135,29 @@ impl Condition {
         Ok(Self(Arc::new(Parsed { source: source.to_owned(), expr, targets, patterns })))
     }
 
-    /// Returns it as it was written.
+    /// Returns the condition's text.
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// Returns what compiling its patterns costs, so that a plan of very many has a bound.
+    /// Returns the cost of compiling the condition's patterns. It limits the cost of a plan with
+    /// many conditions.
     pub fn pattern_cost(&self) -> usize {
         self.0.patterns.iter().map(Pattern::compile_cost).sum()
     }
 
-    /// Returns the steps and variables that it looks at, each once.
+    /// Returns the steps and variables that the condition reads, each once.
     pub fn targets(&self) -> &[Target] {
         &self.0.targets
     }
 
-    /// Returns whether it holds. Err: why that cannot be told, for people.
+    /// Evaluates the condition. Returns a message for the plan's author if that fails.
     ///
-    /// A step that `values` knows nothing of has no output, and stands for null.
+    /// A step without a value in `values` has no output, so it is null.
     pub fn holds(&self, values: &dyn Values, input: &Value) -> Result<bool, String> {
         let mut evaluation = Evaluation::new(&self.0, values, input);
-        match evaluation.value(&self.0.expr) {
-            Ok(Val::Bool(it)) => Ok(it),
+        match evaluation.eval_expr(&self.0.expr) {
+            Ok(Val::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
             Err(fault) => Err(fault.to_string()),
         }
@@ -181,25 +182,25 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Parses what [`shape::check`] has let through.
+/// Parses a text that [`shape::check_source`] accepted.
 ///
-/// Of the crate's two parsers this is the one that recurses little: the other one, made by ANTLR,
+/// The crate has two parsers. This one recurses little. The other one is generated by ANTLR and
 /// takes a megabyte of stack for four pairs of brackets.
-fn tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
-    cel::parser::PrattParser::new().parse(source).map_err(|errors| first_of(&errors))
+fn parse_tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
+    cel::parser::PrattParser::new().parse(source).map_err(|errors| first_error(&errors))
 }
 
-fn first_of(errors: &cel::ParseErrors) -> ConditionError {
+fn first_error(errors: &cel::ParseErrors) -> ConditionError {
     let Some(error) = errors.errors.first() else {
         return ConditionError::Syntax { line: 1, column: 1, why: "it is not CEL".to_owned() };
     };
-    let place = |it: isize| usize::try_from(it).unwrap_or(0).max(1);
-    let why = said_better(error.msg.trim_start_matches("Syntax error: "));
+    let place = |position: isize| usize::try_from(position).unwrap_or(0).max(1);
+    let why = clarify_message(error.msg.trim_start_matches("Syntax error: "));
     ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
 }
 
-/// Says what the parser says in words for people, where its own are not.
-fn said_better(message: &str) -> String {
+/// Replaces the parser's messages that are hard to understand.
+fn clarify_message(message: &str) -> String {
     if let Some(word) = message.strip_prefix("reserved identifier: ") {
         return format!("`{word}` is a word of CEL; write `steps[\"{word}\"]`");
     }

@@ -1,32 +1,32 @@
-//! What is wrong with a draft, said once, for people and for models alike.
+//! Diagnostics of drafts and plans, for people and for models.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// Something wrong with a draft, or worth knowing about a plan.
+/// A problem of a draft, or a warning about a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostic {
-    /// Whether there can be a plan all the same.
+    /// The severity. An error prevents the plan.
     pub severity: Severity,
     /// A stable code such as `plan.cycle`, explained in `docs/errors.md`.
     pub code: Cow<'static, str>,
-    /// Where in the draft, like `tools[1].parameters.authorId`.
+    /// The place in the draft, such as `tools[1].parameters.authorId`.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
 }
 
-/// How bad a diagnostic is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Severity {
-    /// There is no plan.
+    /// The draft gives no plan.
     Error,
-    /// There is a plan; the author should know.
+    /// The draft gives a plan, but its author should know this.
     Warning,
 }
 
@@ -51,13 +51,13 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, path, message) }
     }
 
-    /// Says what to do about it.
+    /// Adds a remedy.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// Returns whether it stands in the way of a plan.
+    /// Returns `true` if the diagnostic prevents the plan.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,4 +1,4 @@
-//! What happened. The log of these is the only truth about an execution.
+//! Events. An execution's log of events is the only truth about the execution.
 
 mod size;
 
@@ -14,333 +14,338 @@ use crate::{
     tool::{Progress, ToolError},
 };
 
-/// An event, where and when it was recorded.
+/// An event with its position and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// Where in the log. A store keeps it once an append, not once an event.
+    /// The position in the log. A store keeps it once per append, not once per event.
     pub seq: Seq,
-    /// When, by the clock of the writer. Never used for ordering.
+    /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// Something that happened to an execution. Past tense, never edited, never removed.
+/// An event in the life of an execution. Events are never changed or removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// Someone asked for the plan to be run.
+    /// The execution was created.
     Created(Created),
-    /// A worker took the execution. Fences every earlier worker.
+    /// A worker claimed the execution. Every earlier worker is fenced off.
     Claimed(Claimed),
-    /// An attempt is about to begin. Recorded before a tool with an effect is called.
+    /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
-    /// The tool returned. The step is over.
+    /// The tool returned a result. The step is finished.
     StepSucceeded {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Which try it was.
+        /// The attempt.
         attempt: Attempt,
-        /// What the tool returned. Nothing where it is the list of what the items returned.
+        /// The result. Absent if it is the list of the items' results.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
-            deserialize_with = "even_if_null"
+            deserialize_with = "deserialize_nullable"
         )]
         output: Option<Arc<Value>>,
-        /// Whether it was returned earlier, to another call with the same parameters.
+        /// Set if an earlier call with the same parameters returned the result.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cached: bool,
-        /// The end of what it wrote to standard error, where it is a command that wrote anything.
+        /// The end of the standard error of a command, if it wrote any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<String>,
     },
-    /// The tool says how far it is.
+    /// The tool reported its progress.
     StepProgress {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Which try it is.
+        /// The attempt.
         attempt: Attempt,
-        /// How far.
+        /// The progress.
         progress: Progress,
     },
-    /// The parameters of a step that will not be called, in a dry run.
+    /// A dry run checked the parameters of a step instead of calling its tool.
     StepChecked {
         /// The step.
         step: StepId,
-        /// The parameters; templates over outputs stand as they were written.
+        /// The parameters. Templates that read outputs stay as they were written.
         parameters: Arc<Value>,
-        /// What is worth knowing about them.
+        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// The attempt failed and there will be another.
+    /// The attempt failed, and there will be another one.
     StepRetryScheduled {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Which try failed.
+        /// The attempt that failed.
         attempt: Attempt,
-        /// Why.
+        /// The error.
         error: ToolError,
-        /// When the next attempt may start.
+        /// The earliest time of the next attempt.
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The worker died during the attempt, and the step may be repeated; or the tool was gone before
-    /// it was called, and the step begins again once it is there.
+    /// The attempt was interrupted, and the step may be repeated.
+    ///
+    /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Which try it was.
+        /// The attempt.
         attempt: Attempt,
-        /// Why nothing was called; nothing where the worker died.
+        /// The reason why nothing was called. Absent if the worker died.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ToolError>,
     },
-    /// The step failed and there will be no other attempt. The step is over.
+    /// The step failed, and there will be no further attempt. The step is finished.
     StepFailed {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Which try it was.
+        /// The attempt.
         attempt: Attempt,
-        /// Why.
+        /// The error.
         error: ToolError,
-        /// What made it happen, where a person said no, so that it happens once.
+        /// The command by which a person refused the step. It prevents a second effect of the same
+        /// command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<CommandId>,
     },
-    /// The step will not run. The step is over.
+    /// The step will not run. It is finished.
     StepSkipped {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// Why.
+        /// The reason.
         reason: SkipReason,
     },
-    /// The step waits for somebody.
+    /// The step waits for a person or a signal.
     StepWaiting {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// For what.
+        /// The reason.
         reason: WaitReason,
-        /// The parameters as rendered.
+        /// The rendered parameters.
         parameters: Arc<Value>,
-        /// What is worth knowing about them.
+        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// A person agreed, or asked for another try. (A refusal fails the step.)
+    /// A person approved the step, or asked for another attempt. (A refusal fails the step.)
     StepApproved {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// What the person said.
+        /// The person's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
-        /// What made it happen, so that it happens once.
+        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// The step was stopped, or will not run, because the execution was cancelled; or it only slept
-    /// when the execution failed. The step is over.
+    /// The step was stopped, or will not run. It is finished.
+    ///
+    /// Either the execution was cancelled, or the step was sleeping when the execution failed.
     StepCancelled {
         /// The step.
         step: StepId,
-        /// Which part of it.
+        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
     },
-    /// A signal came. A step that waits for it takes it; otherwise it is kept.
+    /// A signal arrived. A waiting step takes it. Otherwise the execution keeps it.
     SignalReceived {
-        /// Its name.
+        /// The signal's name.
         name: String,
-        /// What it brought.
+        /// The signal's payload.
         payload: Arc<Value>,
-        /// What made it happen, so that it happens once.
+        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// A signal came, and too many are kept already.
+    /// A signal arrived, but the execution keeps too many signals already.
     SignalRefused {
-        /// Its name.
+        /// The signal's name.
         name: String,
-        /// What made it happen, so that it happens once.
+        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// Somebody asked for something that changed nothing: to go on where nothing was paused, or to
-    /// agree to what asked nobody. It is kept, so that it changes nothing later either.
+    /// A command changed nothing, such as `resume` for an execution that is not paused.
+    ///
+    /// It is recorded so that it has no effect later either.
     CommandIgnored {
-        /// What was asked for: `pause`, `resume`, `approve` or `reject`.
+        /// The command: `pause`, `resume`, `approve` or `reject`.
         asked: String,
-        /// What made it happen, so that it happens once.
+        /// The command's id. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// Someone asked for the execution to stop.
+    /// Cancellation was requested.
     CancelRequested {
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The execution fails as a whole: its input lacks what templates need, or what came next can
-    /// never be written. No further step starts.
+    /// The execution fails as a whole, and no further step starts.
+    ///
+    /// Either its input lacks values that templates need, or the next event can never be written.
     ExecutionFailed {
-        /// Why.
+        /// The error.
         error: ToolError,
     },
-    /// The execution's time is up.
+    /// The execution's deadline passed.
     DeadlinePassed,
-    /// No further step starts until somebody resumes.
+    /// The execution was paused. No further step starts.
     Paused {
-        /// What made it happen, so that it happens once.
+        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// Steps start again.
+    /// The execution was resumed.
     Resumed {
-        /// What made it happen, so that it happens once.
+        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// What succeeded is undone, the latest first: the execution did not end well.
+    /// The execution did not succeed. Now it undoes its successful steps, latest first.
     CompensationStarted,
-    /// Every step is over. Nothing follows.
+    /// Every step is finished. No event follows.
     Finished {
-        /// How it ended.
+        /// The outcome.
         outcome: Outcome,
     },
 }
 
-/// What an execution is to do, and how.
+/// The plan of an execution, and its options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Created {
     /// The plan to run.
     pub plan: PlanId,
-    /// The request it belongs to.
+    /// The request that the execution belongs to.
     pub request: RequestId,
-    /// How.
+    /// The options.
     pub options: ExecutionOptions,
-    /// The step that began it, where it is part of another execution.
+    /// The step that started this execution, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The execution that it does again, from some step on.
+    /// The execution that this one repeats, in whole or in part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
-    /// What steps returned there that are not done again.
+    /// Outputs of that execution's steps that are reused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
 }
 
 impl Created {
-    /// An execution that stands for itself.
+    /// Makes the event of an execution without parent or reused outputs.
     pub fn new(plan: PlanId, request: RequestId, options: ExecutionOptions) -> Self {
         Self { plan, request, options, parent: None, retry_of: None, reused: Vec::new() }
     }
 }
 
-/// The step that began an execution.
+/// The step that started a child execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The execution that it is a step of.
+    /// The parent execution.
     pub execution: ExecutionId,
     /// The step.
     pub step: StepId,
-    /// Which part of it.
+    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// Which try.
+    /// The attempt.
     pub attempt: Attempt,
-    /// How many executions are above this one.
+    /// The number of executions above the child.
     pub depth: u32,
 }
 
-/// Who took an execution.
+/// A claim of an execution by a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
     /// The worker.
     pub worker: WorkerId,
-    /// The name of its machine, for people.
+    /// The name of the worker's machine, for people.
     pub node: Arc<str>,
-    /// The number of this claim.
+    /// The number of the claim.
     pub epoch: Epoch,
-    /// Whether it had the execution already and only says so once more, because its lease ran out
-    /// in between: what is under way goes on.
+    /// Set if the worker already owned the execution. It claims again because its lease ran out.
+    /// Running attempts continue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
 }
 
-/// An attempt that is about to begin.
+/// The start of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
     /// The step.
     pub step: StepId,
-    /// Which part of it.
+    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// Which try this is.
+    /// The attempt.
     pub attempt: Attempt,
-    /// The parameters, with every hole filled.
+    /// The rendered parameters.
     pub parameters: Arc<Value>,
-    /// What is worth knowing about them.
+    /// Warnings about the parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// For a step that only waits for a time: until when.
+    /// The wake-up time of a sleeping step.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "chrono::serde::ts_microseconds_option"
     )]
     pub until: Option<Timestamp>,
-    /// For a step that is done for every item of a list: how many there are.
+    /// The number of items of a step that repeats for a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
-    /// For a step that executes another plan: the execution that does.
+    /// The child execution of a step that executes a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ExecutionId>,
 }
 
-/// Why a step did not run.
+/// The reason why a step did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// A step it depends on did not succeed.
+    /// A step that it depends on did not succeed.
     Dependency,
-    /// The execution failed before it started.
+    /// The execution failed before the step started.
     ExecutionFailed,
-    /// Its condition does not hold.
+    /// The step's condition is false.
     Condition,
     /// Nothing is called in a dry run.
     DryRun,
 }
 
-/// What a step waits for.
+/// The reason why a step waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum WaitReason {
-    /// A person's consent before it starts.
+    /// A person must approve the step before it starts.
     Approval,
-    /// A signal of this name.
+    /// The step waits for a signal.
     Signal {
-        /// The name.
+        /// The signal's name.
         name: String,
-        /// Until when, where the plan says for how long.
+        /// The end of the wait, if the plan limits it.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
@@ -348,32 +353,32 @@ pub enum WaitReason {
         )]
         until: Option<Timestamp>,
     },
-    /// A person's decision after it failed: another try, or not.
+    /// The step failed, and a person must decide if it is attempted again.
     Decision {
-        /// How it failed.
+        /// The error.
         error: ToolError,
     },
 }
 
-/// How an execution ended.
+/// The outcome of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every step that had to succeed did.
+    /// All steps that had to succeed did.
     Completed,
-    /// Some step failed that must not, or the time was up.
+    /// A required step failed, or the deadline passed.
     Failed,
-    /// Someone asked it to stop, and it did.
+    /// The execution was cancelled.
     Cancelled,
 }
 
 impl Event {
-    /// Returns whether no event can follow this one.
+    /// Returns `true` if no event can follow this one.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Finished { .. })
     }
 
-    /// Returns the step the event is about, if it is about one.
+    /// Returns the step of the event, if it has one.
     pub fn step(&self) -> Option<&StepId> {
         match self {
             Self::StepStarted(StepStarted { step, .. })
@@ -402,7 +407,7 @@ impl Event {
         }
     }
 
-    /// Returns the part of the step that the event is about.
+    /// Returns the part of the step.
     pub fn part(&self) -> Part {
         match self {
             Self::StepStarted(StepStarted { part, .. })
@@ -419,7 +424,7 @@ impl Event {
         }
     }
 
-    /// Returns the attempt the event is about, if it is about one.
+    /// Returns the attempt of the event, if it has one.
     pub fn attempt(&self) -> Option<Attempt> {
         match self {
             Self::StepStarted(StepStarted { attempt, .. })
@@ -432,7 +437,7 @@ impl Event {
         }
     }
 
-    /// Returns the command that made it happen, if one did that must count once.
+    /// Returns the command that caused the event, if it must take effect only once.
     pub fn command(&self) -> Option<CommandId> {
         match self {
             Self::StepApproved { command, .. }
@@ -446,10 +451,10 @@ impl Event {
         }
     }
 
-    /// Returns the word for the event that logs and the API use.
+    /// Returns the event's name in logs and in the API.
     pub fn kind(&self) -> &'static str {
         if self.part().undo {
-            return self.kind_of_undo();
+            return self.compensation_kind();
         }
         match self {
             Self::Created(_) => "created",
@@ -478,9 +483,9 @@ impl Event {
         }
     }
 
-    /// Returns the word for an event of a compensation: whoever counts calls of a step must not
-    /// count those that undo it.
-    fn kind_of_undo(&self) -> &'static str {
+    /// Returns the name of an event of a compensation. These names differ so that counts of a
+    /// step's calls exclude its compensation.
+    fn compensation_kind(&self) -> &'static str {
         match self {
             Self::StepStarted(_) => "step_compensation_started",
             Self::StepSucceeded { .. } => "step_compensated",
@@ -492,14 +497,14 @@ impl Event {
     }
 }
 
-/// Reads an output that may be null, which is not the same as none.
-fn even_if_null<'de, D: serde::Deserializer<'de>>(
+/// Reads an output that may be null. A null output differs from an absent one.
+fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arc<Value>>, D::Error> {
     Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
-/// An event as a store keeps it: its position comes from the append that it is part of.
+/// An event as a store keeps it. Its position follows from its append.
 #[derive(Deserialize)]
 struct Restored {
     #[serde(with = "chrono::serde::ts_microseconds")]
@@ -508,7 +513,7 @@ struct Restored {
     event: Event,
 }
 
-/// Writes events as the JSON array that stores keep: `[{"at":…,"type":…,…},…]`.
+/// Serializes events to the JSON array that stores keep: `[{"at":…,"type":…,…},…]`.
 pub fn to_json(events: &[Recorded]) -> String {
     let mut json = Vec::with_capacity(256 * events.len());
     json.push(b'[');
@@ -517,14 +522,14 @@ pub fn to_json(events: &[Recorded]) -> String {
         write!(json, "{separator}{{\"at\":{}", at.timestamp_micros()).expect("memory is writable");
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
-        // The object that begins here goes on with the one that began before it.
+        // The event's fields continue the object that begins with `at`.
         json[object] = b',';
     }
     json.push(b']');
     String::from_utf8(json).expect("JSON is UTF-8")
 }
 
-/// Reads the JSON array that stores keep; its first event is at `first`.
+/// Parses the JSON array that stores keep. `first` is the position of its first event.
 pub fn from_json(first: Seq, text: &str) -> Result<Vec<Recorded>, serde_json::Error> {
     let restored: Vec<Restored> = serde_json::from_str(text)?;
     let numbered = restored.into_iter().enumerate();

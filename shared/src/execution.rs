@@ -1,9 +1,8 @@
-//! The state of an execution: a fold over its events, and nothing else.
+//! The state of an execution, which is a fold over its events.
 //!
-//! [`Execution::apply`] is the only mutation, and [`StepState::next`] the only definition of what
-//! a step can do. Beside the states the fold keeps what the machine needs to know next (which
-//! steps are ready, doomed, running, due), so that deciding costs what an event changes and not
-//! what the plan has.
+//! [`Execution::apply`] is the only mutation. [`StepState::next`] is the only definition of a
+//! step's transitions. The fold also keeps the work that the machine may do next in an [`Agenda`].
+//! So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
 mod error;
@@ -37,7 +36,7 @@ use crate::{
     plan::{OnError, Plan, StepKind},
 };
 
-/// An execution, as of some position in its log.
+/// The state of an execution at a position in its log.
 #[derive(Clone, Debug)]
 pub struct Execution {
     id: ExecutionId,
@@ -50,49 +49,50 @@ pub struct Execution {
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
     phase: Phase,
-    /// Whether it was under way, and nothing had failed it, when its time was up.
+    /// Set if the deadline passed while the execution was running and had not failed yet.
     overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
-    /// Where steps go one after another, the first that is not over: none behind it may begin.
+    /// In sequential mode, the first step that is not finished. No later step may start.
     turn: StepIx,
     agenda: Agenda,
     signals: Vec<Signal>,
     commands: BTreeSet<CommandId>,
     parent: Option<Parent>,
     retry_of: Option<ExecutionId>,
-    /// What succeeded and can be undone, in the order in which it did.
+    /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
-    /// The tools whose calls need a permit. Not of the log: this machine's configuration.
+    /// Tools whose calls need a permit. This is configuration of this machine and not part of the
+    /// log.
     limited: Arc<BTreeSet<ToolName>>,
 }
 
-/// A signal that came before anybody waited for it.
+/// A signal that no step has taken yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
-    /// Its name.
+    /// The signal's name.
     pub name: String,
-    /// What it brought.
+    /// The signal's payload.
     pub payload: Arc<Value>,
 }
 
-/// How many steps are where.
+/// Numbers of steps by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All of them.
+    /// All steps.
     pub total: usize,
-    /// Those that returned something.
+    /// Steps that succeeded.
     pub successful: usize,
-    /// Those whose last attempt failed.
+    /// Steps whose last attempt failed.
     pub failed: usize,
-    /// Those that did not run because of another's failure.
+    /// Steps that were skipped.
     pub skipped: usize,
-    /// Those that were stopped.
+    /// Steps that were stopped.
     pub cancelled: usize,
 }
 
 impl Execution {
-    /// Returns the state after the first event of a log, which must be `created`.
+    /// Creates the state from the first event of a log, which must be `created`.
     pub fn create(id: ExecutionId, plan: Arc<Plan>, first: &Recorded) -> Result<Self, ReplayError> {
         let Recorded { seq, at, event } = first;
         if *seq != Seq::START.next() {
@@ -105,7 +105,7 @@ impl Execution {
             let (expected, found) = (created.plan, plan.id());
             return Err(ReplayError::WrongPlan { expected, found });
         }
-        let steps = plan.steps().iter().map(|it| Step::new(it.depends_on.len())).collect();
+        let steps = plan.steps().iter().map(|step| Step::new(step.depends_on.len())).collect();
         let mut execution = Self {
             id,
             agenda: Agenda::new(plan.steps().len()),
@@ -131,30 +131,30 @@ impl Execution {
         };
         for number in (0..execution.steps.len()).map(StepIx::new) {
             if execution.steps[number.get()].unmet == 0 && execution.has_turn(number) {
-                execution.unblock(number);
+                execution.unblock_step(number);
             }
         }
         for (id, output) in &created.reused {
-            execution.reuse(id, Arc::clone(output))?;
+            execution.reuse_output(id, Arc::clone(output))?;
         }
         Ok(execution)
     }
 
-    /// Takes over what a step returned in another execution.
-    fn reuse(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
+    /// Takes the output of a step from another execution.
+    fn reuse_output(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
         let number = self.plan.number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
         let step = &mut self.steps[number.get()];
         if step.state == StepState::Pending {
-            self.agenda.leave(number.into(), &step.state);
+            self.agenda.remove_task(number.into(), &step.state);
             step.state = StepState::Succeeded(output);
             step.is_reused = true;
-            self.agenda.enter(number.into(), &step.state);
+            self.agenda.insert_task(number.into(), &step.state);
             self.end_step(number);
         }
         Ok(())
     }
 
-    /// Returns the state after `events`, which begin with the first of the log.
+    /// Replays a log from its first event.
     pub fn replay<'a>(
         id: ExecutionId,
         plan: Arc<Plan>,
@@ -169,7 +169,7 @@ impl Execution {
         Ok(execution)
     }
 
-    /// Moves past one event. The only place where the state changes.
+    /// Applies one event. The state changes nowhere else.
     pub fn apply(&mut self, recorded: &Recorded) -> Result<(), ReplayError> {
         let Recorded { seq, at, event } = recorded;
         if *seq != self.seq.next() {
@@ -203,50 +203,51 @@ impl Execution {
             event: event.kind(),
         };
         let plan = Arc::clone(&self.plan);
-        if !self.may_be(task, event) {
-            return Err(illegal("not one of which that can be said"));
+        if !self.can_have_event(task, event) {
+            return Err(illegal("not a task that this event can change"));
         }
-        let Some(entry) = find(&mut self.steps, task) else { return Err(illegal("absent")) };
+        let Some(entry) = find_task(&mut self.steps, task) else { return Err(illegal("unknown")) };
         let on_error = plan.step(task.step).policy.on_error;
-        let gathered = || entry.items.as_deref()?.gathered(on_error);
+        let gathered = || entry.items.as_deref()?.collect_outputs(on_error);
         let Some(next) = entry.state.next(event, gathered) else {
             return Err(illegal(entry.state.name()));
         };
-        let was_there = self.agenda.leave(task, &entry.state);
-        entry.note(at, event);
+        let was_there = self.agenda.remove_task(task, &entry.state);
+        entry.record_event(at, event);
         let before = std::mem::replace(&mut entry.state, next.clone());
-        self.agenda.enter(task, &next);
+        self.agenda.insert_task(task, &next);
         if let (StepState::Waiting(WaitReason::Signal { name, .. }), Event::StepSucceeded { .. }) =
             (&before, event)
         {
             self.take_signal(name);
         }
         if task.part.undo {
-            self.after_undo(&next);
+            self.handle_undo(&next);
         } else if let Some(index) = task.part.item {
             let had_turn = was_there && !matches!(before, StepState::Waiting(_));
             if let Some(items) = self.steps[task.step.get()].items.as_deref_mut() {
-                items.count(&before, &next);
+                items.count_waiting(&before, &next);
             }
-            self.after_item(task, index, had_turn, &next);
-            self.note_time(task.step.into(), at);
+            self.handle_item(task, index, had_turn, &next);
+            self.record_time(task.step.into(), at);
         } else {
-            self.after_step(task.step, &next);
+            self.handle_step(task.step, &next);
         }
-        self.note_time(task, at);
+        self.record_time(task, at);
         Ok(())
     }
 
-    /// Counts the time of a task until now as what it was spent on.
-    fn note_time(&mut self, task: Task, at: Timestamp) {
-        let Some(step) = find(&mut self.steps, task) else { return };
-        step.spent.note(at, &step.state, step.items.as_deref());
+    /// Adds the time since the task's last change to its working or waiting time.
+    fn record_time(&mut self, task: Task, at: Timestamp) {
+        let Some(step) = find_task(&mut self.steps, task) else { return };
+        step.spent.record_state(at, &step.state, step.items.as_deref());
     }
 
-    /// Returns whether a task can have such an event at all: lists belong to steps that are done
-    /// for each item of one, and only what was done is undone, one thing after another.
-    fn may_be(&self, task: Task, event: &Event) -> bool {
-        if task.part.undo && self.undoable.last().map(|it| it.undone()) != Some(task) {
+    /// Returns `true` if the event is possible for the task.
+    ///
+    /// Only a step with `forEach` has a list. Only the latest task that succeeded is undone.
+    fn can_have_event(&self, task: Task, event: &Event) -> bool {
+        if task.part.undo && self.undoable.last().map(|done| done.undone()) != Some(task) {
             return false;
         }
         if task.part.undo && !matches!(self.phase, Phase::Compensating(_)) {
@@ -260,25 +261,25 @@ impl Execution {
         }
     }
 
-    /// Draws what follows from a step's new state.
-    fn after_step(&mut self, number: StepIx, state: &StepState) {
+    fn handle_step(&mut self, number: StepIx, state: &StepState) {
         match state {
-            // Only a step that somebody agreed to comes back, or one that is only checked.
+            // A step returns to pending after an approval, or stays pending when it is checked.
             StepState::Pending if self.steps[number.get()].is_approved => {
-                let asks = self.asks(number.into());
-                self.agenda.unblock(number.into(), asks);
+                let asks = self.must_ask(number.into());
+                self.agenda.unblock_task(number.into(), asks);
             }
             StepState::Gathering { .. } => {
-                let n = self.steps[number.get()].items.as_ref().map_or(0, |it| it.tasks.len());
-                self.agenda.expect(n);
-                self.release(number);
+                let n =
+                    self.steps[number.get()].items.as_ref().map_or(0, |items| items.tasks.len());
+                self.agenda.expect_items(n);
+                self.release_items(number);
                 if n == 0 {
-                    self.agenda.gather(number);
+                    self.agenda.mark_gathered(number);
                 }
             }
             state if state.is_over() => {
                 if let (StepState::Succeeded(_), None) = (state, &self.plan.step(number).for_each) {
-                    self.note_undoable(number.into());
+                    self.record_undoable(number.into());
                 }
                 self.end_step(number);
             }
@@ -286,23 +287,22 @@ impl Execution {
         }
     }
 
-    /// Draws what follows from an item's new state.
-    fn after_item(&mut self, task: Task, index: u32, had_turn: bool, state: &StepState) {
+    fn handle_item(&mut self, task: Task, index: u32, had_turn: bool, state: &StepState) {
         if let StepState::Succeeded(_) = state {
-            self.note_undoable(task);
+            self.record_undoable(task);
         }
         let on_error = self.plan.step(task.step).policy.on_error;
         let Some(items) = self.steps[task.step.get()].items.as_deref_mut() else { return };
         if had_turn && !matches!(state, StepState::Running { .. } | StepState::Retrying { .. }) {
-            items.let_go();
+            items.end_turn();
         }
         if *state == StepState::Pending {
-            items.give_back(index);
+            items.requeue_item(index);
         }
         if state.is_over() {
-            items.close();
+            items.count_finished();
             if items.is_over() {
-                self.agenda.gather(task.step);
+                self.agenda.mark_gathered(task.step);
             }
         }
         if let StepState::Failed(_) = state {
@@ -312,41 +312,41 @@ impl Execution {
                 self.phase = Phase::Failing;
             }
         }
-        self.release(task.step);
+        self.release_items(task.step);
     }
 
-    /// Gives items their turns.
-    fn release(&mut self, number: StepIx) {
+    /// Starts items while the step's limit allows it.
+    fn release_items(&mut self, number: StepIx) {
         let plan = Arc::clone(&self.plan);
         let step = plan.step(number);
         while let Some(items) = self.steps[number.get()].items.as_deref_mut()
-            && let Some(index) = items.release(step.policy.width())
+            && let Some(index) = items.start_turn(step.policy.width())
         {
             let task = Task::from(number).item(index);
-            self.agenda.unblock(task, step.kind == StepKind::Wait);
+            self.agenda.unblock_task(task, step.kind == StepKind::Wait);
         }
     }
 
-    /// Goes on to what was done before, once the last is undone or cannot be.
-    fn after_undo(&mut self, state: &StepState) {
+    /// Continues with the previous task when one is undone, or could not be.
+    fn handle_undo(&mut self, state: &StepState) {
         if state.is_over() {
             self.undoable.pop();
-            self.undo_next();
+            self.schedule_undo();
         }
     }
 
-    fn undo_next(&mut self) {
-        self.agenda.undo(self.undoable.last().map(|it| it.undone()));
+    fn schedule_undo(&mut self) {
+        self.agenda.set_undoing(self.undoable.last().map(|done| done.undone()));
     }
 
-    fn note_undoable(&mut self, task: Task) {
+    fn record_undoable(&mut self, task: Task) {
         if self.options.compensate_on_failure && self.plan.step(task.step).compensate.is_some() {
             self.undoable.push(task);
         }
     }
 
-    /// Returns whether somebody must be asked before a task begins.
-    fn asks(&self, task: Task) -> bool {
+    /// Returns `true` if a task must wait for a person or a signal before it starts.
+    fn must_ask(&self, task: Task) -> bool {
         let step = self.plan.step(task.step);
         let needs_consent =
             step.policy.requires_approval && !self.steps[task.step.get()].is_approved;
@@ -354,22 +354,23 @@ impl Execution {
         needs_consent || (step.kind == StepKind::Wait && is_call)
     }
 
-    /// Says that everything a step depends on lets it go on.
-    fn unblock(&mut self, number: StepIx) {
+    /// Adds a step whose dependencies allow it to run to the agenda.
+    fn unblock_step(&mut self, number: StepIx) {
         if self.plan.step(number).when.is_some() {
-            self.agenda.judge(number);
+            self.agenda.add_judging(number);
         } else {
-            let asks = self.asks(number.into());
-            self.agenda.unblock(number.into(), asks);
+            let asks = self.must_ask(number.into());
+            self.agenda.unblock_task(number.into(), asks);
         }
     }
 
-    /// Tells a step's dependents that it is over, and the execution if it must fail.
+    /// Updates the dependents of a finished step, and fails the execution if the step had to
+    /// succeed.
     fn end_step(&mut self, number: StepIx) {
         let on_error = self.plan.step(number).policy.on_error;
         let state = &self.steps[number.get()].state;
         let is_failed = matches!(state, StepState::Failed(_));
-        let lets_go_on = match state {
+        let allows_dependents = match state {
             StepState::Succeeded(_) => true,
             StepState::Failed(_) => on_error == OnError::Ignore,
             _ => false,
@@ -378,15 +379,16 @@ impl Execution {
         for dependent in plan.dependents(number) {
             let step = &mut self.steps[dependent.get()];
             step.unmet -= 1;
-            // One with a condition decides for itself, when everything before it is over.
-            step.is_doomed |= !lets_go_on && plan.step(*dependent).when.is_none();
+            // A step with a condition waits for all its dependencies, and then evaluates the
+            // condition.
+            step.is_doomed |= !allows_dependents && plan.step(*dependent).when.is_none();
             if step.state != StepState::Pending {
                 continue;
             }
             if step.is_doomed {
-                self.agenda.doom(*dependent);
+                self.agenda.doom_step(*dependent);
             } else if step.unmet == 0 && self.has_turn(*dependent) {
-                self.unblock(*dependent);
+                self.unblock_step(*dependent);
             }
         }
         self.pass_turn();
@@ -396,29 +398,30 @@ impl Execution {
         }
     }
 
-    /// Returns whether a step may begin as far as the steps before it go.
+    /// Returns `true` if the mode allows a step to start now.
     fn has_turn(&self, number: StepIx) -> bool {
         self.options.mode == ExecutionMode::Parallel || number == self.turn
     }
 
-    /// Gives the turn to the first step that is not over. Whatever that depends on comes before it.
+    /// In sequential mode, advances to the first step that is not finished. Its dependencies come
+    /// before it.
     fn pass_turn(&mut self) {
         if self.options.mode == ExecutionMode::Parallel {
             return;
         }
         let before = self.turn;
-        while self.steps.get(self.turn.get()).is_some_and(|it| it.state.is_over()) {
+        while self.steps.get(self.turn.get()).is_some_and(|step| step.state.is_over()) {
             self.turn = self.turn.next();
         }
         let Some(step) = self.steps.get(self.turn.get()) else { return };
         if self.turn != before && step.state == StepState::Pending && !step.is_doomed {
-            self.unblock(self.turn);
+            self.unblock_step(self.turn);
         }
     }
 
-    /// Returns whether a claim can be what it says: only the owner renews.
+    /// Returns `true` if a claim is possible: only the owner may renew its claim.
     fn may_claim(&self, claimed: &Claimed) -> bool {
-        let is_owner = self.owner.as_ref().is_some_and(|it| it.worker == claimed.worker);
+        let is_owner = self.owner.as_ref().is_some_and(|owner| owner.worker == claimed.worker);
         !claimed.renewed || is_owner
     }
 
@@ -427,7 +430,7 @@ impl Execution {
         match event {
             Event::Claimed(claimed) if self.epoch() < claimed.epoch && self.may_claim(claimed) => {
                 self.owner = Some(claimed.clone());
-                if self.options.start_at.is_none_or(|it| it <= at) {
+                if self.options.start_at.is_none_or(|start_at| start_at <= at) {
                     self.started_at.get_or_insert(at);
                 }
             }
@@ -456,7 +459,7 @@ impl Execution {
                     Phase::Failing | Phase::Expired => Phase::Compensating(Outcome::Failed),
                     _ => return Err(illegal),
                 };
-                self.undo_next();
+                self.schedule_undo();
             }
             Event::Finished { outcome } if self.is_over() => {
                 self.phase = Phase::Finished(*outcome);
@@ -467,25 +470,25 @@ impl Execution {
         Ok(())
     }
 
-    /// Returns whether nothing is left to do, or to undo.
+    /// Returns `true` if all steps are finished and nothing is left to undo.
     pub fn is_over(&self) -> bool {
         let is_undone = !matches!(self.phase, Phase::Compensating(_)) || self.undoable.is_empty();
         self.agenda.is_over() && is_undone
     }
 
-    /// Takes the oldest kept signal called `name`, as a step that waits for it does.
+    /// Removes the oldest kept signal called `name`, because a step takes it.
     ///
-    /// The event that takes it is the step's `step_succeeded`; which signal that was follows from
-    /// the log, so replaying takes the same one.
+    /// The step's `step_succeeded` event records the payload. The log alone determines which signal
+    /// was taken, so a replay takes the same one.
     fn take_signal(&mut self, name: &str) {
-        if let Some(at) = self.signals.iter().position(|it| it.name == name) {
+        if let Some(at) = self.signals.iter().position(|signal| signal.name == name) {
             self.signals.remove(at);
         }
     }
 }
 
-/// Finds a task. What undoes something comes into being when it is first looked for.
-fn find(steps: &mut [Step], task: Task) -> Option<&mut Step> {
+/// Finds a task. The task that undoes another one is created on first use.
+fn find_task(steps: &mut [Step], task: Task) -> Option<&mut Step> {
     let step = steps.get_mut(task.step.get())?;
     let done = match task.part.item {
         Some(index) => step.items.as_deref_mut()?.tasks.get_mut(index as usize)?,

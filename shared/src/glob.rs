@@ -1,18 +1,18 @@
-//! Patterns of tool names: `file_tools.*`, `blog.get?`.
+//! Patterns of tool names, such as `file_tools.*` or `blog.get?`.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of a pattern.
 const BYTES: usize = 256;
 
-/// A pattern of qualified tool names: `*` is any text, dots too, and `?` any one character.
+/// A pattern of qualified tool names. `*` matches any text, dots included, and `?` matches one
+/// character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Glob(String);
 
-/// A text that no tool could match.
+/// A text that can match no tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no pattern of tools: write `set.name`, `set.*` or `*`")]
 pub struct GlobError(String);
@@ -21,7 +21,7 @@ impl FromStr for Glob {
     type Err = GlobError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Qualified names have a dot, so that without one only a star can match.
+        // Qualified names contain a dot. A pattern without one needs a star to match.
         let can_match = text.contains('.') || text.contains('*');
         if !can_match || text.len() > BYTES || text.chars().any(char::is_whitespace) {
             return Err(GlobError(text.chars().take(64).collect()));
@@ -51,26 +51,27 @@ impl fmt::Display for Glob {
 }
 
 impl Glob {
-    /// Returns whether the pattern names a set itself, not just as one of many.
+    /// Returns `true` if the pattern starts with the literal name of the set.
     pub fn names_set(&self, set: &str) -> bool {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// Returns whether some name that begins with a text matches.
+    /// Returns `true` if a name with this beginning can match.
     pub fn reaches(&self, beginning: &str) -> bool {
-        let ends = self.0.char_indices().map(|(at, it)| at + it.len_utf8());
+        let ends = self.0.char_indices().map(|(at, char)| at + char.len_utf8());
         let mut heads = ends.map(|end| Self(self.0[..end].to_owned()));
-        heads.any(|it| it.matches(beginning))
+        heads.any(|head| head.matches(beginning))
     }
 
-    /// Returns the pattern of what this one matches with the name of a set before it, if that is
-    /// short enough for one.
+    /// Puts the name of a set in front of the pattern. Returns `None` if the result is too long.
     pub fn within(&self, set: &str) -> Option<Self> {
         format!("{set}.{self}").parse().ok()
     }
 
-    /// Returns whether a name matches. After a star it is enough to go back to the last one, so
-    /// this takes at most the product of the lengths.
+    /// Returns `true` if the name matches.
+    ///
+    /// After a mismatch it returns to the last star only. So the time is at most the product of the
+    /// lengths.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());
@@ -82,7 +83,7 @@ impl Glob {
                     star = Some((at, read));
                     at += 1;
                 }
-                Some(it) if *it == '?' || *it == name[read] => {
+                Some(char) if *char == '?' || *char == name[read] => {
                     at += 1;
                     read += 1;
                 }
@@ -93,7 +94,7 @@ impl Glob {
                 }
             }
         }
-        pattern[at..].iter().all(|it| *it == '*')
+        pattern[at..].iter().all(|char| *char == '*')
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_can_match() {
+    fn patterns_reach_prefixes() {
         for (pattern, beginning, expected) in [
             ("file_tools.*", "file_tools.", true),
             ("file_tools.glob", "file_tools.", true),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_nothing_is_refused() {
+    fn patterns_without_matches_are_refused() {
         for text in ["", "blog", "bl?g", "a b.*", &format!("{}.*", "x".repeat(300))] {
             assert!(text.parse::<Glob>().is_err(), "{text}");
         }

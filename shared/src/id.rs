@@ -1,4 +1,4 @@
-//! Identifiers. One type per thing that can be identified.
+//! Ids, with one type for each kind of thing.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-/// A string that is not a well-formed identifier of the expected kind.
+/// A text that is not an id of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{value}` is not {expected}")]
 pub struct ParseIdError {
@@ -14,15 +14,14 @@ pub struct ParseIdError {
     expected: &'static str,
 }
 
-/// What the random part of an identifier is drawn from.
 const ALPHABET: [char; 36] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
     't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
 ];
-/// How long the random part is: 36⁹ is about 10¹⁴ a second.
+/// The length of the random part. It gives 36⁹, about 10¹⁴, ids per second.
 const RANDOM_LEN: usize = 9;
 
-/// The seconds and the random part that every prefixed identifier has.
+/// The time and the random part of a prefixed id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stamp {
     seconds: u64,
@@ -38,9 +37,10 @@ impl Stamp {
 
     fn parse(text: &str) -> Option<Self> {
         let (seconds, random) = text.split_once('_')?;
-        let is_canonical = seconds.bytes().all(|it| it.is_ascii_digit())
+        let is_canonical = seconds.bytes().all(|byte| byte.is_ascii_digit())
             && (seconds == "0" || !seconds.starts_with('0'));
-        let is_drawn = random.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
+        let is_drawn =
+            random.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !is_canonical || !is_drawn {
             return None;
         }
@@ -60,7 +60,8 @@ macro_rules! prefixed_id {
         pub struct $name(Stamp);
 
         impl $name {
-            /// Draws a new identifier. A store makes sure that it is unique, and asks again.
+            /// Draws a new id. The store checks that it is unique, and the caller draws another one
+            /// if not.
             pub fn draw(now: Timestamp) -> Self {
                 Self(Stamp::draw(now))
             }
@@ -109,19 +110,20 @@ macro_rules! prefixed_id {
     };
 }
 
-prefixed_id!(/// Identifies everything that belongs to one query.
+prefixed_id!(/// Identifies a request.
     RequestId, "req");
 prefixed_id!(/// Identifies a compiled plan.
     PlanId, "plan");
-prefixed_id!(/// Identifies one run of a plan.
+prefixed_id!(/// Identifies an execution.
     ExecutionId, "exec");
 impl ExecutionId {
-    /// Derives the identifier of an execution that another one begins: the same `seed` gives the
-    /// same one, so that it is begun once.
+    /// Derives the id of a child execution. The same seed gives the same id, so that a child starts
+    /// only once.
     pub fn derive(now: Timestamp, seed: &str) -> Self {
         let mut left = fnv1a(seed.bytes());
         let random = std::array::from_fn(|at| {
-            // Nine letters take 47 bits; mixing again keeps the last ones as good as the first.
+            // Nine letters take 47 bits. Mixing again keeps the last letters as random as the
+            // first.
             let letter = ALPHABET[usize::try_from(left % 36).unwrap_or(0)];
             left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64);
             letter as u8
@@ -130,16 +132,16 @@ impl ExecutionId {
     }
 }
 
-/// Returns a number that is the same for the same bytes, on every machine: FNV-1a.
+/// Returns the FNV-1a hash, which is the same on every machine.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-prefixed_id!(/// Identifies a worker, from its start to its end.
+prefixed_id!(/// Identifies a worker from its start to its end.
     WorkerId, "work");
-prefixed_id!(/// Identifies what an outsider asked of an execution.
+prefixed_id!(/// Identifies a command to an execution.
     CommandId, "cmd");
 prefixed_id!(/// Identifies a call outside any plan.
     CallId, "call");
@@ -208,7 +210,7 @@ name!(/// Names a step within its plan.
     StepId,
     "a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input`",
     is_step_id);
-name!(/// Names a tool: `set.name` in a plan, the plain name as its source gives it.
+name!(/// Names a tool: `set.name` in a plan, or the plain name from its source.
     ToolName,
     "a tool name: 1 to 256 bytes without control characters",
     is_tool_name);
@@ -221,12 +223,12 @@ name!(/// Names a toolset.
     "a toolset name: letters, digits, `_`, `-`, at most 64",
     is_set_name);
 
-/// Step ids that would shadow what templates mean by these words.
+/// Names that cannot be step ids, because templates give them another meaning.
 pub const RESERVED_STEP_IDS: [&str; 4] = ["item", "index", "vars", "input"];
-/// The most characters of a step id.
+/// The maximum number of characters of a step id.
 pub const STEP_ID_LEN: usize = 128;
 
-/// Returns whether `c` may stand in a step id.
+/// Returns `true` if a step id may contain `c`.
 pub fn is_step_id_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
@@ -247,7 +249,7 @@ fn is_set_name(value: &str) -> bool {
         && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// A position in one execution's log. Zero is before the first event.
+/// A position in the log of an execution. Zero is before the first event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -255,16 +257,16 @@ fn is_set_name(value: &str) -> bool {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The position before any event.
+    /// The position before the first event.
     pub const START: Self = Self(0);
 
-    /// The position after this one.
+    /// Returns the next position.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The position `n` events later.
+    /// Returns the position `n` events later.
     #[must_use]
     pub const fn plus(self, n: usize) -> Self {
         Self(self.0 + n as u64)
@@ -277,7 +279,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Counts the claims on an execution. A worker with an older epoch is fenced.
+/// The number of a claim on an execution. A worker with an older epoch is fenced off.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -285,34 +287,34 @@ impl fmt::Display for Seq {
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch of the claim after this one.
+    /// Returns the epoch of the next claim.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// Counts the tries of a step, from one.
+/// The number of an attempt, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Attempt(NonZeroU32);
 
 impl Attempt {
-    /// The first try.
+    /// The first attempt.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
-    /// The try after `n` tries.
+    /// Returns the attempt after `n` attempts.
     pub const fn after(n: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(n))
     }
 
-    /// The try after this one.
+    /// Returns the next attempt.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the number of tries up to and including this one.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -324,7 +326,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// The number of a step within its plan: its place in the topological order.
+/// The number of a step: its index in the plan's topological order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepIx(u32);
 
@@ -333,7 +335,7 @@ impl StepIx {
     ///
     /// # Panics
     ///
-    /// If a plan could not have so many steps ([`crate::limits::PLAN_STEPS`]).
+    /// If `position` is larger than any plan ([`crate::limits::PLAN_STEPS`]).
     pub fn new(position: usize) -> Self {
         Self(u32::try_from(position).expect("plans have far fewer steps than 2³²"))
     }
@@ -343,55 +345,54 @@ impl StepIx {
         self.0 as usize
     }
 
-    /// Returns the number after this one, whether or not there is such a step.
+    /// Returns the next number. The plan may not have such a step.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// Which part of a step: all of it, the call for one item of its list, or the call that undoes
-/// either.
+/// A part of a step: the whole step, the call for one item, or a compensation of either.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(default)]
 pub struct Part {
-    /// The item's place in the list of a `forEach`, from zero.
+    /// The item's index in the list of a `forEach`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
-    /// Whether it is the compensation.
+    /// Set for the compensation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
 }
 
 impl Part {
-    /// All of the step.
+    /// The whole step.
     pub const WHOLE: Self = Self { item: None, undo: false };
 
-    /// The call for one item.
+    /// Returns the part for one item.
     pub const fn item(index: u32) -> Self {
         Self { item: Some(index), undo: false }
     }
 
-    /// What undoes this part.
+    /// Returns the compensation of this part.
     #[must_use]
     pub const fn undone(self) -> Self {
         Self { undo: true, ..self }
     }
 
-    /// Returns whether it is all of the step.
+    /// Returns `true` for the whole step.
     pub fn is_whole(&self) -> bool {
         *self == Self::WHOLE
     }
 }
 
-/// Something that is done: a step, or a part of one.
+/// A unit of work: a step, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
     /// The step.
     pub step: StepIx,
-    /// Which part of it.
+    /// The part of the step.
     pub part: Part,
 }
 
@@ -402,7 +403,7 @@ impl Task {
         Self { part: Part::item(index), ..self }
     }
 
-    /// Returns what undoes it.
+    /// Returns the compensation of the task.
     #[must_use]
     pub const fn undone(self) -> Self {
         Self { part: self.part.undone(), ..self }
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(id, ExecutionId::derive(now, "a/b/1"));
         assert_eq!(id.to_string().parse(), Ok(id));
         let many: std::collections::BTreeSet<_> =
-            (0..10_000).map(|it| ExecutionId::derive(now, &format!("a/b/{it}"))).collect();
+            (0..10_000).map(|n| ExecutionId::derive(now, &format!("a/b/{n}"))).collect();
         assert_eq!(many.len(), 10_000);
     }
 

@@ -1,5 +1,4 @@
-//! How large a JSON value is, asked before anybody recurses into it; patches of values, and values
-//! that are the same however they are written.
+//! Measures, compares and patches JSON values.
 
 mod foreign;
 
@@ -9,24 +8,24 @@ use serde_json::{Number, Value};
 
 pub use self::foreign::from_foreign;
 
-/// Returns whether lists and objects nest deeper than `limit`; a bare string has depth 0.
+/// Returns `true` if lists and objects nest deeper than `limit`. A string alone has depth 0.
 ///
-/// It never looks deeper than that, so the stack is as bounded as `limit`.
+/// It recurses at most `limit` levels.
 pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let Some(below) = limit.checked_sub(1) else {
         return value.is_array() || value.is_object();
     };
     match value {
-        Value::Array(items) => items.iter().any(|it| is_deeper_than(it, below)),
-        Value::Object(fields) => fields.values().any(|it| is_deeper_than(it, below)),
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, below)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper_than(field, below)),
         _ => false,
     }
 }
 
-/// Returns the bytes that `value` has as compact JSON text, which is how logs keep it, without
-/// writing it.
+/// Returns the size of `value` as compact JSON, the form in which logs keep it. Does not serialize
+/// it.
 ///
-/// It recurses: ask [`is_deeper_than`] first.
+/// It recurses without limit, so check [`is_deeper_than`] first.
 pub fn bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => 4,
@@ -49,7 +48,7 @@ fn number_bytes(number: &Number) -> usize {
     }
 }
 
-/// Counts the quotes and the escapes, too: a control character takes six bytes.
+/// Counts quotes and escapes, too. A control character takes six bytes.
 fn text_bytes(text: &str) -> usize {
     let escaped = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
@@ -59,33 +58,32 @@ fn text_bytes(text: &str) -> usize {
     text.len() + 2 + escaped.sum::<usize>()
 }
 
-/// Returns a value in which each whole number is written as one: `1` for `1.0` and `10` for `1e1`.
-/// Two that are the same in this form are the same to whoever reads numbers by their worth.
+/// Normalizes numbers: each whole number becomes an integer, so that `1.0` and `1` are equal.
 ///
-/// It recurses: ask [`is_deeper_than`] first.
+/// It recurses without limit, so check [`is_deeper_than`] first.
 pub fn by_worth(value: &Value) -> Cow<'_, Value> {
     if !has_whole_float(value) {
         return Cow::Borrowed(value);
     }
     let mut value = value.clone();
-    make_whole(&mut value);
+    normalize_numbers(&mut value);
     Cow::Owned(value)
 }
 
-/// Returns whether two values are the same [by worth](by_worth). It looks no further than to the
-/// first difference.
+/// Compares two values as if both were normalized by [`by_worth`]. Stops at the first difference.
 pub fn is_same_by_worth(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
-            whole(one).as_ref() == Some(other) || whole(other).as_ref() == Some(one)
+            to_integer(one).as_ref() == Some(other) || to_integer(other).as_ref() == Some(one)
         }
         (Value::Array(one), Value::Array(other)) => {
             let mut pairs = one.iter().zip(other);
             one.len() == other.len() && pairs.all(|(one, other)| is_same_by_worth(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
-            let is_there = |(name, it)| other.get(name).is_some_and(|or| is_same_by_worth(it, or));
-            one.len() == other.len() && one.iter().all(is_there)
+            let is_equal =
+                |(name, value)| other.get(name).is_some_and(|other| is_same_by_worth(value, other));
+            one.len() == other.len() && one.iter().all(is_equal)
         }
         _ => one == other,
     }
@@ -93,37 +91,37 @@ pub fn is_same_by_worth(one: &Value, other: &Value) -> bool {
 
 fn has_whole_float(value: &Value) -> bool {
     match value {
-        Value::Number(number) => whole(number).is_some(),
+        Value::Number(number) => to_integer(number).is_some(),
         Value::Array(items) => items.iter().any(has_whole_float),
         Value::Object(fields) => fields.values().any(has_whole_float),
         _ => false,
     }
 }
 
-fn make_whole(value: &mut Value) {
+fn normalize_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
-            if let Some(whole) = whole(number) {
+            if let Some(whole) = to_integer(number) {
                 *number = whole;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(make_whole),
-        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
         _ => (),
     }
 }
 
-/// Returns the integer that a number with a fraction or an exponent is worth, if it is one.
-fn whole(number: &Number) -> Option<Number> {
-    let number = number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0)?;
-    // Its digits are exact, and say by themselves whether an integer has room for them.
+/// Converts a number with a fraction or an exponent to an integer, if it is whole.
+fn to_integer(number: &Number) -> Option<Number> {
+    let number = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0)?;
+    // The digits are exact, and their length decides if an integer can hold them.
     let digits = format!("{number:.0}");
     let below = || digits.parse::<i64>().ok().map(Number::from);
     digits.parse::<u64>().ok().map(Number::from).or_else(below)
 }
 
-/// Changes a value as a JSON Merge Patch says (RFC 7396): fields are replaced one by one, and those
-/// that are null are removed.
+/// Applies a JSON Merge Patch (RFC 7396): replaces fields one by one, and removes fields that are
+/// null.
 pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         target.clone_from(patch);
@@ -142,8 +140,10 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Makes one patch of two that follow each other: nulls stay, because they remove something. Of
-/// what the target has, nothing comes back that the first took away.
+/// Combines two patches into a single patch with the same effect on `target`.
+///
+/// Nulls stay, because they remove fields. Fields of `target` that the first patch removed stay
+/// removed.
 pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
     let Value::Object(fields) = later else {
         patch.clone_from(later);
@@ -155,11 +155,11 @@ pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
     }
     let Value::Object(patch) = patch else { return };
     for (name, value) in fields {
-        let there = target.and_then(|it| it.get(name));
+        let there = target.and_then(|target| target.get(name));
         match patch.get_mut(name) {
             Some(earlier) if !value.is_null() => compose(earlier, value, there),
             _ => {
-                // What was removed last stands last.
+                // A field that was removed last must be last.
                 patch.shift_remove(name);
                 patch.insert(name.clone(), value.clone());
             }
@@ -167,28 +167,31 @@ pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
     }
 }
 
-/// Drops what a patch removes and its target does not have, all but the last `most` of that: other
-/// targets may have it, and there is no end to what none has.
+/// Drops nulls that remove nothing from `target`, except the last `most` of them.
+///
+/// The patch may be applied to other targets where they remove something. The limit bounds the
+/// patch's size.
 pub fn prune(patch: &mut Value, target: Option<&Value>, most: usize) {
-    let mut excess = idle_nulls(patch, target).saturating_sub(most);
+    let mut excess = count_idle_nulls(patch, target).saturating_sub(most);
     drop_nulls(patch, target, &mut excess);
 }
 
 /// Counts the nulls of a patch that remove nothing from its target.
-fn idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
+fn count_idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
     let Value::Object(fields) = patch else { return 0 };
-    let each = fields.iter().map(|(name, value)| match target.and_then(|it| it.get(name)) {
-        None if value.is_null() => 1,
-        there => idle_nulls(value, there),
-    });
+    let each =
+        fields.iter().map(|(name, value)| match target.and_then(|target| target.get(name)) {
+            None if value.is_null() => 1,
+            there => count_idle_nulls(value, there),
+        });
     each.sum()
 }
 
-/// Drops so many of them, those that come first.
+/// Drops the first `excess` nulls that remove nothing.
 fn drop_nulls(patch: &mut Value, target: Option<&Value>, excess: &mut usize) {
     let Value::Object(fields) = patch else { return };
     fields.retain(|name, value| {
-        let there = target.and_then(|it| it.get(name));
+        let there = target.and_then(|target| target.get(name));
         drop_nulls(value, there, excess);
         let is_dropped = *excess > 0 && value.is_null() && there.is_none();
         *excess -= usize::from(is_dropped);
@@ -258,7 +261,9 @@ mod tests {
         leaf.prop_recursive(3, 24, 3, |inner| {
             let names = prop::sample::select(vec!["a", "b", "c"]);
             let fields = prop::collection::vec((names, inner), 0..3);
-            fields.prop_map(|it| it.into_iter().map(|(name, it)| (name.to_owned(), it)).collect())
+            fields.prop_map(|fields| {
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            })
         })
     }
 
@@ -269,14 +274,14 @@ mod tests {
             patches in prop::collection::vec(document(), 1..4),
             most in 0..4_usize,
         ) {
-            // A null in a document is none of a patch's.
+            // A null in a document would not be part of a patch.
             let mut whole = json!({});
             if target.is_object() {
                 merge(&mut whole, &target);
             }
             let target = whole.clone();
             let mut one = json!({});
-            for patch in patches.iter().filter(|it| it.is_object()) {
+            for patch in patches.iter().filter(|patch| patch.is_object()) {
                 merge(&mut whole, patch);
                 compose(&mut one, patch, Some(&target));
                 prune(&mut one, Some(&target), most);

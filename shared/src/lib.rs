@@ -1,8 +1,7 @@
-//! What is and what happens.
+//! The domain model and the stores.
 //!
-//! Identifiers, tools, templates, plans, the events of an execution and the fold over them, and
-//! the stores that keep it all. Everything else in Faber is written in terms of this crate; this
-//! crate knows nothing of planners, executors or GraphQL.
+//! Ids, tools, templates, plans, events, executions, and the stores that keep them. All other
+//! crates build on this one. It does not know planners, executors or GraphQL.
 
 pub mod blob;
 pub mod clock;

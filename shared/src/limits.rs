@@ -1,149 +1,150 @@
-//! The most of everything, each with its reason.
+//! Limits, each with its reason.
 
 use std::time::Duration;
 
-/// Bytes of JSON a plan may have: above it a draft is a mistake or an attack.
+/// Bytes of JSON of a plan. A larger draft is a mistake or an attack.
 pub const PLAN_BYTES: usize = 256 << 20;
-/// Steps in a plan: four times what the benchmark compiles.
+/// Steps of a plan: four times as many as the benchmark compiles.
 pub const PLAN_STEPS: usize = 400_000;
-/// How deep the parameters of a step may nest: events wrap them in a few levels more, and
-/// `serde_json` reads 127.
+/// Nesting of a step's parameters. Events add a few levels, and `serde_json` reads 127.
 pub const JSON_DEPTH: usize = 96;
-/// How deep a record may nest: it wraps such values, too.
+/// Nesting of a record, which may contain such parameters.
 pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
-/// Bytes of one tool's output; larger ones belong into a file that the output names.
+/// Bytes of a tool's output. A larger output belongs in a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
-/// Bytes of base 64 that stand in an output themselves; more is kept beside the log. A small icon
-/// still fits.
+/// Bytes of base64 that an output contains itself. Larger binaries are kept beside the log. A small
+/// icon still fits.
 pub const INLINE_BINARY: usize = 64 << 10;
-/// Bytes of base 64 that one call is given in the places of references: they are in memory.
+/// Bytes of base64 that replace references in one call. They are in memory.
 pub const RESTORED_BYTES: usize = 64 << 20;
-/// The most bytes of the parameters of one call, however they came to be: they are one event.
+/// Bytes of the rendered parameters of one call. They are one event.
 pub const PARAMETER_BYTES: usize = 8 << 20;
-/// Bytes of a query in words.
+/// Bytes of a query.
 pub const QUERY_BYTES: usize = 64 << 10;
 /// Bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
-/// Bytes of events in one document of a store: `MongoDB` refuses documents above 16 MB.
+/// Bytes of events in one document of a store. `MongoDB` refuses documents above 16 MiB.
 pub const APPEND_BYTES: usize = 8 << 20;
-/// Bytes of one document, which is one event where it is larger than [`APPEND_BYTES`]: `MongoDB`
-/// refuses documents of 16 MiB, and what is written for one store another can write, too.
+/// Bytes of one document. A single event may be larger than [`APPEND_BYTES`].
+///
+/// `MongoDB` refuses documents above 16 MiB. The limit holds for every store, so that data can move
+/// between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Events that one read of a log returns.
 pub const READ_EVENTS: usize = 4_096;
-/// The most bytes of error text that an event keeps: the tail says why, the head who.
+/// Bytes of an event's error message. The middle of a longer message is dropped.
 pub const MESSAGE_BYTES: usize = 8 << 10;
-/// The most bytes of a progress report's message: there are many, and one line says enough.
+/// Bytes of a progress message. There are many, and one line is enough.
 pub const PROGRESS_BYTES: usize = 512;
-/// How often a call may report its progress; of closer reports only the newest is kept. People
-/// do not read faster, and each is an event.
+/// Minimum time between two progress reports of a call. Closer reports replace each other.
+///
+/// People do not read faster, and each report is an event.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// Reports of one attempt that are recorded as they come; then only one every
-/// [`PROGRESS_SELDOM`], so that a log does not grow with the patience of its readers.
+/// Progress reports of an attempt that are recorded at full rate. Later ones are recorded every
+/// [`PROGRESS_SELDOM`], to limit the log.
 pub const PROGRESS_EVENTS: u32 = 600;
-/// How often the reports of a long attempt are recorded.
+/// Time between two recorded reports of a long attempt.
 pub const PROGRESS_SELDOM: Duration = Duration::from_secs(30);
-/// Attempts a step may have, whatever its policy says.
+/// Attempts of a step, whatever its policy allows.
 pub const ATTEMPTS: u32 = 1_000;
-/// Times a step may take its worker down before it is given up.
+/// Times that a step may crash its worker before it fails.
 pub const INTERRUPTIONS: u32 = 100;
-/// Steps that run at once where `maxParallel` says nothing.
+/// Steps that run at the same time if `maxParallel` is not set.
 pub const MAX_PARALLEL: u32 = 256;
-/// Times in a row that an execution may be planned anew by itself.
+/// Automatic replans in a row.
 pub const REPLANS: u32 = 16;
-/// The same, of one that asks for it in its plan and whose start said nothing.
+/// Automatic replans in a row if the plan asks for them and the start set no limit.
 pub const REPLANS_ASKED: u32 = 4;
-/// Times that planning one execution anew may be begun, and come to nothing that is known.
+/// Attempts to replan one execution that may stop without a known result, as after a crash.
 pub const REPLAN_TRIES: usize = 5;
-/// How long an attempt may take where the plan says nothing.
+/// Default time limit of an attempt.
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long running tools have, once told to stop.
+/// Time that running tools have to stop.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// How long a worker may be silent before others take its executions.
+/// Time without a heartbeat after which others take over a worker's executions.
 pub const LEASE: Duration = Duration::from_secs(5);
-/// How often a waiting reader looks again when nobody woke it.
+/// Poll interval of a waiting reader that gets no wake-up.
 pub const POLL: Duration = Duration::from_millis(250);
-/// Executions that one worker drives at once.
+/// Executions that one worker drives at the same time.
 pub const EXECUTIONS: usize = 4_096;
-/// An execution that only waits, and for longer than this, leaves the memory.
+/// An execution that only waits leaves memory if the wait is longer than this.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
-/// Items of a list that one step is done for: each is a line in the log.
+/// Items of a list that a step repeats for. Each is a line in the log.
 pub const ITEMS: usize = 100_000;
-/// Executions that may be above an execution: a plan cannot contain itself, but many can be
-/// stacked.
+/// Ancestors of an execution. A plan cannot contain itself, but many plans can be nested.
 pub const DEPTH: u32 = 16;
-/// Signals that wait for a step, in one execution.
+/// Signals that an execution keeps for later steps.
 pub const SIGNALS: usize = 1_000;
-/// Bytes of the outputs that an execution takes over from the one that it does again.
+/// Bytes of the outputs that an execution reuses from another one.
 pub const REUSED_BYTES: usize = 8 << 20;
-/// Commands that wait for one execution: who sends more does not wait for answers.
+/// Commands that wait for one execution. A client that exceeds it does not wait for answers.
 pub const INBOX: usize = 1_000;
-/// Commands of all executions that one look returns: it is done again and again.
+/// Commands that one poll of all inboxes returns. Polls repeat.
 pub const INBOX_LOOK: usize = 4_096;
-/// About how many bytes of commands of all executions one look returns.
+/// Approximate bytes of commands that one poll of all inboxes returns.
 pub const INBOX_BYTES: usize = 16 << 20;
-/// Outputs that are kept for later calls with the same parameters, in one store.
+/// Outputs in the cache of one store.
 pub const CACHE_ENTRIES: usize = 100_000;
-/// Bytes of a record's name: keys of indexes stay small.
+/// Bytes of a record's name. Keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
-/// Calls outside plans that are remembered, in one store.
+/// Calls outside plans that one store remembers.
 pub const CALL_HISTORY: usize = 10_000;
-/// Calls at the same time that one limit can count: their holders are in one document.
+/// Simultaneous calls that one limit can count. All holders are in one document.
 pub const HOLDERS: u32 = 10_000;
-/// Bytes of a condition: what a person can still read.
+/// Bytes of a condition. More is unreadable.
 pub const CONDITION_BYTES: usize = 4 << 10;
-/// How deep the brackets of a condition may nest: its parser recurses some ten calls a level.
+/// Nesting of brackets in a condition. The parser recurses about ten calls per level.
 pub const CONDITION_DEPTH: usize = 24;
-/// Operators, dots and brackets in a condition, `&&` and `||` aside: a chain of them nests in the
+/// Operators, dots and brackets in a condition, except `&&` and `||`. A chain of them nests in the
 /// parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Operations that telling whether a condition holds may take, a few dozen milliseconds: enough
-/// for ten looks at each of 10,000 items, too few for loops within loops over large lists.
+/// Operations of one evaluation of a condition: a few dozen milliseconds.
+///
+/// Enough to read each of 10,000 items ten times, but not for nested loops over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Bytes that a pattern in a condition may compile to: the time to match grows with it.
+/// Bytes that a pattern in a condition may compile to. The time of a match grows with it.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Toolsets that are added to those of the configuration: every node connects to each.
+/// Toolsets that are added to the configured ones. Every node connects to each.
 pub const TOOL_SETS: usize = 1_000;
 /// Tools that are registered one by one.
 pub const REGISTERED_TOOLS: usize = 100_000;
-/// Contexts, whose data conditions of toolsets ask for.
+/// Contexts. Conditions of toolsets read their data.
 pub const CONTEXTS: usize = 1_000;
-/// Bytes of a model's reply that is read for tool calls: four times the longest that models write.
+/// Bytes of a model's reply that are read for tool calls: four times the longest reply of a model.
 pub const REPLY_BYTES: usize = 4 << 20;
-/// Tool calls in one reply: a model that writes more repeats itself, or something else wrote them.
+/// Tool calls in one reply. A model that writes more repeats itself.
 pub const REPLY_CALLS: usize = 256;
-/// Priorities that a look for work goes through: each is a look into an index. Behind them what is
-/// due comes by its time.
+/// Priorities that a search for work visits. Each is an index lookup. Later work is ordered by due
+/// time only.
 pub const PRIORITIES: usize = 32;
-/// Different words that a search may have: each is looked for in every query.
+/// Different words of a search. Each is looked up in every query.
 pub const SEARCH_WORDS: usize = 64;
-/// About how many bytes of events, or of what executions were given and returned, one field of an
-/// answer brings together: it is in memory several times while it is written.
+/// Approximate bytes of events, inputs and outputs in one field of an answer. Several copies are in
+/// memory while it is written.
 pub const ANSWER_BYTES: usize = 32 << 20;
-/// What compiling the largest pattern costs, in operations of a condition.
+/// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
-/// What compiling the patterns of all conditions of a plan may cost, a small one a thousand and a
-/// large one eight: seconds, not minutes, also where each is as large as it may be.
+/// Total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large one
+/// 8,000. The limit takes seconds, not minutes.
 pub const PLAN_PATTERNS: usize = 16_000_000;
-/// Actions and tools in the toolkit graph: above it nobody finds anything in it.
+/// Actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;
 /// Edges in the toolkit graph.
 pub const TOOLKIT_EDGES: usize = 50_000;
-/// Actions and tools that one drawing shows: above it a picture says nothing.
+/// Actions and tools in one drawing. A larger drawing is unreadable.
 pub const DRAWN_NODES: usize = 4_000;
-/// Edges that one drawing shows.
+/// Edges in one drawing.
 pub const DRAWN_EDGES: usize = 20_000;
-/// Numbers of a text's vector: the largest models make half as many.
+/// Length of a text's vector: twice the length of the largest models.
 pub const VECTOR_LEN: usize = 8_192;
-/// Bytes of a JSON Schema: no model reads more of one tool.
+/// Bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;
-/// How deep a JSON Schema may nest: `serde_json` reads 127.
+/// Nesting of a JSON Schema. `serde_json` reads 127.
 pub const SCHEMA_DEPTH: usize = 128;
-/// Evaluations of schemas for one value, apart from its parts: unions of hundreds of types stay far
+/// Evaluations of schemas for one value, without its parts. Unions of hundreds of types stay far
 /// below.
 pub const SCHEMA_EXPANSION: u64 = 20_000;
-/// Schemas that refer to each other in a row and hold for the same value: each takes some of the
-/// stack.
+/// Schemas in a chain of references for the same value. Each uses stack.
 pub const SCHEMA_CHAIN: usize = 128;
-/// Bytes that the patterns of one JSON Schema may compile to together.
+/// Bytes that all patterns of a JSON Schema may compile to.
 pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

@@ -1,8 +1,8 @@
-//! Plans: tool executions in an order that provably can run.
+//! Plans: tool executions in an order in which they can run.
 //!
-//! A [`Plan`] cannot be invalid. The compiler *finds* the order; [`Plan::prove`] *checks* it,
-//! in one pass, for the compiler and for every load from a store: each step depends only on
-//! earlier ones, and every template looks only at what its step depends on.
+//! A [`Plan`] cannot be invalid. The compiler *finds* the order. [`Plan::prove`] *checks* it in one
+//! pass, for the compiler and for every load from a store: each step depends only on earlier steps,
+//! and each template reads only steps that its step depends on.
 
 mod inputs;
 mod names;
@@ -36,68 +36,69 @@ use crate::{
 pub struct Plan {
     about: About,
     steps: Vec<ToolExecution>,
-    /// The steps in the order in which they were written.
+    /// The steps in the order of the draft.
     written: Vec<StepIx>,
     numbers: IndexMap<StepId, StepIx>,
     dependents: Vec<Vec<StepIx>>,
-    /// Who fills a variable, in plan order: the last that did wins.
+    /// The steps that fill each variable, in plan order. The last successful step wins.
     variables: BTreeMap<Arc<str>, Vec<StepIx>>,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// What a plan is for and where it came from.
+/// The purpose and origin of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// The plan's identifier.
+    /// The plan's id.
     pub id: PlanId,
-    /// The request that it belongs to.
+    /// The request that the plan belongs to.
     pub request: RequestId,
-    /// Counts the plans of the request, from one.
+    /// The version of the plan within its request, counted from one.
     pub version: u32,
-    /// What was asked for, in words.
+    /// The query in words.
     pub query: String,
-    /// Who wrote the draft: `offline`, `explicit`, a model's name.
+    /// The author of the draft: `offline`, `explicit`, or a model's name.
     pub planner: String,
-    /// When it was compiled.
+    /// The time when the plan was compiled.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 
-/// One tool call of a plan. In short, a step.
+/// One tool call of a plan, in short a step.
 #[derive(Clone, Debug)]
 pub struct ToolExecution {
-    /// Its name within the plan.
+    /// The step's name within the plan.
     pub id: StepId,
     /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// Who carries it out.
+    /// The way in which the step is carried out.
     pub kind: StepKind,
-    /// What the plan that it executes is given, where that says so.
+    /// The inputs of the plan that the step executes, if they have a schema.
     pub inputs: Option<Inputs>,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parameters with their holes known.
+    /// The parsed parameters.
     pub template: Template,
-    /// What must be over before it starts, in plan order.
+    /// The steps that must finish before this one starts, in plan order.
     pub depends_on: Vec<StepIx>,
-    /// Which part of its output fills which variable.
+    /// The parts of the output that fill variables.
     pub output_mapping: Vec<Mapping>,
-    /// How it is carried out.
+    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
-    /// Whether it is done at all. One that has a condition does not care how others ended.
+    /// The condition. A step with one waits until its dependencies finish, whether or not they
+    /// succeeded.
     pub when: Option<Condition>,
-    /// The list for each item of which it is done.
+    /// The list to repeat the step for, if any.
     pub for_each: Option<ForEach>,
-    /// What undoes it.
+    /// The call that undoes the step.
     pub compensate: Option<Box<Compensation>>,
 }
 
-/// A list for each item of which a step is done.
+/// A list. The step runs once for each of its items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForEach {
     /// The template as it was written.
     pub written: String,
-    /// Where the list is.
+    /// The reference to the list.
     pub list: Reference,
 }
 
@@ -108,22 +109,22 @@ pub struct Compensation {
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parameters with their holes known.
+    /// The parsed parameters.
     pub template: Template,
-    /// How it is carried out.
+    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
 }
 
-/// What is called for a step, or for a part of one.
+/// The call of a step, or of a part of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'a> {
     /// The tool, as `set.name`.
     pub tool: &'a ToolName,
-    /// Who carries it out.
+    /// The way in which the call is carried out.
     pub kind: StepKind,
-    /// The parameters with their holes known.
+    /// The parsed parameters.
     pub template: &'a Template,
-    /// How it is carried out.
+    /// Retries, timeouts and error handling.
     pub policy: &'a StepPolicy,
 }
 
@@ -132,37 +133,37 @@ pub struct Callee<'a> {
 pub struct Mapping {
     /// The path as it was written.
     pub written: String,
-    /// Where in the output.
+    /// The parsed path.
     pub path: Path,
     /// The variable.
     pub variable: Arc<str>,
 }
 
-/// Who carries a step out.
+/// The way in which a step is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// A tool is called.
+    /// A tool call.
     Call,
-    /// `flow.sleep`: the machine itself waits for a time.
+    /// `flow.sleep`: the machine waits for a time.
     Sleep,
-    /// `flow.wait`: the machine itself waits for a signal.
+    /// `flow.wait`: the machine waits for a signal.
     Wait,
-    /// Another plan is executed.
+    /// The execution of another plan.
     Plan(PlanId),
 }
 
 impl ToolExecution {
-    /// Returns whether the step, once ready, waits for somebody before anything is called.
+    /// Returns `true` if the step waits for a person or a signal before its call.
     pub fn asks_first(&self) -> bool {
         self.kind == StepKind::Wait || self.policy.requires_approval
     }
 
-    /// Returns the tool that is called, unless another plan is executed.
+    /// Returns the tool that the step calls, or `None` if it executes a plan.
     pub fn calls(&self) -> Option<&ToolName> {
         (!matches!(self.kind, StepKind::Plan(_))).then_some(&self.tool)
     }
 
-    /// Returns what is called for a part of the step.
+    /// Returns the call of a part of the step.
     pub fn callee(&self, part: Part) -> Callee<'_> {
         match &self.compensate {
             Some(undo) if part.undo => Callee {
@@ -182,7 +183,7 @@ impl ToolExecution {
 }
 
 impl StepKind {
-    /// Returns who carries out a call of `tool`.
+    /// Returns the kind of a call of `tool`.
     pub fn of(tool: &ToolName) -> Self {
         match tool.as_str() {
             "flow.sleep" => Self::Sleep,
@@ -193,30 +194,30 @@ impl StepKind {
 }
 
 impl Plan {
-    /// Returns what the plan is for and where it came from.
+    /// Returns the purpose and origin of the plan.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// Returns the same steps as another plan: another version, another request.
+    /// Returns a plan with the same steps, for another version or request.
     #[must_use]
     pub fn with_about(self, about: About) -> Self {
         Self { about, ..self }
     }
 
-    /// Returns the plan with more for its author to know.
+    /// Adds diagnostics for the plan's author.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<Diagnostic>) -> Self {
         self.diagnostics.extend(warnings);
         self
     }
 
-    /// Returns the plan's identifier.
+    /// Returns the plan's id.
     pub fn id(&self) -> PlanId {
         self.about.id
     }
 
-    /// Returns the steps, in topological order.
+    /// Returns the steps in topological order.
     pub fn steps(&self) -> &[ToolExecution] {
         &self.steps
     }
@@ -226,7 +227,7 @@ impl Plan {
         &self.steps[number.get()]
     }
 
-    /// Returns the number of the step called `id`.
+    /// Returns the number of the step `id`.
     pub fn number(&self, id: &StepId) -> Option<StepIx> {
         self.numbers.get(id).copied()
     }
@@ -236,45 +237,47 @@ impl Plan {
         &self.dependents[number.get()]
     }
 
-    /// Returns every tool that the plan calls, compensations included.
+    /// Returns the tools that the plan calls, compensations included.
     pub fn tools(&self) -> impl Iterator<Item = &ToolName> {
-        self.steps
-            .iter()
-            .flat_map(|it| it.calls().into_iter().chain(it.compensate.as_ref().map(|it| &it.tool)))
+        self.steps.iter().flat_map(|step| {
+            step.calls().into_iter().chain(step.compensate.as_ref().map(|undo| &undo.tool))
+        })
     }
 
-    /// Returns every plan that the plan executes.
+    /// Returns the plans that the plan executes.
     pub fn sub_plans(&self) -> impl Iterator<Item = PlanId> {
-        self.steps.iter().filter_map(|it| match it.kind {
+        self.steps.iter().filter_map(|step| match step.kind {
             StepKind::Plan(id) => Some(id),
             _ => None,
         })
     }
 
-    /// Returns every variable and the steps that fill it, in plan order.
+    /// Returns the variables and the steps that fill them, in plan order.
     pub fn variables(&self) -> &BTreeMap<Arc<str>, Vec<StepIx>> {
         &self.variables
     }
 
-    /// Returns what the author should know.
+    /// Returns the diagnostics for the plan's author.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// Returns the steps in the order in which they were written.
+    /// Returns the steps in the order of the draft.
     pub fn written(&self) -> &[StepIx] {
         &self.written
     }
 
-    /// Returns what may run at the same time: each step's layer is one more than the highest
-    /// among those it depends on. Inside a layer the steps stand as they were written.
+    /// Groups the steps into layers that can run at the same time.
+    ///
+    /// A step's layer is one more than the highest layer of its dependencies. Steps of a layer are
+    /// in the order of the draft.
     pub fn layers(&self) -> Vec<Vec<StepIx>> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
-            let depth = step.depends_on.iter().map(|it| depths[it.get()] + 1).max();
+            let depth = step.depends_on.iter().map(|number| depths[number.get()] + 1).max();
             depths.push(depth.unwrap_or(0));
         }
-        let deepest = depths.iter().max().map_or(0, |it| it + 1);
+        let deepest = depths.iter().max().map_or(0, |depth| depth + 1);
         let mut layers = vec![Vec::new(); deepest];
         for number in &self.written {
             layers[depths[number.get()]].push(*number);
@@ -282,31 +285,35 @@ impl Plan {
         layers
     }
 
-    /// Returns the plan as a store keeps it.
+    /// Converts the plan to the form that stores keep.
     pub fn to_unchecked(&self) -> UncheckedPlan {
         let steps = self.steps.iter().map(|step| UncheckedStep {
             id: step.id.clone(),
             tool: step.tool.clone(),
             parameters: step.parameters.clone(),
-            depends_on: step.depends_on.iter().map(|it| self.step(*it).id.clone()).collect(),
+            depends_on: step
+                .depends_on
+                .iter()
+                .map(|number| self.step(*number).id.clone())
+                .collect(),
             output_mapping: step
                 .output_mapping
                 .iter()
-                .map(|it| (it.written.clone(), (*it.variable).to_owned()))
+                .map(|mapping| (mapping.written.clone(), (*mapping.variable).to_owned()))
                 .collect(),
             policy: step.policy.clone(),
             plan: match step.kind {
                 StepKind::Plan(id) => Some(id),
                 _ => None,
             },
-            inputs: step.inputs.as_ref().map(|it| Arc::clone(it.schema())),
-            when: step.when.as_ref().map(|it| it.source().to_owned()),
-            for_each: step.for_each.as_ref().map(|it| it.written.clone()),
-            compensate: step.compensate.as_ref().map(|it| {
+            inputs: step.inputs.as_ref().map(|inputs| Arc::clone(inputs.schema())),
+            when: step.when.as_ref().map(|condition| condition.source().to_owned()),
+            for_each: step.for_each.as_ref().map(|for_each| for_each.written.clone()),
+            compensate: step.compensate.as_ref().map(|undo| {
                 Box::new(UncheckedCompensation {
-                    tool: it.tool.clone(),
-                    parameters: Arc::clone(&it.parameters),
-                    policy: it.policy.clone(),
+                    tool: undo.tool.clone(),
+                    parameters: Arc::clone(&undo.parameters),
+                    policy: undo.policy.clone(),
                 })
             }),
         });
@@ -318,12 +325,12 @@ impl Plan {
         }
     }
 
-    /// Returns the plan as the JSON text that stores keep.
+    /// Serializes the plan to the JSON that stores keep.
     pub fn to_json(&self) -> String {
         serde_json::to_string(&self.to_unchecked()).expect("plans are JSON")
     }
 
-    /// Reads a plan from the JSON text that stores keep.
+    /// Parses a plan from the JSON that stores keep.
     pub fn from_json(text: &str) -> Result<Self, StoredPlanError> {
         Ok(serde_json::from_str::<UncheckedPlan>(text)?.try_into()?)
     }

@@ -1,39 +1,39 @@
-//! Requests: everything that belongs to one query.
+//! Requests. A request groups all that belongs to one query.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{clock::Timestamp, id::RequestId};
 
-/// A query, and when somebody asked it.
+/// A query and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The identifier by which everything that belongs to it is found.
+    /// The id that plans, executions and transcripts refer to.
     pub id: RequestId,
-    /// What was asked for, in words.
+    /// The query in words.
     pub query: String,
-    /// When.
+    /// The time of the query.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 
-/// Something that happened while a plan was made: candidates, prompts, replies, diagnostics.
+/// A record of planning: candidates, prompts, replies or diagnostics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TranscriptEntry {
-    /// When.
+    /// The time of the entry.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// What kind of thing: `query`, `candidates`, `draft`, `diagnostics`, `plan`, `error`.
+    /// The kind: `query`, `candidates`, `draft`, `diagnostics`, `plan` or `error`.
     pub kind: String,
-    /// All of it.
+    /// The content.
     pub content: Value,
 }
 
-/// The kinds of the entries with which a planning ends that gives no plan.
+/// The kinds of the last entry if planning failed.
 pub const PLANNING_FAILURES: [&str; 2] = ["error", "diagnostics"];
 
 impl TranscriptEntry {
-    /// Returns whether a planning that gave no plan ended with this entry.
+    /// Returns `true` if planning failed with this entry.
     pub fn is_failure(&self) -> bool {
         PLANNING_FAILURES.contains(&self.kind.as_str())
     }

@@ -1,13 +1,13 @@
-//! JSON Schemas of tools' parameters, compiled once and asked often.
+//! JSON Schemas of tools' parameters. A schema is compiled once and checked often.
 //!
-//! Others write these schemas, and a small one can cost more evaluations than there is time. So
-//! [`check_cost`] refuses such a schema before it is compiled, a check has a [`Budget`], and one that
-//! takes more than a moment runs on a thread of its own.
+//! Schemas are untrusted, and a small one can cost more evaluations than there is time. So
+//! [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`]. A
+//! check that takes more than a moment runs on its own thread.
 
 mod cost;
+mod keywords;
 mod meter;
 mod threads;
-mod words;
 
 use std::{
     fmt,
@@ -21,39 +21,38 @@ use serde_json::Value;
 use self::{
     cost::Figures,
     meter::{Allowance, Exhausted, run_within},
-    threads::{USABLE_STACK, WAITING, run_apart},
+    threads::{MAX_WAITING, USABLE_STACK, run_apart},
 };
 
-/// Evaluations that one check may take, however small the value is.
+/// Evaluations that one check may take, apart from those for the parts of the value.
 const EVALUATIONS: u64 = 1_000_000;
-/// Evaluations that one check may take for each part of the value.
+/// Further evaluations for each part of the value.
 const PER_PART: u64 = 32;
-/// Evaluations that finding everything that does not fit may take: each may leave an error in the
-/// memory.
+/// Like [`EVALUATIONS`], while errors are collected. Each evaluation may leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
-/// The same, for each part of the value.
+/// Like [`PER_PART`], while errors are collected.
 const ERRORS_PER_PART: u64 = 4;
-/// Evaluations that all checks of one plan may take, however large the plan is.
+/// Evaluations that all checks of one plan may take together.
 const PLAN_EVALUATIONS: u64 = 100_000_000;
-/// Time that one check may take: the evaluations are counted so that it is hardly ever reached.
+/// Time limit of one check. The limits on evaluations keep checks far below it.
 const TIME: Duration = Duration::from_secs(5);
-/// Evaluations that a check may take where it is asked for, on whatever thread that is.
+/// Evaluations that a check may take on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Bytes of the stack that such a check may use.
+/// Bytes of the caller's stack that such a check may use.
 const QUICK_STACK: usize = 256 << 10;
-/// Steps that matching a pattern may go back.
+/// Backtracking steps that a pattern match may take.
 const BACKTRACKS: usize = 20_000;
-/// Schemas, and parts of a value, that are checked without counting: together a moment at most.
+/// Limit on schemas for a check without a meter. With [`PLAIN_PARTS`] it keeps such a check short.
 const PLAIN_SCHEMAS: usize = 256;
-/// Bytes of such a schema: messages may quote much of it.
+/// Limit on the bytes of such a schema. Messages may quote much of it.
 const PLAIN_BYTES: usize = 64 << 10;
-/// See [`PLAIN_SCHEMAS`].
+/// Limit on the parts of a value for a check without a meter.
 const PLAIN_PARTS: u64 = 5_000;
-/// See [`PLAIN_SCHEMAS`]: a check goes through each of these again to say what is wrong.
+/// Limit on nesting for a check without a meter. Each level is evaluated again to collect errors.
 const PLAIN_NESTING: usize = 3;
-/// Schemas and patterns that are compiled where they are asked for.
+/// Schemas that are compiled on the caller's thread.
 const QUICK_SCHEMAS: usize = 1_000;
-/// See [`QUICK_SCHEMAS`].
+/// Patterns that are compiled on the caller's thread.
 const QUICK_PATTERNS: usize = 32;
 
 /// A compiled JSON Schema.
@@ -63,9 +62,9 @@ pub struct Schema(Arc<Compiled>);
 struct Compiled {
     source: Value,
     figures: Figures,
-    /// There where a check of a small value takes a moment at most.
+    /// Set if a check of a small value takes a moment at most.
     plain: Option<Validator>,
-    /// Counts its evaluations. Compiled when it is first needed.
+    /// Counts its evaluations. Compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
 }
 
@@ -75,65 +74,74 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// What several checks may take together.
+/// Evaluations that several checks may take together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     evaluations: u64,
 }
 
 impl Budget {
-    /// Makes the budget of one check.
+    /// Makes the budget of a single check.
     pub fn of_check() -> Self {
         Self { evaluations: u64::MAX }
     }
 
-    /// Makes the budget of all checks of a plan.
+    /// Makes the budget of all checks of one plan.
     pub fn of_plan() -> Self {
         Self { evaluations: PLAN_EVALUATIONS }
     }
 }
 
-/// Says why a schema is refused that costs too much to compile or to check, if so. It need not be a
-/// valid schema, and is not compiled.
-pub fn check_cost(schema: &Value) -> Result<(), String> {
-    cost::measure(schema).map(drop)
+/// Evaluations that one check may take.
+#[derive(Clone, Copy)]
+struct Limit {
+    fixed: u64,
+    /// For each part of the value.
+    per_part: u64,
 }
 
-/// What does not fit a schema.
+/// Refuses a schema that costs too much to compile or to check, with a message.
+///
+/// The schema is not compiled and need not be valid.
+pub fn check_cost(schema: &Value) -> Result<(), String> {
+    cost::measure_schema(schema).map(drop)
+}
+
+/// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Where, as a JSON pointer: `/tags/0`.
+    /// The place in the value, as a JSON pointer such as `/tags/0`.
     pub at: String,
-    /// What is wrong.
+    /// The message for people.
     pub message: String,
-    /// What kind of thing is wrong.
+    /// The kind of violation.
     pub kind: MisfitKind,
-    /// Whether it is only wrong because an `if` of the schema came out as it did.
+    /// Set if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
-/// What kind of thing is wrong.
+/// The kind of a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MisfitKind {
-    /// A property that must be there is not.
+    /// A required property is missing.
     Missing {
-        /// Its name.
+        /// The property's name.
         property: String,
     },
-    /// Properties that must not be there are.
+    /// The value has properties that the schema does not allow.
     Unexpected {
-        /// Their names.
+        /// The properties' names.
         properties: Vec<String>,
     },
     /// The value has the wrong type.
     Type,
-    /// The check takes too long, so the value is refused.
+    /// The check was stopped because it takes too long. The value counts as invalid.
     Unchecked,
     /// Anything else.
     Other,
 }
 
-/// Fills in what is left out of a value and has a `default` in its schema, as far as objects go.
+/// Inserts the defaults of missing properties, in nested objects too.
 pub fn fill_defaults(schema: &Value, value: &mut Value) {
     let Value::Object(fields) = value else { return };
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -145,59 +153,58 @@ pub fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The most misfits that are reported at once.
+/// The maximum number of misfits in one report.
 const MISFITS: usize = 20;
-/// The most misfits that are looked at for that.
+/// The maximum number of errors that are examined for one report.
 const ERRORS: usize = 1_000;
-/// Parts of a value that the message about it shows.
+/// The maximum size of a value, in parts, that a message quotes.
 const SHOWN_PARTS: u64 = 500;
 
 impl Schema {
-    /// Compiles a schema, or says what is wrong with it. Nothing is ever fetched.
+    /// Compiles a schema, or returns a message. Never fetches anything.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        let figures = cost::measure(schema)?;
+        let figures = cost::measure_schema(schema)?;
         let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
         let compile = || Compiled::new(schema, figures);
         let compiled = if is_quick {
             compile()
         } else {
-            // A tool is compiled once, so this waits as long as it takes.
+            // A tool is compiled once, so this job may wait for a slot without limit.
             run_apart(usize::MAX, compile).map_err(|err| err.to_string())?
         };
         Ok(Self(Arc::new(compiled?)))
     }
 
-    /// Returns whether `value` fits. One that cannot be checked does not.
+    /// Returns `true` if `value` fits the schema. A value that cannot be checked does not fit.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.is_valid_within(value, &mut Budget::of_check())
     }
 
-    /// Returns whether `value` fits, and takes what that costs from a budget.
+    /// Checks `value` and charges the evaluations to `budget`.
     pub fn is_valid_within(&self, value: &Value, budget: &mut Budget) -> bool {
-        self.judge(value, budget).unwrap_or(false)
+        self.check_value(value, budget).unwrap_or(false)
     }
 
-    /// Returns what does not fit.
+    /// Returns all violations, up to a limit.
     pub fn misfits(&self, value: &Value) -> Vec<Misfit> {
         self.misfits_that(value, &mut Budget::of_check(), |_| true)
     }
 
-    /// Returns what does not fit and passes `keep`, so that what a caller must not believe does
-    /// not use up the limit.
+    /// Returns the violations for which `keep` is true. Others do not count towards the limit.
     pub fn misfits_that(
         &self,
         value: &Value,
         budget: &mut Budget,
         keep: impl Fn(&Misfit) -> bool + Sync,
     ) -> Vec<Misfit> {
-        match self.judge(value, budget) {
+        match self.check_value(value, budget) {
             Ok(true) => Vec::new(),
             Ok(false) => self.find_misfits(value, budget, &keep),
             Err(why) => vec![Misfit::of_whole(MisfitKind::Unchecked, why)],
         }
     }
 
-    /// Returns all that does not fit in one sentence, if anything does not.
+    /// Describes all violations in one line, or returns `None` if the value fits.
     pub fn complaint(&self, value: &Value) -> Option<String> {
         let misfits = self.misfits(value).into_iter().map(|misfit| match misfit.at.as_str() {
             "" => misfit.message,
@@ -207,15 +214,15 @@ impl Schema {
         Some(complaint).filter(|text| !text.is_empty())
     }
 
-    /// Returns whether a value fits, or why that cannot be said.
-    fn judge(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
+    /// Checks a value. Returns a message if the check could not finish.
+    fn check_value(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
         if let Some(plain) = self.plain_for(value) {
             return Ok(plain.is_valid(value));
         }
-        self.check_metered(value, budget, [EVALUATIONS, PER_PART], |valid| valid.is_valid(value))
+        let limit = Limit { fixed: EVALUATIONS, per_part: PER_PART };
+        self.check_metered(value, budget, limit, |valid| valid.is_valid(value))
     }
 
-    /// Returns what does not fit and passes `keep`, as far as that can be said.
     fn find_misfits(
         &self,
         value: &Value,
@@ -230,33 +237,36 @@ impl Schema {
         if let Some(plain) = self.plain_for(value) {
             return find(plain);
         }
-        let most = [ERROR_EVALUATIONS, ERRORS_PER_PART];
-        self.check_metered(value, budget, most, find).unwrap_or_else(|_| {
+        let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
+        self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
             let why = "it does not fit the schema (there is too much to say why)";
             let misfit = Misfit::of_whole(MisfitKind::Other, why.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
     }
 
-    /// Returns what checks without counting, where a check of the value takes a moment at most.
+    /// Returns the validator without a meter, if a check of the value takes a moment at most.
     fn plain_for(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.plain.as_ref()?;
         is_small(value, &mut { PLAIN_PARTS }).then_some(plain)
     }
 
-    /// Runs a check that may take so much: at once if it is quick, else on a thread of its own.
+    /// Runs a check on the caller's thread first, and on its own thread if it needs more
+    /// evaluations.
     fn check_metered<T: Send>(
         &self,
         value: &Value,
         budget: &mut Budget,
-        [fixed, per_part]: [u64; 2],
+        limit: Limit,
         check: impl Fn(&Validator) -> T + Sync,
     ) -> Result<T, String> {
         if budget.evaluations == 0 {
             return Err("the checks of the plan take too long together".to_owned());
         }
-        let metered = self.0.metered()?;
-        let most = fixed.saturating_add(per_part.saturating_mul(meter::size(value)));
+        let metered = self.0.metered_validator()?;
+        let most = limit
+            .fixed
+            .saturating_add(limit.per_part.saturating_mul(meter::count_evaluations(value)));
         let most = most.min(budget.evaluations);
         let mut run = |evaluations: u64, stack: usize| {
             let evaluations = evaluations.min(budget.evaluations);
@@ -269,7 +279,7 @@ impl Schema {
             return Ok(result);
         }
         let result =
-            run_apart(WAITING, || run(most, USABLE_STACK)).map_err(|err| err.to_string())?;
+            run_apart(MAX_WAITING, || run(most, USABLE_STACK)).map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             format!(
                 "it takes too long to check it against the schema: more than {most} evaluations"
@@ -292,14 +302,15 @@ impl Compiled {
             metered: OnceLock::new(),
         };
         if !is_plain {
-            // What is wrong with the schema is said of the schema as it was written.
+            // This validator is built only for its error messages, which name places of the
+            // original schema.
             build(schema, figures)?;
-            compiled.metered()?;
+            compiled.metered_validator()?;
         }
         Ok(compiled)
     }
 
-    fn metered(&self) -> Result<&Validator, String> {
+    fn metered_validator(&self) -> Result<&Validator, String> {
         let build = || build(&meter::add_meters(&self.source)?, self.figures);
         self.metered.get_or_init(build).as_ref().map_err(Clone::clone)
     }
@@ -313,7 +324,7 @@ fn build(schema: &Value, figures: Figures) -> Result<Validator, String> {
     options.with_pattern_options(patterns).build(schema).map_err(|err| err.to_string())
 }
 
-/// Returns whether a value has at most so many parts.
+/// Returns `true` if a value has at most `left` parts. Subtracts its parts from `left`.
 fn is_small(value: &Value, left: &mut u64) -> bool {
     let own = match value {
         Value::String(text) => 1 + text.len() as u64 / 64,
@@ -348,7 +359,7 @@ impl Misfit {
             _ => MisfitKind::Other,
         };
         let evaluated = err.evaluation_path().to_string();
-        let is_conditional = evaluated.split('/').any(|it| matches!(it, "then" | "else"));
+        let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
         let at = err.instance_path().to_string();
         let is_shown = is_small(err.instance(), &mut { SHOWN_PARTS });
         let message = if is_shown { err.to_string() } else { err.masked().to_string() };
@@ -379,14 +390,14 @@ mod tests {
             Some("Additional properties are not allowed ('c' was unexpected)")
         );
         let misfits = schema.misfits(&json!({ "a": "x", "b": "y" }));
-        let kinds: Vec<_> = misfits.into_iter().map(|it| (it.at, it.kind)).collect();
+        let kinds: Vec<_> = misfits.into_iter().map(|misfit| (misfit.at, misfit.kind)).collect();
         assert!(kinds.contains(&("/a".to_owned(), MisfitKind::Type)), "{kinds:?}");
         let missing = MisfitKind::Missing { property: "c".to_owned() };
         assert!(kinds.contains(&(String::new(), missing)), "{kinds:?}");
     }
 
     #[test]
-    fn what_an_if_decides_says_so() {
+    fn errors_of_conditional_schemas_are_marked() {
         let schema = json!({
             "if": { "properties": { "a": { "const": 1 } } },
             "then": { "required": ["b"] },
@@ -394,8 +405,8 @@ mod tests {
         });
         let misfits = Schema::new(&schema).unwrap().misfits(&json!({ "a": 1 }));
         let conditional: Vec<_> =
-            misfits.into_iter().map(|it| (it.kind, it.is_conditional)).collect();
-        let missing = |it: &str| MisfitKind::Missing { property: it.to_owned() };
+            misfits.into_iter().map(|misfit| (misfit.kind, misfit.is_conditional)).collect();
+        let missing = |name: &str| MisfitKind::Missing { property: name.to_owned() };
         assert!(conditional.contains(&(missing("b"), true)), "{conditional:?}");
         assert!(conditional.contains(&(missing("c"), false)), "{conditional:?}");
     }

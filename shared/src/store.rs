@@ -1,17 +1,19 @@
-//! Where everything is kept.
+//! Stores.
 //!
-//! Four small traits. [`ExecutionLog`] keeps what happens and promises three things, which the
-//! conformance suite in `tests` checks of every store:
+//! A store implements four traits. [`ExecutionLog`] keeps the logs and makes three promises. The
+//! conformance suite in `tests` checks them for every store:
 //!
-//! * **Order.** An append succeeds only if its `after` is the end of the log: all of it, or a
-//!   prefix where it is too large for one document.
-//! * **Durability.** What an append returned `Ok` for, every later read returns.
-//! * **Honesty.** An append may fail and still have written. Callers read again.
+//! * **Order.** An append succeeds only if its `after` is the end of the log. It may write only a
+//!   prefix if it is too large for one document.
+//! * **Durability.** Every later read returns the events of an append that returned `Ok`.
+//! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!
-//! Fencing needs no further promise: a claim is an event, so a worker that lost its claim has a
-//! stale position. [`Documents`] keeps what never changes (requests, plans) and what caches the
-//! logs (heads). [`Records`] keeps small documents that do change: what was registered, what tools
-//! remember. [`Vectors`] keeps what models made of texts.
+//! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
+//! at a stale position.
+//!
+//! [`Documents`] keeps requests and plans, which never change, and heads, which are a cache of the
+//! logs. [`Records`] keeps small documents that change, such as registered tools and the memory of
+//! tools. [`Vectors`] keeps embeddings of texts.
 
 mod assembly;
 mod error;
@@ -79,27 +81,28 @@ use crate::{
     request::{Request, TranscriptEntry},
 };
 
-/// Everything a store does.
+/// All traits of a store.
 pub trait Store: ExecutionLog + Documents + Records + Vectors {}
 
 impl<S: ExecutionLog + Documents + Records + Vectors> Store for S {}
 
-/// Keeps the log of every execution, and who works on it.
+/// Keeps the logs of executions, and their claims.
 #[async_trait]
 pub trait ExecutionLog: fmt::Debug + Send + Sync {
-    /// Writes events at the end of a log, with the head and the inbox as they are afterwards.
+    /// Appends events to a log, and updates the head and the inbox with them.
     ///
-    /// All appends of a process that wait at the same time share one commit.
+    /// Appends of a process that wait at the same time share one commit.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
-    /// Writes a head without an event, as a worker does that puts an execution aside.
+    /// Writes a head without an event, as a worker does when it parks an execution.
     ///
-    /// Heads apply only if their position is not behind the one that is there. One without a log is
-    /// of something that was removed meanwhile, and is not kept.
+    /// A head applies only if its position is not before the stored head's. A head without a log is
+    /// dropped, because its execution was removed.
     async fn put_head(&self, head: Head) -> Result<(), StoreError>;
 
-    /// Returns what comes after position `after`, oldest first: at most about
-    /// [`limits::READ_EVENTS`], nothing only at the end.
+    /// Returns the events after a position, oldest first.
+    ///
+    /// Returns about [`limits::READ_EVENTS`] at most, and an empty list only at the end of the log.
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError>;
 
     /// Returns the first event of a log, without the rest of it.
@@ -107,16 +110,19 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
         Ok(self.read(id, Seq::START).await?.into_iter().next())
     }
 
-    /// Returns executions that are not over, that nobody has, and whose time has come.
+    /// Returns unfinished executions without an owner that are due.
     ///
-    /// Higher priority first, then the longest due. But one place in eight, and one at least where
-    /// there are two, goes to the longest due whatever its priority: nobody waits for ever. Those
-    /// come last. Where there are more than [`limits::PRIORITIES`], of what is due or will be, only
-    /// the highest so many are told apart, and the rest comes by its time.
+    /// Higher priorities come first, and in a priority the longest due. So that none waits for
+    /// ever, an eighth of the places (at least one of two) is reserved for the longest due of any
+    /// priority. These come last.
+    ///
+    /// Only the highest [`limits::PRIORITIES`] priorities of waiting executions are distinguished.
+    /// All others are ordered by due time.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
 
-    /// Returns the same, the longest due first whatever its priority, behind a place in that order:
-    /// so that who cannot use what comes first gets to see the rest.
+    /// Returns due executions by due time only, starting after a position in this order.
+    ///
+    /// A worker that cannot run the first executions uses it to see the others.
     async fn due_after(
         &self,
         now: Timestamp,
@@ -124,134 +130,137 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
         most: usize,
     ) -> Result<Vec<Head>, StoreError>;
 
-    /// Returns executions of workers that are gone, also those that are over: somebody may have to
-    /// be told. A worker is gone when its lease has run out or when the store knows that its
-    /// process has ended.
+    /// Returns executions whose worker is gone, finished ones included.
+    ///
+    /// A finished one may still have work to do, such as a message to its parent. A worker is gone
+    /// if its lease expired or if the store knows that its process ended.
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
 
-    /// Returns executions that a worker has, by their heads.
+    /// Returns executions that a worker owns, according to their heads.
     async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError>;
 
-    /// Returns when the next execution that nobody has comes due.
+    /// Returns the earliest due time of executions without an owner.
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Says that a worker lives, at least until its lease runs out.
+    /// Starts or renews a worker's lease.
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Says that a worker has ended. Whatever it still has is free at once.
+    /// Ends a worker. Its executions and permits are free at once.
     async fn retire(&self, worker: WorkerId) -> Result<(), StoreError>;
 
-    /// Returns the workers that live: those whose lease has not run out, in order.
+    /// Returns the workers whose lease has not expired, in order.
     async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
 
-    /// Takes all limits of a call, or none.
+    /// Acquires all permits of a call, or none.
     ///
-    /// Permits spare tools; no execution's safety rests on them. A holder whose worker is gone
-    /// holds nothing. Who has what he asks for gets it again, and it counts once: an answer that
-    /// was lost may be asked for again. Who is refused holds nothing.
+    /// Permits protect tools. The safety of executions does not depend on them. A holder whose
+    /// worker is gone counts as no holder. Asking again for held permits succeeds and counts once,
+    /// in case an answer was lost. A refused holder keeps nothing.
     async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError>;
 
-    /// Gives permits back; those that are gone already do not matter. It is worth looking for work
-    /// then. What a rate has counted stays counted.
+    /// Releases permits and wakes workers. Permits that no longer exist are ignored. Calls that a
+    /// rate has counted stay counted.
     async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
 
-    /// Returns what a call returned under this key, if that may still be used.
+    /// Returns the cached output for a key, if it has not expired.
     async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError>;
 
-    /// Keeps what a call returned, until its time, or until [`limits::CACHE_ENTRIES`] later ones
-    /// need the place: what expires the soonest goes first.
+    /// Caches an output until a time.
+    ///
+    /// If there are more than [`limits::CACHE_ENTRIES`], the entries that expire first are removed.
     async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Removes what is over and older than `before`, at most `most` of a kind, and says whether
-    /// there is more.
+    /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
-    /// First executions that finished before, if their parent is over too: log, head, inbox, and
-    /// idempotency key. When there are no more of them, plans that nothing refers to; then requests
-    /// without plans and executions, with their transcripts. Whoever reads what is being removed
-    /// finds it or does not find it. `before` should lie further back than a frozen worker may
-    /// come back from: a minute at least.
+    /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
+    /// long as its parent runs. When none is left, it removes plans without references. Then it
+    /// removes requests without plans and executions, with their transcripts.
+    ///
+    /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
+    /// past, so that a frozen worker has lost its lease.
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
 
-    /// Keeps what an outsider asks of an execution until its owner has recorded it. At most
-    /// [`limits::INBOX`] commands wait for one execution; one more is refused as
+    /// Keeps a command until the execution's owner has recorded it.
+    ///
+    /// At most [`limits::INBOX`] commands wait for one execution. Further ones are refused as
     /// [full](StoreError::Full).
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError>;
 
-    /// Returns what waits in inboxes, oldest first: of one execution, or of all; of all at most
-    /// [`limits::INBOX_LOOK`], and about [`limits::INBOX_BYTES`].
+    /// Returns waiting commands, oldest first, of one execution or of all.
+    ///
+    /// For all executions it returns at most [`limits::INBOX_LOOK`] commands and about
+    /// [`limits::INBOX_BYTES`].
     async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError>;
 
-    /// Forgets commands that can no longer matter.
+    /// Removes commands that have been handled.
     async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
 
-    /// Returns how many times this process has made something durable.
+    /// Returns the number of durable commits of this process.
     fn commits(&self) -> u64;
 
-    /// Returns the hints that say when it is worth looking again.
+    /// Returns the hints that wake readers.
     fn hints(&self) -> &Hints;
 }
 
 /// Keeps requests, plans, transcripts and heads.
 #[async_trait]
 pub trait Documents: fmt::Debug + Send + Sync {
-    /// Keeps a new request, or says that the identifier is [taken](StoreError::Taken).
+    /// Stores a new request. Fails with [taken](StoreError::Taken) if its id exists.
     async fn put_request(&self, request: &Request) -> Result<(), StoreError>;
 
     /// Returns a request.
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError>;
 
-    /// Returns requests, the newest first.
+    /// Lists requests, newest first.
     async fn requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError>;
 
-    /// Adds to the transcript of a request.
+    /// Appends entries to the transcript of a request.
     async fn add_transcript(
         &self,
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError>;
 
-    /// Returns the transcript of a request, oldest first.
+    /// Returns the transcript of a request, oldest entry first.
     async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
         self.transcript_after(id, 0).await
     }
 
-    /// Returns what is behind the first `known` entries of a transcript, oldest first. Those are not
-    /// read again.
+    /// Returns the transcript without its first `known` entries, which are not read again.
     async fn transcript_after(
         &self,
         id: RequestId,
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError>;
 
-    /// Keeps a new plan, or says that the identifier, or the version of its request, is
-    /// [taken](StoreError::Taken).
+    /// Stores a new plan. Fails with [taken](StoreError::Taken) if its id, or its version of the
+    /// request, exists.
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError>;
 
     /// Returns a plan.
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError>;
 
-    /// Returns the plans of a request, the oldest version first.
+    /// Returns the plans of a request, oldest version first.
     async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError>;
 
-    /// Returns plans, the newest first.
+    /// Lists plans, newest first.
     async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError>;
 
     /// Returns the head of an execution.
     async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError>;
 
-    /// Returns heads, the newest first.
+    /// Lists heads, newest first.
     async fn heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<Head>, StoreError>;
 
-    /// Returns the first few executions that ended after a moment and not after another, in the order
-    /// in which they ended.
+    /// Returns executions that finished after `after` and not after `until`, in this order.
     async fn ended(
         &self,
         after: Timestamp,
@@ -259,39 +268,40 @@ pub trait Documents: fmt::Debug + Send + Sync {
         most: usize,
     ) -> Result<Vec<Head>, StoreError>;
 
-    /// Keeps an idempotency key, unless it is there: then returns what is.
+    /// Stores an idempotency key. Returns the stored reservation if the key exists already.
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError>;
 
-    /// Returns what was reserved under a key.
+    /// Returns the reservation of a key.
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError>;
 
-    /// Gives a plan a name, in the place of what had it.
+    /// Saves a plan under a name, and replaces an earlier plan of this name.
     async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError>;
 
-    /// Returns what was saved under a name.
+    /// Returns the plan with a name.
     async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError>;
 
-    /// Returns the first few saved plans behind a name, in the order of their names' bytes.
+    /// Returns saved plans after a name, in byte order of their names.
     async fn saved_plans(
         &self,
         after: Option<&str>,
         first: usize,
     ) -> Result<Vec<SavedPlan>, StoreError>;
 
-    /// Takes a name away from its plan, which stays. Returns whether it had one.
+    /// Removes the name of a saved plan. The plan stays. Returns `false` if there is no such name.
     async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError>;
 
-    /// Returns the time that all processes over the store go by, whatever their machines' clocks say.
+    /// Returns the time that all processes over this store share, whatever their machines' clocks
+    /// show.
     async fn time(&self) -> Result<Timestamp, StoreError> {
         Ok(WallClock.now())
     }
 
-    /// Returns whether the store can be reached and written.
+    /// Checks that the store can be reached and written.
     async fn check(&self) -> Result<(), StoreError>;
 }
 
-/// Returns a clock for a process that works over a store: it begins with the store's time, and no
-/// change of the machine's clock moves it.
+/// Returns a clock for a process that uses a store. It starts at the store's time and ignores
+/// changes of the machine's clock.
 ///
 /// # Errors
 ///
@@ -300,70 +310,71 @@ pub async fn clock_of(store: &dyn Store) -> Result<SteadyClock, StoreError> {
     Ok(SteadyClock::starting_at(store.time().await?))
 }
 
-/// Events for the end of one log, ready to be written.
+/// Encoded events to append to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// Which log.
+    /// The execution.
     pub execution: ExecutionId,
-    /// Where its end must be.
+    /// The required end of the log.
     pub after: Seq,
-    /// The documents to write, one after another; nearly always one.
+    /// The documents to write in order. There is nearly always one.
     pub documents: Vec<Document>,
-    /// The head afterwards, where it changes. The first append of a log has one.
+    /// The new head, if it changes. The first append of a log has one.
     pub head: Option<Head>,
-    /// The commands that the events record: they leave the inbox.
+    /// The commands that the events record. They leave the inbox.
     pub heard: Vec<CommandId>,
 }
 
-/// Neighbouring events of one log as a store keeps them.
+/// Consecutive events of one log, as a store keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The position of the first event.
     pub first: Seq,
-    /// How many events.
+    /// The number of events.
     pub len: usize,
     /// The events, as [`event::to_json`] writes them.
     pub json: String,
 }
 
 impl Append {
-    /// Makes an append of events that follow each other.
+    /// Encodes consecutive events.
     pub fn new(execution: ExecutionId, after: Seq, events: &[Recorded]) -> Self {
         let mut documents = Vec::with_capacity(1);
-        encode(after.next(), events, &mut documents);
+        encode_documents(after.next(), events, &mut documents);
         Self { execution, after, documents, head: None, heard: Vec::new() }
     }
 
-    /// Returns the end of the log afterwards.
+    /// Returns the end of the log after the append.
     pub fn end(&self) -> Seq {
         self.documents.last().map_or(self.after, Document::last)
     }
 
-    /// Refuses what no store can ever write.
+    /// Refuses an append that no store can write.
     pub fn check(&self) -> Result<(), StoreError> {
-        let largest = self.documents.iter().map(|it| it.json.len()).max().unwrap_or_default();
+        let largest =
+            self.documents.iter().map(|document| document.json.len()).max().unwrap_or_default();
         if largest > limits::DOCUMENT_BYTES {
             return Err(StoreError::TooLarge { bytes: largest });
         }
         Ok(())
     }
 
-    /// Returns how much there is to write.
+    /// Returns the number of bytes to write.
     pub fn bytes(&self) -> usize {
-        self.documents.iter().map(|it| it.json.len()).sum()
+        self.documents.iter().map(|document| document.json.len()).sum()
     }
 }
 
-/// Writes events as one document, or as several where one would be too large.
-fn encode(first: Seq, events: &[Recorded], documents: &mut Vec<Document>) {
+/// Splits events into documents that are small enough.
+fn encode_documents(first: Seq, events: &[Recorded], documents: &mut Vec<Document>) {
     let json = event::to_json(events);
     if json.len() <= limits::APPEND_BYTES || events.len() == 1 {
         documents.push(Document { first, len: events.len(), json });
         return;
     }
     let (one, other) = events.split_at(events.len() / 2);
-    encode(first, one, documents);
-    encode(first.plus(one.len()), other, documents);
+    encode_documents(first, one, documents);
+    encode_documents(first.plus(one.len()), other, documents);
 }
 
 impl Document {
@@ -384,41 +395,46 @@ impl Document {
     }
 }
 
-/// What lists and claims need to know of an execution. A cache of the log: it may lag, it never
-/// runs ahead.
+/// A summary of an execution for lists and claims.
+///
+/// It is a cache of the log: it may be behind the log, but never ahead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Which execution.
+    /// The execution.
     pub execution: ExecutionId,
-    /// The request it belongs to.
+    /// The request that it belongs to.
     pub request: RequestId,
-    /// The plan it runs.
+    /// The plan that it runs.
     pub plan: PlanId,
-    /// What people call its state.
+    /// The state that people see.
     pub state: ExecutionState,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// The position in the log that this is a cache of.
+    /// The position in the log that this head was made at.
     pub seq: Seq,
     /// The number of the last claim.
     pub epoch: Epoch,
-    /// The worker that has it now.
+    /// The worker that owns the execution.
     pub owner: Option<WorkerId>,
-    /// When a worker should take it, while nobody has it. Nothing: when a command comes.
+    /// The time when a worker should claim it, if it has no owner. `None` if only a command can
+    /// continue it.
     pub due: Option<Timestamp>,
-    /// Higher goes first.
+    /// The priority. Higher ones are claimed first.
     pub priority: i32,
-    /// When it ended.
+    /// The time when the execution finished.
     pub finished_at: Option<Timestamp>,
-    /// The execution of which it is a step.
+    /// The parent execution, if it is a child.
     pub parent: Option<ExecutionId>,
 }
 
 impl Head {
-    /// Returns the head of an execution that `owner` has. One that is over keeps its owner until its
-    /// parent is told, and until what goes on after it has begun.
+    /// Makes the head of an execution.
+    ///
+    /// A finished execution keeps its owner until its parent has its message and its replan has
+    /// started.
     pub fn of(execution: &Execution, owner: Option<WorkerId>, due: Option<Timestamp>) -> Self {
-        let (state, parent) = (execution.state(), execution.parent().map(|it| it.execution));
+        let (state, parent) =
+            (execution.state(), execution.parent().map(|parent| parent.execution));
         Self {
             execution: execution.id(),
             request: execution.request(),
@@ -427,7 +443,7 @@ impl Head {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // Whoever is lost before that is done leaves it to be found.
+            // If the owner is lost before that, another worker finds the execution as an orphan.
             owner: owner.filter(|_| !state.is_over() || execution.leaves_something()),
             due: due.filter(|_| !state.is_over()),
             priority: execution.options().priority,
@@ -436,44 +452,44 @@ impl Head {
         }
     }
 
-    /// Returns whether a worker should take it, now or later.
+    /// Returns `true` if a worker should claim the execution, now or later.
     pub fn is_free(&self) -> bool {
         self.owner.is_none() && self.due.is_some() && !self.state.is_over()
     }
 }
 
-/// The right of a worker to the executions it claimed, for a while.
+/// A worker's right to the executions that it claimed, for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose.
+    /// The worker.
     pub worker: WorkerId,
-    /// The name of its machine, for people.
+    /// The name of the worker's machine, for people.
     pub node: String,
-    /// Until when.
+    /// The end of the lease.
     pub until: Timestamp,
 }
 
-/// An idempotency key and the execution it stands for.
+/// An idempotency key and its execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The key, as the caller gave it.
     pub key: String,
     /// The execution.
     pub execution: ExecutionId,
-    /// What was asked for, so that a key cannot mean two things.
+    /// A fingerprint of the request. The same key with another request is refused.
     pub fingerprint: String,
 }
 
-/// A plan under a name.
+/// A plan with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlan {
     /// The name.
     pub name: String,
     /// The plan.
     pub plan: PlanId,
-    /// The JSON Schema of what an execution of it is given.
+    /// The JSON Schema of the plan's inputs.
     pub inputs: Option<Value>,
-    /// When it was saved.
+    /// The time when it was saved.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
 }
@@ -486,7 +502,7 @@ mod tests {
     use crate::event::Event;
 
     #[test]
-    fn what_no_document_can_hold_is_refused() {
+    fn events_larger_than_a_document_are_refused() {
         let append = |bytes| {
             let json = "x".repeat(bytes);
             let document = Document { first: Seq(1), len: 1, json };
@@ -517,8 +533,10 @@ mod tests {
         assert!(append.documents.len() >= 3);
         assert_eq!(append.end(), Seq(25));
         let decoded: Vec<Recorded> =
-            append.documents.iter().flat_map(|it| it.decode(id).unwrap()).collect();
+            append.documents.iter().flat_map(|document| document.decode(id).unwrap()).collect();
         assert_eq!(decoded, events);
-        assert!(append.documents.iter().all(|it| it.json.len() <= limits::APPEND_BYTES));
+        assert!(
+            append.documents.iter().all(|document| document.json.len() <= limits::APPEND_BYTES)
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Templates: values with holes that earlier outputs fill.
+//! Templates: JSON values with placeholders that earlier outputs fill.
 //!
 //! A template is parsed once, when a plan is compiled or loaded. A string that is one whole
-//! `{{step.path}}` keeps the type of what it finds; inside other text it is converted: strings as
-//! they are, everything else as compact JSON. What a tool returned is data: it is never read as a
-//! template again.
+//! `{{step.path}}` takes the type of the value that it refers to. Inside other text, strings are
+//! inserted as they are, and other values as compact JSON. An output is data: it is never parsed as
+//! a template.
 
 mod lex;
 mod path;
@@ -19,107 +19,108 @@ use crate::{
     json,
 };
 
-/// A JSON value, parsed, with its holes known.
+/// A parsed JSON value whose placeholders are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
-    /// A value without holes.
+    /// A value without placeholders.
     Literal(Arc<Value>),
-    /// A string that is one whole reference: the value found takes its place, type and all.
+    /// A string that is one whole reference. The value replaces it and keeps its type.
     Whole(Reference),
-    /// A string with references in it.
+    /// A string that contains references.
     Text(Vec<Part>),
-    /// An array with a hole somewhere.
+    /// An array that contains a reference at any depth.
     Array(Vec<Template>),
-    /// An object with a hole somewhere.
+    /// An object that contains a reference at any depth.
     Object(Vec<(String, Template)>),
 }
 
-/// A piece of a string.
+/// A part of a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Text that stays.
+    /// Literal text.
     Literal(String),
-    /// A hole.
+    /// A reference to a value.
     Reference(Reference),
 }
 
-/// What one pair of braces means.
+/// A reference: the content of one pair of braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Where to look.
+    /// The value to read from.
     pub target: Target,
-    /// Where in what is found.
+    /// The path inside that value.
     pub path: Path,
-    /// The braces and all between them, as written: what stays when nothing is found.
+    /// The braces and their content, as written. Stays in the result if there is no value.
     pub text: Arc<str>,
 }
 
-/// Where a reference looks.
+/// The value that a reference reads from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The output of a step.
     Step(StepIx),
-    /// A variable that output mappings fill.
+    /// A variable, filled by output mappings.
     Variable(Arc<str>),
-    /// What the execution was given: `{{input.x}}`.
+    /// The execution's input, as in `{{input.x}}`.
     Input,
-    /// The item of the list that a `forEach` is at.
+    /// The current item of a `forEach`.
     Item,
-    /// The place of that item, from zero.
+    /// The current item's index, counted from zero.
     Index,
 }
 
-/// Says what the names in templates mean.
+/// Resolves names in templates and conditions.
 pub trait Names {
     /// Returns the step whose id is `name`.
     fn step(&self, name: &str) -> Option<StepIx>;
 
-    /// Returns the one step that uses the tool called `name`. Asked when no step has the name.
+    /// Returns the step that uses the tool `name`, if exactly one does. Called only if no step has
+    /// this id.
     fn tool(&self, name: &str) -> Option<StepIx>;
 }
 
-/// Fills holes.
+/// Supplies the values of references.
 pub trait Values {
-    /// Returns what `target` stands for, if it is known.
+    /// Returns the value of `target`, if it has one.
     fn value(&self, target: &Target) -> Option<&Value>;
 }
 
-/// Something wrong with the braces in a string.
+/// An error in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
-    /// Where in the value: `.authorId`, `.tags[0]`, or nothing for the value itself.
+    /// The place in the value: `.authorId`, `.tags[0]`, or an empty string for the value itself.
     pub at: String,
-    /// What is wrong.
+    /// The kind of error.
     pub kind: TemplateErrorKind,
 }
 
-/// What is wrong with a pair of braces.
+/// The kind of error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateErrorKind {
-    /// Between the braces is no path.
+    /// The content of the braces is not a path.
     #[error("`{text}` is not a template: {why}")]
     Invalid {
-        /// The braces and all between them.
+        /// The braces and their content.
         text: String,
-        /// What a path must not have.
+        /// The problem with the path.
         why: PathError,
     },
-    /// The path begins with no known name.
+    /// The path starts with an unknown name.
     #[error("`{text}` names no step of the plan")]
     Unknown {
-        /// The braces and all between them.
+        /// The braces and their content.
         text: String,
         /// The first name of the path.
         name: String,
     },
 }
 
-/// A rendered value, and what is worth knowing about how it came to be.
+/// A rendered value, and the references that had no value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The value.
+    /// The value, in which placeholders are filled.
     pub value: Value,
-    /// The templates that found nothing and stand as they were written.
+    /// The templates that had no value. They are in the result as written.
     pub unresolved: Vec<Arc<str>>,
 }
 
@@ -130,12 +131,12 @@ impl Default for Template {
 }
 
 impl Template {
-    /// Parses every string of `value`, at any depth, and collects everything that is wrong.
+    /// Parses every string of `value`, at any depth. Returns all errors.
     pub fn parse(value: &Value, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::literal(value.clone())))
     }
 
-    /// Parses a value that is kept as it is where it has no holes.
+    /// Parses a shared value. A value without placeholders is not copied.
     pub fn of(value: &Arc<Value>, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::Literal(Arc::clone(value))))
     }
@@ -154,12 +155,12 @@ impl Template {
                     visit(reference);
                 }
             }),
-            Self::Array(items) => items.iter().for_each(|it| it.references(visit)),
-            Self::Object(fields) => fields.iter().for_each(|(_, it)| it.references(visit)),
+            Self::Array(items) => items.iter().for_each(|item| item.references(visit)),
+            Self::Object(fields) => fields.iter().for_each(|(_, field)| field.references(visit)),
         }
     }
 
-    /// Calls `change` with every reference, for steps whose numbers change.
+    /// Calls `change` with every reference, to renumber steps.
     pub fn references_mut(&mut self, change: &mut dyn FnMut(&mut Reference)) {
         match self {
             Self::Literal(_) => (),
@@ -169,20 +170,19 @@ impl Template {
                     change(reference);
                 }
             }),
-            Self::Array(items) => items.iter_mut().for_each(|it| it.references_mut(change)),
+            Self::Array(items) => items.iter_mut().for_each(|item| item.references_mut(change)),
             Self::Object(fields) => {
-                for (_, it) in fields {
-                    it.references_mut(change);
+                for (_, field) in fields {
+                    field.references_mut(change);
                 }
             }
         }
     }
 
-    fn has_holes(&self) -> bool {
+    fn has_references(&self) -> bool {
         !matches!(self, Self::Literal(_))
     }
 
-    /// Returns the value of a template without holes.
     fn into_value(self) -> Value {
         match self {
             Self::Literal(value) => Arc::unwrap_or_clone(value),
@@ -190,69 +190,73 @@ impl Template {
         }
     }
 
-    /// Fills the holes. A hole that nothing fills stays as it was written.
+    /// Fills the placeholders. A reference without a value stays as written.
     ///
-    /// Whatever is brought in has at most so many bytes in all, so that a small plan cannot become
-    /// a large value.
+    /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
+    /// value.
     pub fn render(&self, values: &dyn Values, most_bytes: usize) -> Result<Rendered, TooMuch> {
-        let mut filling = Filling { values, unresolved: Vec::new(), left: Some(most_bytes) };
-        let value = filling.value(self);
-        match filling.left {
-            Some(_) => Ok(Rendered { value, unresolved: filling.unresolved }),
+        let mut renderer =
+            Renderer { values, unresolved: Vec::new(), bytes_left: Some(most_bytes) };
+        let value = renderer.render_value(self);
+        match renderer.bytes_left {
+            Some(_) => Ok(Rendered { value, unresolved: renderer.unresolved }),
             None => Err(TooMuch),
         }
     }
 }
 
-/// The holes bring in more than they may.
+/// The inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the templates bring in too much")]
 pub struct TooMuch;
 
-/// Holes being filled.
-struct Filling<'a> {
+struct Renderer<'a> {
     values: &'a dyn Values,
     unresolved: Vec<Arc<str>>,
-    /// How many bytes more may be brought in; nothing once there were too many.
-    left: Option<usize>,
+    /// Bytes that may still be inserted. `None` after the limit was exceeded.
+    bytes_left: Option<usize>,
 }
 
-impl<'a> Filling<'a> {
-    fn value(&mut self, template: &Template) -> Value {
+impl<'a> Renderer<'a> {
+    fn render_value(&mut self, template: &Template) -> Value {
         match template {
             Template::Literal(value) => (**value).clone(),
             Template::Whole(reference) => match self.find(reference) {
                 Some(found) => found.clone(),
-                None => Value::String(self.give_up(reference)),
+                None => Value::String(self.keep_unresolved(reference)),
             },
-            Template::Text(parts) => Value::String(parts.iter().map(|it| self.part(it)).collect()),
-            Template::Array(items) => items.iter().map(|it| self.value(it)).collect(),
+            Template::Text(parts) => {
+                Value::String(parts.iter().map(|part| self.render_part(part)).collect())
+            }
+            Template::Array(items) => items.iter().map(|item| self.render_value(item)).collect(),
             Template::Object(fields) => {
-                let filled = fields.iter().map(|(key, it)| (key.clone(), self.value(it)));
+                let filled =
+                    fields.iter().map(|(key, field)| (key.clone(), self.render_value(field)));
                 Value::Object(filled.collect::<Map<_, _>>())
             }
         }
     }
 
-    fn part(&mut self, part: &Part) -> String {
+    fn render_part(&mut self, part: &Part) -> String {
         match part {
             Part::Literal(text) => text.clone(),
             Part::Reference(reference) => match self.find(reference) {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
-                None => self.give_up(reference),
+                None => self.keep_unresolved(reference),
             },
         }
     }
 
-    /// Returns what fills a hole; null once too much was brought in.
+    /// Returns the value of a reference. Returns null once the limit is exceeded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.value(&reference.target)?)?;
-        self.left = self.left.and_then(|left| left.checked_sub(json::bytes(found)));
-        Some(if self.left.is_some() { found } else { &Value::Null })
+        self.bytes_left =
+            self.bytes_left.and_then(|bytes_left| bytes_left.checked_sub(json::bytes(found)));
+        Some(if self.bytes_left.is_some() { found } else { &Value::Null })
     }
 
-    fn give_up(&mut self, reference: &Reference) -> String {
+    fn keep_unresolved(&mut self, reference: &Reference) -> String {
         self.unresolved.push(Arc::clone(&reference.text));
         (*reference.text).to_owned()
     }
@@ -260,19 +264,19 @@ impl<'a> Filling<'a> {
 
 struct Parser<'a> {
     names: &'a dyn Names,
-    /// The way to where it is; only written out for what is wrong.
-    way: Vec<Way<'a>>,
+    /// The place of the current value. It is only formatted for errors.
+    place: Vec<PlaceSegment<'a>>,
     errors: Vec<TemplateError>,
 }
 
 #[derive(Clone, Copy)]
-enum Way<'a> {
+enum PlaceSegment<'a> {
     Field(&'a str),
     Item(usize),
 }
 
 impl<'a> Parser<'a> {
-    /// Returns the template, or nothing where the value is what it stands for.
+    /// Parses a value. Returns `None` if it contains no braces.
     fn parse(
         value: &'a Value,
         names: &'a dyn Names,
@@ -280,18 +284,20 @@ impl<'a> Parser<'a> {
         if !has_braces(value) {
             return Ok(None);
         }
-        let mut parser = Self { names, way: Vec::new(), errors: Vec::new() };
-        let template = parser.value(value);
+        let mut parser = Self { names, place: Vec::new(), errors: Vec::new() };
+        let template = parser.parse_value(value);
         if parser.errors.is_empty() { Ok(Some(template)) } else { Err(parser.errors) }
     }
 
-    fn value(&mut self, value: &'a Value) -> Template {
+    fn parse_value(&mut self, value: &'a Value) -> Template {
         match value {
-            Value::String(text) => self.string(text),
+            Value::String(text) => self.parse_string(text),
             Value::Array(items) => {
                 let parsed = items.iter().enumerate();
-                let parsed: Vec<_> = parsed.map(|(n, it)| self.inside(Way::Item(n), it)).collect();
-                if parsed.iter().any(Template::has_holes) {
+                let parsed: Vec<_> = parsed
+                    .map(|(n, item)| self.parse_inside(PlaceSegment::Item(n), item))
+                    .collect();
+                if parsed.iter().any(Template::has_references) {
                     return Template::Array(parsed);
                 }
                 Template::literal(parsed.into_iter().map(Template::into_value).collect())
@@ -299,48 +305,50 @@ impl<'a> Parser<'a> {
             Value::Object(fields) => {
                 let parsed: Vec<_> = fields
                     .iter()
-                    .map(|(key, it)| (key.clone(), self.inside(Way::Field(key), it)))
+                    .map(|(key, field)| {
+                        (key.clone(), self.parse_inside(PlaceSegment::Field(key), field))
+                    })
                     .collect();
-                if parsed.iter().any(|(_, it)| it.has_holes()) {
+                if parsed.iter().any(|(_, field)| field.has_references()) {
                     return Template::Object(parsed);
                 }
-                let fields = parsed.into_iter().map(|(key, it)| (key, it.into_value()));
+                let fields = parsed.into_iter().map(|(key, field)| (key, field.into_value()));
                 Template::literal(Value::Object(fields.collect()))
             }
             other => Template::literal(other.clone()),
         }
     }
 
-    fn inside(&mut self, way: Way<'a>, value: &'a Value) -> Template {
-        self.way.push(way);
-        let template = self.value(value);
-        self.way.pop();
+    fn parse_inside(&mut self, segment: PlaceSegment<'a>, value: &'a Value) -> Template {
+        self.place.push(segment);
+        let template = self.parse_value(value);
+        self.place.pop();
         template
     }
 
-    fn at(&self) -> String {
-        let written = self.way.iter().map(|it| match it {
-            Way::Field(key) => path::written(key),
-            Way::Item(n) => format!("[{n}]"),
+    fn format_place(&self) -> String {
+        let written = self.place.iter().map(|segment| match segment {
+            PlaceSegment::Field(key) => path::format_key(key),
+            PlaceSegment::Item(n) => format!("[{n}]"),
         });
         written.collect()
     }
 
-    fn string(&mut self, text: &str) -> Template {
+    fn parse_string(&mut self, text: &str) -> Template {
         if !text.contains("{{") {
             return Template::literal(Value::from(text));
         }
         let mut parts: Vec<Part> = Vec::new();
-        for token in lex::tokens(text) {
+        for token in lex::split_tokens(text) {
             match token {
                 Token::Text(text) => match parts.last_mut() {
                     Some(Part::Literal(last)) => last.push_str(text),
                     _ => parts.push(Part::Literal(text.to_owned())),
                 },
-                Token::Braces { whole, inner } => match self.reference(whole, inner) {
+                Token::Braces { whole, inner } => match self.parse_reference(whole, inner) {
                     Ok(reference) => parts.push(Part::Reference(reference)),
                     Err(kind) => {
-                        let at = self.at();
+                        let at = self.format_place();
                         self.errors.push(TemplateError { at, kind });
                     }
                 },
@@ -356,18 +364,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
+    fn parse_reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
         let inner = inner.trim();
         let text: Arc<str> = whole.into();
         let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
-        let step = path::splits(inner)
+        let step = path::split_names(inner)
             .find_map(|(name, rest)| Some((self.names.step(name)?, rest)))
-            .or_else(|| self.tool(inner));
+            .or_else(|| self.find_tool(inner));
         if let Some((step, rest)) = step {
             let path = Path::parse(rest).map_err(invalid)?;
             return Ok(Reference { target: Target::Step(step), path, text });
         }
-        let (name, rest) = path::head(inner).map_err(invalid)?;
+        let (name, rest) = path::split_first_name(inner).map_err(invalid)?;
         let path = Path::parse(rest).map_err(invalid)?;
         match (name, path.first_key()) {
             ("vars", Some(variable)) => {
@@ -381,16 +389,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the one step that uses the tool that is named, and the path behind the name. A
-    /// reserved word never means a tool.
-    fn tool<'t>(&self, inner: &'t str) -> Option<(StepIx, &'t str)> {
-        let is_reserved = path::head(inner).is_ok_and(|(it, _)| RESERVED_STEP_IDS.contains(&it));
-        let mut splits = path::splits(inner).filter(|_| !is_reserved);
+    /// Finds the step that uses the named tool, and the path after the name. A reserved word is
+    /// never a tool.
+    fn find_tool<'t>(&self, inner: &'t str) -> Option<(StepIx, &'t str)> {
+        let is_reserved =
+            path::split_first_name(inner).is_ok_and(|(name, _)| RESERVED_STEP_IDS.contains(&name));
+        let mut splits = path::split_names(inner).filter(|_| !is_reserved);
         splits.find_map(|(name, rest)| Some((self.names.tool(name)?, rest)))
     }
 }
 
-/// Returns whether a template may stand anywhere in a value.
+/// Returns `true` if any string in the value contains `{{`.
 pub fn has_braces(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("{{"),

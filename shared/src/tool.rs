@@ -1,4 +1,4 @@
-//! What a tool is, and how a call of one can fail.
+//! Tool definitions, names of tools, and errors of calls.
 
 use std::{
     borrow::Cow,
@@ -15,52 +15,53 @@ use crate::{
     limits,
 };
 
-/// What a second call of a tool does.
+/// The effect of a second call with the same parameters.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Nothing: the tool only looks.
+    /// None. The tool only reads.
     Read,
-    /// The same as the first, under the same key.
+    /// None, if the second call has the same idempotency key.
     Idempotent,
-    /// Something new. Such a call is never made twice on a guess.
+    /// A second effect. Faber never repeats such a call unless it knows that the first one did not
+    /// happen.
     #[default]
     Once,
 }
 
-/// What a tool says about itself.
+/// The definition of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
-    /// The name that its source gives it.
+    /// The name from its source.
     pub name: ToolName,
-    /// The toolset it belongs to.
+    /// The toolset that the tool belongs to.
     pub set: ToolSetName,
-    /// What it does, in words.
+    /// The description for people and models.
     pub description: String,
-    /// The JSON Schema of its parameters.
+    /// The JSON Schema of the parameters.
     pub input_schema: Value,
-    /// The JSON Schema of its output, where it says.
+    /// The JSON Schema of the output, if known.
     pub output_schema: Option<Value>,
-    /// What a second call does.
+    /// The effect of a second call.
     pub effect: Effect,
-    /// Sentences that people would say when they want it.
+    /// Example requests of people who want this tool.
     pub examples: Vec<String>,
-    /// Whether it can be called; one that cannot is known for selection only.
+    /// Set if the tool can be called. Others are known for selection only.
     pub is_callable: bool,
 }
 
 impl ToolDefinition {
-    /// Returns the name that always means this tool: `set.name`.
+    /// Returns the name that always identifies this tool: `set.name`.
     ///
-    /// A tool whose own name begins with its set's (`flow.echo`) is not named twice.
+    /// A name that already starts with the set, such as `flow.echo`, stays as it is.
     pub fn qualified(&self) -> ToolName {
         qualified(&self.set, &self.name)
     }
 }
 
-/// Returns the name that always means a tool of a set.
+/// Returns the name that always identifies a tool of a set.
 pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
     let is_qualified =
         name.as_str().strip_prefix(set.as_str()).is_some_and(|rest| rest.starts_with('.'));
@@ -70,35 +71,38 @@ pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
     format!("{set}.{name}").parse().unwrap_or_else(|_| name.clone())
 }
 
-/// What every name means: `set.name` first, then the name that its source gives a tool, then what
-/// is left of that behind its first dot (`echo`, `set.echo`). Where several have a name the
-/// earliest does. What begins with the name of a set and a dot means a tool of that set or nothing:
-/// `set.name` is never another set's, not even while `set` has no such tool.
+/// Resolves names of tools.
+///
+/// A name is `set.name` first, then a name from a source, then the rest of such a name after its
+/// first dot (`echo`, `set.echo`). If several tools share a name, the earliest tool gets it.
+///
+/// A name that starts with a set and a dot only identifies tools of that set. It never identifies
+/// another set's tool, even if the set has no such tool.
 #[derive(Clone, Debug)]
 pub struct Names<T> {
-    /// Every set that there is, also those without tools.
+    /// All sets, including those without tools.
     sets: BTreeSet<ToolSetName>,
     meanings: BTreeMap<ToolName, (Rank, T)>,
 }
 
-/// How a tool comes by a name; what is less wins.
+/// The origin of a name. A lower rank wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// It is `set.name`, which always means it.
+    /// The name is `set.name`.
     Qualified,
-    /// Its source gives it that name.
+    /// The name comes from the tool's source.
     Own,
-    /// It is what is left of that behind its first dot.
+    /// The name is the rest of the source's name after its first dot.
     Short,
 }
 
-/// Returns the part of a name before its first dot, which may be that of a set.
+/// Returns the part of a name before its first dot, which may be a set.
 pub fn prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
 
 impl<T: Copy + Ord> Names<T> {
-    /// Makes the names of the tools of these sets; no tools yet.
+    /// Makes an empty index for the given sets.
     pub fn of(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
         Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
     }
@@ -108,72 +112,75 @@ impl<T: Copy + Ord> Names<T> {
         &self.sets
     }
 
-    /// Adds the names of a tool that is `at` its place. The order in which tools are added does not
-    /// matter; where they are does.
+    /// Adds all names of a tool. `at` is its position.
+    ///
+    /// Positions decide between tools with the same name. The order of calls does not matter.
     pub fn add(&mut self, tool: &ToolDefinition, at: T) {
         self.add_qualified(tool, at);
         if !self.is_foreign(&tool.name, &tool.set) {
-            self.put(tool.name.clone(), (Rank::Own, at));
+            self.add_name(tool.name.clone(), Rank::Own, at);
         }
         let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
             if let Ok(name) = name.parse::<ToolName>()
                 && !self.is_foreign(&name, &tool.set)
             {
-                self.put(name, (Rank::Short, at));
+                self.add_name(name, Rank::Short, at);
             }
         }
     }
 
-    /// Adds only the name of a tool that always means it.
+    /// Adds only the qualified name of a tool.
     pub fn add_qualified(&mut self, tool: &ToolDefinition, at: T) {
-        self.put(tool.qualified(), (Rank::Qualified, at));
+        self.add_name(tool.qualified(), Rank::Qualified, at);
     }
 
-    /// Returns whether a name begins with that of another set than `own`.
+    /// Returns `true` if a name starts with a set other than `own`.
     fn is_foreign(&self, name: &ToolName, own: &ToolSetName) -> bool {
-        let set = prefix(name.as_str()).filter(|it| *it != own.as_str());
-        set.is_some_and(|it| self.sets.contains(it))
+        let set = prefix(name.as_str()).filter(|set| *set != own.as_str());
+        set.is_some_and(|set| self.sets.contains(set))
     }
 
-    fn put(&mut self, name: ToolName, new: (Rank, T)) {
-        self.meanings.entry(name).and_modify(|it| *it = new.min(*it)).or_insert(new);
+    fn add_name(&mut self, name: ToolName, rank: Rank, at: T) {
+        let new = (rank, at);
+        self.meanings.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
-    /// Returns where the tool is that a name means.
+    /// Returns the position of the tool with a name.
     pub fn get(&self, name: &str) -> Option<T> {
         self.find(name).map(|(_, at)| at)
     }
 
-    /// Returns the name that a tool is shown by: `set.name`; or the name that its source gives it
-    /// where that has that of a set already and means this very tool, as `file_tools.glob` does in a
-    /// set of whatever name.
+    /// Returns the display name of a tool.
+    ///
+    /// This is `set.name`, unless the name from the source contains a dot and identifies the same
+    /// tool, such as `file_tools.glob`.
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
         let (own, qualified) = (&tool.name, tool.qualified());
         let is_whole = prefix(own.as_str()).is_some()
-            && self.get(own.as_str()).is_some_and(|it| self.get(qualified.as_str()) == Some(it));
+            && self.get(own.as_str()).is_some_and(|at| self.get(qualified.as_str()) == Some(at));
         if is_whole { own.clone() } else { qualified }
     }
 
-    /// Returns where the tool is that a name means, and how it comes by the name.
+    /// Returns the position of the tool with a name, and the origin of the name.
     pub fn find(&self, name: &str) -> Option<(Rank, T)> {
         self.meanings.get(name).copied()
     }
 }
 
-/// A stable code that says how a step failed, such as `tool.failed`.
+/// A stable error code of a step, such as `tool.failed`.
 ///
-/// Faber's own are the constants here; `flow.fail` may carry any.
+/// The constants are Faber's codes. `flow.fail` may use any code.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
 
 impl ErrorCode {
-    /// The tool said that it failed.
+    /// The tool reported a failure.
     pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
     /// The tool took too long.
     pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
-    /// The tool was told to stop.
+    /// The call was cancelled.
     pub const CANCELLED: Self = Self(Cow::Borrowed("tool.cancelled"));
     /// The tool could not be reached.
     pub const UNAVAILABLE: Self = Self(Cow::Borrowed("tool.unavailable"));
@@ -181,17 +188,17 @@ impl ErrorCode {
     pub const INACTIVE: Self = Self(Cow::Borrowed("tool.inactive"));
     /// The rendered parameters do not fit the tool's schema.
     pub const INVALID_PARAMETERS: Self = Self(Cow::Borrowed("tool.invalid_parameters"));
-    /// The tool returned more than a log should keep.
+    /// The output is larger than a log should keep.
     pub const OUTPUT_TOO_LARGE: Self = Self(Cow::Borrowed("tool.output_too_large"));
-    /// Nobody knows whether the call happened.
+    /// It is unknown if the call took effect.
     pub const OUTCOME_UNKNOWN: Self = Self(Cow::Borrowed("tool.outcome_unknown"));
-    /// A template found nothing, and the execution is strict.
+    /// A template had no value, and templates are strict.
     pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
-    /// A person said no.
+    /// A person refused the step.
     pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
-    /// What a step is to be done for each item of is not a list.
+    /// The value that a step should repeat for is not a list.
     pub const NOT_A_LIST: Self = Self(Cow::Borrowed("step.not_a_list"));
-    /// The execution's time was up.
+    /// The execution's deadline passed.
     pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
 
     /// Makes a code that a user chose.
@@ -204,7 +211,7 @@ impl ErrorCode {
         &self.0
     }
 
-    /// Returns whether another try can help, by the one table that says so.
+    /// Returns `true` if a retry can help. This is the only table of retryable codes.
     fn is_retryable(&self) -> bool {
         matches!(
             self.as_str(),
@@ -225,41 +232,42 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// How a call failed.
+/// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ToolError {
-    /// What kind of failure.
+    /// The error code.
     pub code: ErrorCode,
-    /// What happened and what to do, for people.
+    /// The message for people: the problem and the remedy.
     pub message: Arc<str>,
-    /// Whether another try can help.
+    /// Set if a retry can help.
     pub retryable: bool,
-    /// Whether the call certainly did not take effect, or certainly answered. Where it is not
-    /// certain (a time-out, a lost connection) a `Once` tool is not called again.
-    #[serde(default = "certain", skip_serializing_if = "is_certain")]
+    /// Set if the call certainly had no effect, or certainly answered.
+    ///
+    /// Otherwise (after a timeout or a lost connection) a `Once` tool is not called again.
+    #[serde(default = "default_definite", skip_serializing_if = "is_true")]
     pub is_definite: bool,
 }
 
-fn certain() -> bool {
+fn default_definite() -> bool {
     true
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-fn is_certain(is_definite: &bool) -> bool {
-    *is_definite
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 impl ToolError {
-    /// Makes an error whose code says whether another try can help, and that is certain.
+    /// Makes a definite error whose code decides if a retry can help.
     pub fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         let retryable = code.is_retryable();
-        let message = clip(message.as_ref(), limits::MESSAGE_BYTES);
+        let message = clip_middle(message.as_ref(), limits::MESSAGE_BYTES);
         Self { code, message, retryable, is_definite: true }
     }
 
-    /// Makes the error of a call of which nobody knows whether it took effect, and says so and what
-    /// to do, unless `why` does.
+    /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
+    /// the hint already.
     pub fn outcome_unknown(why: &str) -> Self {
         let hint =
             "whether the call took effect is unknown, it may yet happen: look before you retry";
@@ -269,59 +277,61 @@ impl ToolError {
         Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{why}; {hint}"))
     }
 
-    /// Makes the error of a tool that says it failed.
+    /// Makes the error of a tool that reported a failure.
     pub fn failed(message: impl AsRef<str>) -> Self {
         Self::new(ErrorCode::FAILED, message)
     }
 
-    /// Says that the call may have taken effect, or may yet.
+    /// Marks an error after which the call may have taken effect, or may still do so.
     #[must_use]
     pub fn indefinite(self) -> Self {
         Self { is_definite: false, ..self }
     }
 
-    /// Returns whether nobody knows if the call took effect.
+    /// Returns `true` if it is unknown whether the call took effect.
     pub fn is_outcome_unknown(&self) -> bool {
         !self.is_definite || self.code == ErrorCode::OUTCOME_UNKNOWN
     }
 
-    /// Says that no other try can help.
+    /// Marks an error that no retry can fix.
     #[must_use]
     pub fn terminal(self) -> Self {
         Self { retryable: false, ..self }
     }
 }
 
-/// How far a call is, by its own account.
+/// A progress report of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// How much is done. It grows, in a measure of the tool's own.
+    /// The amount of finished work, in a unit of the tool. It grows.
     pub progress: f64,
-    /// How much there is to do, where the tool knows.
+    /// The total amount of work, if the tool knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// What it is doing, in words.
+    /// The current activity in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
 
 impl Progress {
-    /// Returns the report as a log may keep it: a long message loses its middle, a total that is
-    /// no number is left out, and a report that is no number is none.
+    /// Returns the report as logs keep it.
+    ///
+    /// A long message loses its middle. A total that is not finite is dropped, and so is the whole
+    /// report if its amount is not finite.
     pub fn kept(self) -> Option<Self> {
         let message = match self.message {
             Some(text) if text.len() > limits::PROGRESS_BYTES => {
-                Some(clip(&text, limits::PROGRESS_BYTES))
+                Some(clip_middle(&text, limits::PROGRESS_BYTES))
             }
             short => short,
         };
-        let total = self.total.filter(|it| it.is_finite());
+        let total = self.total.filter(|total| total.is_finite());
         self.progress.is_finite().then_some(Self { progress: self.progress, total, message })
     }
 }
 
-/// Keeps the first and the last part of a text that is longer than a log should keep.
-fn clip(text: &str, most: usize) -> Arc<str> {
+/// Drops the middle of a text that is longer than `most` bytes.
+fn clip_middle(text: &str, most: usize) -> Arc<str> {
     if text.len() <= most {
         return text.into();
     }
@@ -342,15 +352,15 @@ mod tests {
         assert!(error.message.len() <= limits::MESSAGE_BYTES);
     }
 
-    /// A tool said it, and then the plan whose step called it.
+    /// First the tool adds the hint, then the plan that called it.
     #[test]
-    fn what_is_unknown_is_said_once() {
+    fn the_hint_for_unknown_outcomes_is_added_once() {
         let once = ToolError::outcome_unknown("it broke off");
         let twice = ToolError::outcome_unknown(&once.message);
         assert_eq!(twice, once);
-        let told = "tool.outcome_unknown: it broke off; whether the call took effect is unknown, it \
+        let expected = "tool.outcome_unknown: it broke off; whether the call took effect is unknown, it \
                     may yet happen: look before you retry";
-        assert_eq!(once.to_string(), told);
+        assert_eq!(once.to_string(), expected);
         let long = ToolError::outcome_unknown(&"x".repeat(2 * limits::MESSAGE_BYTES));
         assert_eq!(ToolError::outcome_unknown(&long.message), long);
     }
@@ -424,14 +434,14 @@ mod tests {
     fn the_name_of_a_set_leads_to_its_own_tools_or_nowhere() {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
-            let mut names = Names::of(sets.iter().map(|it| it.parse().unwrap()));
+            let mut names = Names::of(sets.iter().map(|set| set.parse().unwrap()));
             for (at, tool) in tools.iter().enumerate() {
                 names.add(tool, at);
             }
-            ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|it| names.get(it))
+            ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|name| names.get(name))
         };
         assert_eq!(meanings(&["m2", "m", "n"]), [None, Some(0), None, Some(2), Some(0)]);
-        // While nobody is called `m`, that is a name like any other.
+        // If no set is called `m`, it is a name like any other.
         assert_eq!(meanings(&["m2", "n"])[..3], [Some(0), Some(0), Some(1)]);
     }
 

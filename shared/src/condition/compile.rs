@@ -1,4 +1,4 @@
-//! From the parser's tree to what is kept.
+//! Compiles the parser's tree to an [`Expr`].
 
 use std::sync::Arc;
 
@@ -17,16 +17,15 @@ use cel::common::ast::{
 
 type Compiled = Result<Expr, ConditionError>;
 
-/// Gives the names in a tree their meaning.
 pub(super) struct Compiler<'a> {
     names: &'a dyn Names,
     targets: Vec<Target>,
     patterns: Vec<Pattern>,
-    /// The names that the macros around brought, outermost first.
+    /// Names that the enclosing macros define, outermost first.
     locals: Vec<Arc<str>>,
 }
 
-/// What is looked into by name only.
+/// A map that a condition may only read by key.
 #[derive(Clone, Copy)]
 enum Scope {
     Steps,
@@ -38,45 +37,48 @@ impl<'a> Compiler<'a> {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
-    /// Returns what the compiled expressions look at, and the patterns that they match.
+    /// Returns the targets that the compiled expressions read, and their patterns.
     pub(super) fn into_parts(self) -> (Vec<Target>, Vec<Pattern>) {
         (self.targets, self.patterns)
     }
 
-    /// Compiles a tree.
-    pub(super) fn expr(&mut self, tree: &IdedExpr) -> Compiled {
+    pub(super) fn compile_expr(&mut self, tree: &IdedExpr) -> Compiled {
         match &tree.expr {
-            Tree::Literal(it) => literal(it),
-            Tree::Ident(name) => self.name(name),
-            Tree::Select(it) if it.test => self.has(it),
-            Tree::Select(it) => {
-                if let Some(scope) = self.scope(&it.operand) {
-                    return self.target(scope, &it.field, false);
+            Tree::Literal(value) => compile_literal(value),
+            Tree::Ident(name) => self.compile_name(name),
+            Tree::Select(select) if select.test => self.compile_has(select),
+            Tree::Select(select) => {
+                if let Some(scope) = self.find_scope(&select.operand) {
+                    return self.compile_target(scope, &select.field, false);
                 }
-                let key = Key { name: it.field.clone(), quoted: false };
-                let of = self.boxed(&it.operand).map_err(|it| self.dotted(tree, it))?;
+                let key = Key { name: select.field.clone(), quoted: false };
+                let of = self
+                    .compile_boxed(&select.operand)
+                    .map_err(|error| self.explain_dots(tree, error))?;
                 Ok(Expr::Field(of, key))
             }
-            Tree::Call(it) => self.call(it),
-            Tree::List(it) => Ok(Expr::List(self.all(&it.elements)?)),
-            Tree::Map(it) => self.map(it),
-            Tree::Struct(it) => Err(unsupported(&format!("`{} {{…}}`", it.type_name))),
-            Tree::Comprehension(it) => self.repeat(it),
-            Tree::Unspecified => Err(unsupported("empty parts")),
+            Tree::Call(call) => self.compile_call(call),
+            Tree::List(list) => Ok(Expr::List(self.compile_all(&list.elements)?)),
+            Tree::Map(map) => self.compile_map(map),
+            Tree::Struct(message) => {
+                Err(unsupported_part(&format!("`{} {{…}}`", message.type_name)))
+            }
+            Tree::Comprehension(comprehension) => self.compile_loop(comprehension),
+            Tree::Unspecified => Err(unsupported_part("empty parts")),
         }
     }
 
-    fn boxed(&mut self, tree: &IdedExpr) -> Result<Box<Expr>, ConditionError> {
-        self.expr(tree).map(Box::new)
+    fn compile_boxed(&mut self, tree: &IdedExpr) -> Result<Box<Expr>, ConditionError> {
+        self.compile_expr(tree).map(Box::new)
     }
 
-    fn all(&mut self, trees: &[IdedExpr]) -> Result<Vec<Expr>, ConditionError> {
-        trees.iter().map(|it| self.expr(it)).collect()
+    fn compile_all(&mut self, trees: &[IdedExpr]) -> Result<Vec<Expr>, ConditionError> {
+        trees.iter().map(|tree| self.compile_expr(tree)).collect()
     }
 
-    /// Finds what a single name means: what a macro brought, else a step, else a type.
-    fn name(&mut self, name: &str) -> Compiled {
-        if let Some(index) = self.locals.iter().rposition(|it| **it == *name) {
+    /// Resolves a single name: a macro's variable first, then a step, then a type.
+    fn compile_name(&mut self, name: &str) -> Compiled {
+        if let Some(index) = self.locals.iter().rposition(|local| **local == *name) {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));
         }
         match name {
@@ -85,135 +87,149 @@ impl<'a> Compiler<'a> {
             "vars" => return Err(ConditionError::Bare { name: "vars" }),
             _ => (),
         }
-        match (self.step(name), Kind::named(name)) {
-            (Some(target), _) => Ok(self.look_at(target, name.into())),
+        match (self.find_step(name), Kind::from_name(name)) {
+            (Some(target), _) => Ok(self.add_target(target, name.into())),
             (None, Some(kind)) => Ok(Expr::Type(kind)),
             (None, None) => Err(ConditionError::Unknown { name: name.to_owned() }),
         }
     }
 
-    fn step(&self, name: &str) -> Option<Target> {
+    fn find_step(&self, name: &str) -> Option<Target> {
         self.names.step(name).or_else(|| self.names.tool(name)).map(Target::Step)
     }
 
-    /// Says how to name a step that `tree` means with dots, where CEL sees fields.
-    fn dotted(&self, tree: &IdedExpr, error: ConditionError) -> ConditionError {
-        let (ConditionError::Unknown { .. }, Some(name)) = (&error, path(tree)) else {
+    /// Replaces the error for an unknown name if `tree` is a step's id with dots. CEL reads the
+    /// dots as field accesses.
+    fn explain_dots(&self, tree: &IdedExpr, error: ConditionError) -> ConditionError {
+        let (ConditionError::Unknown { .. }, Some(name)) = (&error, as_dotted_path(tree)) else {
             return error;
         };
-        if self.step(&name).is_some() { ConditionError::Dotted { name } } else { error }
+        if self.find_step(&name).is_some() { ConditionError::Dotted { name } } else { error }
     }
 
-    /// Returns which scope `tree` names, unless a macro gave the name another meaning.
-    fn scope(&self, tree: &IdedExpr) -> Option<Scope> {
+    /// Returns the scope that `tree` names, unless a macro's variable hides it.
+    fn find_scope(&self, tree: &IdedExpr) -> Option<Scope> {
         let Tree::Ident(name) = &tree.expr else { return None };
         let scope = match name.as_str() {
             "steps" => Scope::Steps,
             "vars" => Scope::Variables,
             _ => return None,
         };
-        let is_local = self.locals.iter().any(|it| **it == *name.as_str());
+        let is_local = self.locals.iter().any(|local| **local == *name.as_str());
         (!is_local).then_some(scope)
     }
 
-    fn target(&mut self, scope: Scope, name: &str, quoted: bool) -> Compiled {
+    fn compile_target(&mut self, scope: Scope, name: &str, quoted: bool) -> Compiled {
         let target = match scope {
-            Scope::Steps => {
-                self.step(name).ok_or_else(|| ConditionError::Unknown { name: name.to_owned() })?
-            }
+            Scope::Steps => self
+                .find_step(name)
+                .ok_or_else(|| ConditionError::Unknown { name: name.to_owned() })?,
             Scope::Variables => Target::Variable(name.into()),
         };
         let key = Key { name: name.to_owned(), quoted };
-        Ok(self.look_at(target, format!("{}{key}", scope.name()).into()))
+        Ok(self.add_target(target, format!("{}{key}", scope.name()).into()))
     }
 
-    fn look_at(&mut self, target: Target, text: Arc<str>) -> Expr {
-        let index = self.targets.iter().position(|it| *it == target).unwrap_or_else(|| {
+    fn add_target(&mut self, target: Target, text: Arc<str>) -> Expr {
+        let index = self.targets.iter().position(|known| *known == target).unwrap_or_else(|| {
             self.targets.push(target);
             self.targets.len() - 1
         });
         Expr::Target(index, text)
     }
 
-    fn call(&mut self, it: &CallExpr) -> Compiled {
-        let name = it.func_name.as_str();
-        match (&it.target, it.args.as_slice()) {
-            (None, [left, right]) if operator(name).is_some() || is_logical(name) => {
-                let (left, right) = (self.boxed(left)?, self.boxed(right)?);
-                Ok(match operator(name) {
+    fn compile_call(&mut self, call: &CallExpr) -> Compiled {
+        let name = call.func_name.as_str();
+        match (&call.target, call.args.as_slice()) {
+            (None, [left, right]) if find_operator(name).is_some() || is_logical(name) => {
+                let (left, right) = (self.compile_boxed(left)?, self.compile_boxed(right)?);
+                Ok(match find_operator(name) {
                     Some(operator) => Expr::Binary(operator, left, right),
                     None if name == operators::LOGICAL_AND => Expr::And(left, right),
                     None => Expr::Or(left, right),
                 })
             }
-            (None, [of]) if name == operators::LOGICAL_NOT => Ok(Expr::Not(self.boxed(of)?)),
-            (None, [of]) if name == operators::NEGATE => Ok(Expr::Negate(self.boxed(of)?)),
-            (None, [of, index]) if name == operators::INDEX => self.index(of, index),
+            (None, [of]) if name == operators::LOGICAL_NOT => {
+                Ok(Expr::Not(self.compile_boxed(of)?))
+            }
+            (None, [of]) if name == operators::NEGATE => Ok(Expr::Negate(self.compile_boxed(of)?)),
+            (None, [of, index]) if name == operators::INDEX => self.compile_index(of, index),
             (None, [when, then, otherwise]) if name == operators::CONDITIONAL => {
-                let parts = [self.expr(when)?, self.expr(then)?, self.expr(otherwise)?];
+                let parts = [
+                    self.compile_expr(when)?,
+                    self.compile_expr(then)?,
+                    self.compile_expr(otherwise)?,
+                ];
                 Ok(Expr::Choice(Box::new(parts)))
             }
-            (Some(_), _) if LoopKind::named(name).is_some() => {
+            (Some(_), _) if LoopKind::from_name(name).is_some() => {
                 Err(ConditionError::Arguments { name: name.to_owned(), takes: 2 })
             }
             (of, arguments) if name == "matches" => {
                 let of = of.as_deref().into_iter().chain(arguments);
-                self.matches(&of.collect::<Vec<_>>())
+                self.compile_matches(&of.collect::<Vec<_>>())
             }
-            (of, arguments) => self.function(name, of.as_deref(), arguments),
+            (of, arguments) => self.compile_function(name, of.as_deref(), arguments),
         }
     }
 
-    fn index(&mut self, of: &IdedExpr, index: &IdedExpr) -> Compiled {
-        let text = text(index);
-        match (self.scope(of), text) {
-            (Some(scope), Some(name)) => self.target(scope, name, true),
+    fn compile_index(&mut self, of: &IdedExpr, index: &IdedExpr) -> Compiled {
+        let text = as_text(index);
+        match (self.find_scope(of), text) {
+            (Some(scope), Some(name)) => self.compile_target(scope, name, true),
             (Some(scope), None) => Err(ConditionError::Computed { name: scope.name() }),
             (None, Some(name)) => {
                 let key = Key { name: name.to_owned(), quoted: true };
-                Ok(Expr::Field(self.boxed(of)?, key))
+                Ok(Expr::Field(self.compile_boxed(of)?, key))
             }
-            (None, None) => Ok(Expr::Index(self.boxed(of)?, self.boxed(index)?)),
+            (None, None) => Ok(Expr::Index(self.compile_boxed(of)?, self.compile_boxed(index)?)),
         }
     }
 
-    /// Compiles `has(a.b)`.
-    fn has(&mut self, it: &SelectExpr) -> Compiled {
-        let Some(scope) = self.scope(&it.operand) else {
-            let key = Key { name: it.field.clone(), quoted: false };
-            return Ok(Expr::Has(self.boxed(&it.operand)?, key));
+    fn compile_has(&mut self, select: &SelectExpr) -> Compiled {
+        let Some(scope) = self.find_scope(&select.operand) else {
+            let key = Key { name: select.field.clone(), quoted: false };
+            return Ok(Expr::Has(self.compile_boxed(&select.operand)?, key));
         };
-        match self.target(scope, &it.field, false)? {
+        match self.compile_target(scope, &select.field, false)? {
             Expr::Target(index, _) => Ok(Expr::HasTarget(index)),
             other => Ok(other),
         }
     }
 
-    /// Compiles what the parser has made of a macro, back into what the macro means.
-    fn repeat(&mut self, it: &ComprehensionExpr) -> Compiled {
-        let Some((kind, test, make)) = written(it) else { return Err(unsupported("such loops")) };
-        let range = self.expr(&it.iter_range)?;
-        self.locals.push(it.iter_var.as_str().into());
-        let test = test.map_or(Ok(Expr::Bool(true)), |it| self.expr(it));
-        let make = make.map(|it| self.expr(it)).transpose();
+    /// Compiles a comprehension, which the parser made from a macro.
+    fn compile_loop(&mut self, comprehension: &ComprehensionExpr) -> Compiled {
+        let Some(Macro { kind, test, make }) = recognize_macro(comprehension) else {
+            return Err(unsupported_part("such loops"));
+        };
+        let range = self.compile_expr(&comprehension.iter_range)?;
+        self.locals.push(comprehension.iter_var.as_str().into());
+        let test = test.map_or(Ok(Expr::Bool(true)), |test| self.compile_expr(test));
+        let make = make.map(|make| self.compile_expr(make)).transpose();
         self.locals.pop();
         Ok(Expr::Loop(Box::new(Loop { kind, range, test: test?, make: make? })))
     }
 
-    /// Compiles `a.matches("pattern")`: what pattern it is must be known before anything runs.
-    fn matches(&mut self, arguments: &[&IdedExpr]) -> Compiled {
+    /// Compiles `a.matches("pattern")`. The pattern must be a literal, so that it is checked before
+    /// anything runs.
+    fn compile_matches(&mut self, arguments: &[&IdedExpr]) -> Compiled {
         let [of, pattern] = arguments else {
             return Err(ConditionError::Arguments { name: "matches".to_owned(), takes: 1 });
         };
-        let Some(pattern) = text(pattern) else { return Err(ConditionError::ComputedPattern) };
-        let of = self.boxed(of)?;
+        let Some(pattern) = as_text(pattern) else { return Err(ConditionError::ComputedPattern) };
+        let of = self.compile_boxed(of)?;
         self.patterns.push(Pattern::parse(pattern)?);
         Ok(Expr::Matches(of, self.patterns.len() - 1))
     }
 
-    fn function(&mut self, name: &str, of: Option<&IdedExpr>, arguments: &[IdedExpr]) -> Compiled {
+    fn compile_function(
+        &mut self,
+        name: &str,
+        of: Option<&IdedExpr>,
+        arguments: &[IdedExpr],
+    ) -> Compiled {
         let style = if of.is_some() { Style::Method } else { Style::Plain };
-        let Some((function, takes)) = Function::named(name, style) else {
+        let Some((function, takes)) = Function::from_name(name, style) else {
             return Err(ConditionError::UnknownFunction { name: name.to_owned() });
         };
         let arguments: Vec<_> = of.into_iter().chain(arguments).collect();
@@ -221,14 +237,16 @@ impl<'a> Compiler<'a> {
             let takes = takes - usize::from(of.is_some());
             return Err(ConditionError::Arguments { name: name.to_owned(), takes });
         }
-        let arguments = arguments.into_iter().map(|it| self.expr(it));
+        let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))
     }
 
-    fn map(&mut self, it: &MapExpr) -> Compiled {
-        let entries = it.entries.iter().map(|entry| match &entry.expr {
-            EntryExpr::MapEntry(it) => Ok((self.expr(&it.key)?, self.expr(&it.value)?)),
-            EntryExpr::StructField(_) => Err(unsupported("a field without a key")),
+    fn compile_map(&mut self, map: &MapExpr) -> Compiled {
+        let entries = map.entries.iter().map(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => {
+                Ok((self.compile_expr(&entry.key)?, self.compile_expr(&entry.value)?))
+            }
+            EntryExpr::StructField(_) => Err(unsupported_part("a field without a key")),
         });
         Ok(Expr::Map(entries.collect::<Result<_, _>>()?))
     }
@@ -243,72 +261,81 @@ impl Scope {
     }
 }
 
-fn literal(literal: &LiteralValue) -> Compiled {
+fn compile_literal(literal: &LiteralValue) -> Compiled {
     Ok(match literal {
-        LiteralValue::Boolean(it) => Expr::Bool(*it.inner()),
-        LiteralValue::Int(it) => Expr::Integer((*it.inner()).into()),
-        LiteralValue::UInt(it) => Expr::Integer((*it.inner()).into()),
-        LiteralValue::Double(it) => Expr::Double(*it.inner()),
-        LiteralValue::String(it) => Expr::Text(it.inner().to_owned()),
+        LiteralValue::Boolean(value) => Expr::Bool(*value.inner()),
+        LiteralValue::Int(value) => Expr::Integer((*value.inner()).into()),
+        LiteralValue::UInt(value) => Expr::Integer((*value.inner()).into()),
+        LiteralValue::Double(value) => Expr::Double(*value.inner()),
+        LiteralValue::String(value) => Expr::Text(value.inner().to_owned()),
         LiteralValue::Null => Expr::Null,
-        LiteralValue::Bytes(_) => return Err(unsupported("bytes")),
+        LiteralValue::Bytes(_) => return Err(unsupported_part("bytes")),
     })
 }
 
-/// What a macro asks, what it tests each item with, and what it makes of one.
-type Written<'a> = (LoopKind, Option<&'a IdedExpr>, Option<&'a IdedExpr>);
+/// A macro that the parser expanded: its kind, the test of each item, and the expression that `map`
+/// evaluates.
+struct Macro<'a> {
+    kind: LoopKind,
+    test: Option<&'a IdedExpr>,
+    make: Option<&'a IdedExpr>,
+}
 
-/// Returns what the macro was that the parser expanded, told by what the loop begins with.
-fn written(it: &ComprehensionExpr) -> Option<Written<'_>> {
-    let (step, arguments) = called(&it.loop_step)?;
-    Some(match (&it.accu_init.expr, step, arguments) {
+/// Recognizes an expanded macro by the initial value of its accumulator and by its step.
+fn recognize_macro(comprehension: &ComprehensionExpr) -> Option<Macro<'_>> {
+    let (step, arguments) = as_call(&comprehension.loop_step)?;
+    Some(match (&comprehension.accu_init.expr, step, arguments) {
         (Tree::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND, [_, test]) => {
-            (LoopKind::All, Some(test), None)
+            Macro { kind: LoopKind::All, test: Some(test), make: None }
         }
         (Tree::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR, [_, test]) => {
-            (LoopKind::Exists, Some(test), None)
+            Macro { kind: LoopKind::Exists, test: Some(test), make: None }
         }
         (Tree::Literal(LiteralValue::Int(_)), operators::CONDITIONAL, [test, ..]) => {
-            (LoopKind::ExistsOne, Some(test), None)
+            Macro { kind: LoopKind::ExistsOne, test: Some(test), make: None }
         }
         (Tree::List(_), operators::CONDITIONAL, [test, step, _]) => {
-            (LoopKind::Map, Some(test), Some(appended(called(step)?)?))
+            let (operator, arguments) = as_call(step)?;
+            let make = Some(appended_item(operator, arguments)?);
+            Macro { kind: LoopKind::Map, test: Some(test), make }
         }
         (Tree::List(_), step, arguments) => {
-            (LoopKind::Map, None, Some(appended((step, arguments))?))
+            let make = Some(appended_item(step, arguments)?);
+            Macro { kind: LoopKind::Map, test: None, make }
         }
         _ => return None,
     })
 }
 
 /// Returns the item of `@result + [item]`.
-fn appended<'a>(call: (&str, &'a [IdedExpr])) -> Option<&'a IdedExpr> {
-    match call {
+fn appended_item<'a>(operator: &str, arguments: &'a [IdedExpr]) -> Option<&'a IdedExpr> {
+    match (operator, arguments) {
         (operators::ADD, [_, IdedExpr { expr: Tree::List(list), .. }]) => list.elements.first(),
         _ => None,
     }
 }
 
-fn called(tree: &IdedExpr) -> Option<(&str, &[IdedExpr])> {
+fn as_call(tree: &IdedExpr) -> Option<(&str, &[IdedExpr])> {
     match &tree.expr {
-        Tree::Call(it) => Some((&it.func_name, &it.args)),
+        Tree::Call(call) => Some((&call.func_name, &call.args)),
         _ => None,
     }
 }
 
-/// Returns the string that is written there.
-fn text(tree: &IdedExpr) -> Option<&str> {
+fn as_text(tree: &IdedExpr) -> Option<&str> {
     match &tree.expr {
-        Tree::Literal(LiteralValue::String(it)) => Some(it.inner()),
+        Tree::Literal(LiteralValue::String(value)) => Some(value.inner()),
         _ => None,
     }
 }
 
-/// Returns `a.b.c` as it was written, if it is nothing else.
-fn path(tree: &IdedExpr) -> Option<String> {
+/// Returns the text of an expression such as `a.b.c`.
+fn as_dotted_path(tree: &IdedExpr) -> Option<String> {
     match &tree.expr {
         Tree::Ident(name) => Some(name.clone()),
-        Tree::Select(it) => Some(format!("{}.{}", path(&it.operand)?, it.field)),
+        Tree::Select(select) => {
+            Some(format!("{}.{}", as_dotted_path(&select.operand)?, select.field))
+        }
         _ => None,
     }
 }
@@ -317,7 +344,7 @@ fn is_logical(name: &str) -> bool {
     matches!(name, operators::LOGICAL_AND | operators::LOGICAL_OR)
 }
 
-fn operator(name: &str) -> Option<Operator> {
+fn find_operator(name: &str) -> Option<Operator> {
     Some(match name {
         operators::ADD => Operator::Add,
         operators::SUBSTRACT => Operator::Subtract,
@@ -335,6 +362,6 @@ fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-fn unsupported(what: &str) -> ConditionError {
+fn unsupported_part(what: &str) -> ConditionError {
     ConditionError::Unsupported { what: what.to_owned() }
 }

@@ -1,8 +1,8 @@
-//! Tells whether a condition holds.
+//! Evaluates a condition.
 //!
-//! The crate `cel` evaluates as well, but it copies every output before it looks, copies each item
-//! that a macro visits, and cannot be stopped. Here outputs are borrowed, and every operation
-//! is counted, so that a condition from a stranger cannot hold a worker up.
+//! The crate `cel` has an evaluator, too. But it copies every output before it reads it, copies
+//! each item that a macro visits, and cannot be stopped. This evaluator borrows the outputs and
+//! counts every operation, so that an untrusted condition cannot block a worker.
 
 use std::{borrow::Cow, cmp::Ordering};
 
@@ -25,19 +25,17 @@ use crate::{
 
 type Outcome<'a> = Result<Val<'a>, Fault<'a>>;
 
-/// Bytes of a string that one operation goes through.
-const BYTES_AT_ONCE: usize = 32;
+const BYTES_PER_OPERATION: usize = 32;
 
-/// A condition being told.
 pub(super) struct Evaluation<'a> {
     targets: &'a [Target],
     values: &'a dyn Values,
     input: &'a Value,
-    /// The patterns, compiled once they are needed.
+    /// The patterns. Each is compiled on its first use.
     patterns: Vec<(&'a Pattern, Option<Regex>)>,
     locals: Vec<Val<'a>>,
-    /// How many operations more there may be.
-    left: usize,
+    /// Operations that the evaluation may still take.
+    operations_left: usize,
 }
 
 impl<'a> Evaluation<'a> {
@@ -46,89 +44,88 @@ impl<'a> Evaluation<'a> {
             targets: &parsed.targets,
             values,
             input,
-            patterns: parsed.patterns.iter().map(|it| (it, None)).collect(),
+            patterns: parsed.patterns.iter().map(|pattern| (pattern, None)).collect(),
             locals: Vec::new(),
-            left: limits::CONDITION_WORK,
+            operations_left: limits::CONDITION_WORK,
         }
     }
 
-    /// Returns the value of `expr`.
-    pub(super) fn value(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    pub(super) fn eval_expr(&mut self, expr: &'a Expr) -> Outcome<'a> {
         self.spend(1)?;
         match expr {
             Expr::Null => Ok(Val::Null),
-            Expr::Bool(it) => Ok(Val::Bool(*it)),
-            Expr::Integer(it) => Ok(Val::Integer(*it)),
-            Expr::Double(it) => Ok(Val::Double(*it)),
-            Expr::Text(it) => Ok(Val::Text(Text::Found(it))),
-            Expr::Type(it) => Ok(Val::Type(*it)),
-            Expr::Target(index, _) => self.target(expr, *index),
+            Expr::Bool(value) => Ok(Val::Bool(*value)),
+            Expr::Integer(value) => Ok(Val::Integer(*value)),
+            Expr::Double(value) => Ok(Val::Double(*value)),
+            Expr::Text(text) => Ok(Val::Text(Text::Found(text))),
+            Expr::Type(kind) => Ok(Val::Type(*kind)),
+            Expr::Target(index, _) => self.target_value(expr, *index),
             Expr::HasTarget(index) => Ok(Val::Bool(self.has_target(*index))),
-            Expr::Input => Ok(Val::of(self.input)),
+            Expr::Input => Ok(Val::from_json(self.input)),
             Expr::Local(index, _) => Ok(self.locals.get(*index).cloned().unwrap_or(Val::Null)),
-            Expr::Field(of, key) => self.field(of, key),
-            Expr::Has(of, key) => self.has(of, key),
-            Expr::Index(of, index) => self.index(of, index),
-            Expr::Not(of) => self.bool(of).map(|it| Val::Bool(!it)),
-            Expr::Negate(of) => self.negate(of),
-            Expr::And(left, right) => self.logical(left, right, false),
-            Expr::Or(left, right) => self.logical(left, right, true),
+            Expr::Field(of, key) => self.eval_field(of, key),
+            Expr::Has(of, key) => self.eval_has(of, key),
+            Expr::Index(of, index) => self.eval_index(of, index),
+            Expr::Not(of) => self.eval_bool(of).map(|value| Val::Bool(!value)),
+            Expr::Negate(of) => self.eval_negation(of),
+            Expr::And(left, right) => self.eval_logical(left, right, false),
+            Expr::Or(left, right) => self.eval_logical(left, right, true),
             Expr::Choice(parts) => {
                 let [when, then, otherwise] = &**parts;
-                if self.bool(when)? { self.value(then) } else { self.value(otherwise) }
+                if self.eval_bool(when)? { self.eval_expr(then) } else { self.eval_expr(otherwise) }
             }
-            Expr::Binary(operator, left, right) => self.binary(*operator, left, right),
-            Expr::Call(function, arguments) => self.call(*function, arguments),
-            Expr::Matches(of, pattern) => self.matches(of, *pattern),
+            Expr::Binary(operator, left, right) => self.eval_binary(*operator, left, right),
+            Expr::Call(function, arguments) => self.eval_call(*function, arguments),
+            Expr::Matches(of, pattern) => self.eval_matches(of, *pattern),
             Expr::List(items) => {
-                let items = items.iter().map(|it| self.value(it));
-                Ok(Val::list(items.collect::<Result<_, _>>()?))
+                let items = items.iter().map(|item| self.eval_expr(item));
+                Ok(Val::from_items(items.collect::<Result<_, _>>()?))
             }
-            Expr::Map(entries) => self.map(entries),
-            Expr::Loop(it) => self.repeat(it),
+            Expr::Map(entries) => self.eval_map(entries),
+            Expr::Loop(inner) => self.eval_loop(inner),
         }
     }
 
     fn spend(&mut self, operations: usize) -> Result<(), Fault<'a>> {
-        let left = self.left.checked_sub(operations);
-        self.left = left.unwrap_or(0);
+        let left = self.operations_left.checked_sub(operations);
+        self.operations_left = left.unwrap_or(0);
         left.map(drop).ok_or(Fault::Exhausted)
     }
 
     fn spend_on_text(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
-        self.spend(bytes / BYTES_AT_ONCE)
+        self.spend(bytes / BYTES_PER_OPERATION)
     }
 
-    fn bool(&mut self, of: &'a Expr) -> Result<bool, Fault<'a>> {
-        match self.value(of)? {
-            Val::Bool(it) => Ok(it),
+    fn eval_bool(&mut self, of: &'a Expr) -> Result<bool, Fault<'a>> {
+        match self.eval_expr(of)? {
+            Val::Bool(value) => Ok(value),
             other => Err(Fault::Kind { of, is: other.kind(), needs: "true or false" }),
         }
     }
 
-    /// A step that has no output, because it was skipped or failed, stands for null.
-    fn target(&mut self, expr: &'a Expr, index: usize) -> Outcome<'a> {
-        match (self.found(index), self.targets.get(index)) {
-            (Some(found), _) => Ok(Val::of(found)),
+    /// Returns the output of a step, or null if the step failed or was skipped.
+    fn target_value(&mut self, expr: &'a Expr, index: usize) -> Outcome<'a> {
+        match (self.find_value(index), self.targets.get(index)) {
+            (Some(found), _) => Ok(Val::from_json(found)),
             (None, Some(Target::Step(_))) => Ok(Val::Null),
             (None, _) => Err(Fault::NotFilled(expr)),
         }
     }
 
-    fn found(&self, index: usize) -> Option<&'a Value> {
+    fn find_value(&self, index: usize) -> Option<&'a Value> {
         self.values.value(self.targets.get(index)?)
     }
 
     fn has_target(&self, index: usize) -> bool {
-        match (self.found(index), self.targets.get(index)) {
+        match (self.find_value(index), self.targets.get(index)) {
             (Some(found), Some(Target::Step(_))) => !found.is_null(),
             (found, _) => found.is_some(),
         }
     }
 
-    fn field(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
+    fn eval_field(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
         let name = || Cow::Borrowed(key.name.as_str());
-        match self.value(of)? {
+        match self.eval_expr(of)? {
             Val::Map(entries) => self
                 .look_up(&entries, &Val::Text(Text::Found(&key.name)))?
                 .ok_or_else(|| Fault::Missing { of, key: name(), dotted: !key.quoted }),
@@ -136,8 +133,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn has(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
-        let Val::Map(entries) = self.value(of)? else { return Ok(Val::Bool(false)) };
+    fn eval_has(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
+        let Val::Map(entries) = self.eval_expr(of)? else { return Ok(Val::Bool(false)) };
         let found = self.look_up(&entries, &Val::Text(Text::Found(&key.name)))?;
         Ok(Val::Bool(found.is_some()))
     }
@@ -147,22 +144,22 @@ impl<'a> Evaluation<'a> {
         entries: &Entries<'a>,
         key: &Val<'a>,
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
-        self.spend(entries.cost())?;
-        self.spend_on_text(key.text_bytes().saturating_mul(1 + entries.cost()))?;
+        self.spend(entries.lookup_cost())?;
+        self.spend_on_text(key.text_bytes().saturating_mul(1 + entries.lookup_cost()))?;
         Ok(entries.get(key))
     }
 
-    fn index(&mut self, of: &'a Expr, at: &'a Expr) -> Outcome<'a> {
-        let container = self.value(of)?;
-        let index = self.value(at)?;
+    fn eval_index(&mut self, of: &'a Expr, at: &'a Expr) -> Outcome<'a> {
+        let container = self.eval_expr(of)?;
+        let index = self.eval_expr(at)?;
         match (container, &index) {
             (Val::List(list), Val::Integer(_) | Val::Double(_)) => {
-                let position = integral(&index).ok_or(Fault::Kind {
+                let position = as_integral(&index).ok_or(Fault::Kind {
                     of: at,
                     is: index.kind(),
                     needs: "a whole number",
                 })?;
-                let item = usize::try_from(position).ok().and_then(|it| list.get(it));
+                let item = usize::try_from(position).ok().and_then(|index| list.get(index));
                 item.ok_or(Fault::TooShort { of, index: position, length: list.len() })
             }
             (Val::List(_), _) => {
@@ -170,77 +167,80 @@ impl<'a> Evaluation<'a> {
             }
             (Val::Map(entries), _) => self
                 .look_up(&entries, &index)?
-                .ok_or_else(|| Fault::Missing { of, key: shown(&index), dotted: false }),
-            (other, _) => Err(Fault::NoFields { of, is: other.kind(), key: shown(&index) }),
+                .ok_or_else(|| Fault::Missing { of, key: show_key(&index), dotted: false }),
+            (other, _) => Err(Fault::NoFields { of, is: other.kind(), key: show_key(&index) }),
         }
     }
 
-    fn negate(&mut self, of: &'a Expr) -> Outcome<'a> {
-        match self.value(of)? {
-            Val::Double(it) => Ok(Val::Double(-it)),
-            Val::Span(it) => Ok(Val::Span(-it)),
-            Val::Integer(it) => number::integer(-it).map(Val::Integer).ok_or(Fault::Arithmetic {
-                operator: Operator::Subtract,
-                why: "the result is too large",
-            }),
+    fn eval_negation(&mut self, of: &'a Expr) -> Outcome<'a> {
+        match self.eval_expr(of)? {
+            Val::Double(number) => Ok(Val::Double(-number)),
+            Val::Span(span) => Ok(Val::Span(-span)),
+            Val::Integer(number) => {
+                number::checked_integer(-number).map(Val::Integer).ok_or(Fault::Arithmetic {
+                    operator: Operator::Subtract,
+                    why: "the result is too large",
+                })
+            }
             other => Err(Fault::Kind { of, is: other.kind(), needs: "a number" }),
         }
     }
 
-    /// Does `&&` (decided by false) and `||` (decided by true): what decides, decides, even if the
-    /// other side cannot be told.
-    fn logical(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> Outcome<'a> {
-        let first = self.bool(left);
-        if matches!(first, Ok(it) if it == decides) || matches!(first, Err(Fault::Exhausted)) {
+    /// Evaluates `&&` (false decides) or `||` (true decides). One side that decides is enough, even
+    /// if the other side has no value.
+    fn eval_logical(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> Outcome<'a> {
+        let first = self.eval_bool(left);
+        if matches!(first, Ok(value) if value == decides) || matches!(first, Err(Fault::Exhausted))
+        {
             return first.map(Val::Bool);
         }
-        match self.bool(right) {
+        match self.eval_bool(right) {
             Ok(second) if second == decides => Ok(Val::Bool(decides)),
             Err(Fault::Exhausted) => Err(Fault::Exhausted),
             second => first.and(second).map(Val::Bool),
         }
     }
 
-    fn binary(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr) -> Outcome<'a> {
-        let (first, second) = (self.value(left)?, self.value(right)?);
+    fn eval_binary(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr) -> Outcome<'a> {
+        let (first, second) = (self.eval_expr(left)?, self.eval_expr(right)?);
         self.spend_on_text(first.text_bytes().min(second.text_bytes()))?;
         let kinds = (first.kind(), second.kind());
         let result = match operator {
-            Operator::Equal => Some(Val::Bool(self.same(&first, &second)?)),
-            Operator::NotEqual => Some(Val::Bool(!self.same(&first, &second)?)),
+            Operator::Equal => Some(Val::Bool(self.are_equal(&first, &second)?)),
+            Operator::NotEqual => Some(Val::Bool(!self.are_equal(&first, &second)?)),
             Operator::In => self.contains(&first, &second)?.map(Val::Bool),
             Operator::Less
             | Operator::LessOrEqual
             | Operator::Greater
-            | Operator::GreaterOrEqual => compare(operator, &first, &second),
-            _ => self.calculate(operator, first, second)?,
+            | Operator::GreaterOrEqual => compare_values(operator, &first, &second),
+            _ => self.apply_arithmetic(operator, first, second)?,
         };
         result.ok_or(Fault::Operands { left: (left, kinds.0), operator, right: (right, kinds.1) })
     }
 
-    /// Calculates; nothing if the operator does not take these two.
-    fn calculate(
+    /// Calculates, or returns `None` if the operator does not take these two kinds.
+    fn apply_arithmetic(
         &mut self,
         operator: Operator,
         left: Val<'a>,
         right: Val<'a>,
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
-        if let (Some(left), Some(right)) = (numeric(&left), numeric(&right)) {
+        if let (Some(left), Some(right)) = (as_number(&left), as_number(&right)) {
             let result = number::calculate(operator, left, right);
             let result = result.map_err(|why| Fault::Arithmetic { operator, why })?;
             return Ok(Some(match result {
-                Number::Integer(it) => Val::Integer(it),
-                Number::Double(it) => Val::Double(it),
+                Number::Integer(result) => Val::Integer(result),
+                Number::Double(result) => Val::Double(result),
             }));
         }
         let result = match (operator, left, right) {
             (Operator::Add, Val::Text(left), Val::Text(right)) => {
                 self.spend((left.len() + right.len()) / 8)?;
-                return Ok(Some(Val::text([&*left, &*right].concat())));
+                return Ok(Some(Val::from_text([&*left, &*right].concat())));
             }
             (Operator::Add, Val::List(left), Val::List(right)) => {
                 self.spend(left.len() + right.len())?;
-                return Ok(Some(Val::list(left.iter().chain(right.iter()).collect())));
+                return Ok(Some(Val::from_items(left.iter().chain(right.iter()).collect())));
             }
             (Operator::Add, Val::Time(time), Val::Span(span))
             | (Operator::Add, Val::Span(span), Val::Time(time)) => {
@@ -264,35 +264,39 @@ impl<'a> Evaluation<'a> {
         result.map(Some).ok_or(Fault::Arithmetic { operator, why })
     }
 
-    /// Returns whether two values are the same; numbers are by what they are worth.
-    fn same(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
+    /// Compares two values. Numbers of different kinds are compared by value.
+    fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
         self.spend(1)?;
         match (left, right) {
             (Val::Null, Val::Null) => Ok(true),
             (Val::Type(left), Val::Type(right)) => Ok(left == right),
-            (Val::List(left), Val::List(right)) => self.same_items(left, right),
-            (Val::Map(left), Val::Map(right)) => self.same_entries(left, right),
+            (Val::List(left), Val::List(right)) => self.are_lists_equal(left, right),
+            (Val::Map(left), Val::Map(right)) => self.are_maps_equal(left, right),
             (Val::Text(left), Val::Text(right)) if left.len() != right.len() => Ok(false),
             (left, right) => {
                 self.spend_on_text(left.text_bytes().min(right.text_bytes()))?;
-                Ok(left.order(right) == Some(Ordering::Equal))
+                Ok(left.order_with(right) == Some(Ordering::Equal))
             }
         }
     }
 
-    fn same_items(&mut self, left: &List<'a>, right: &List<'a>) -> Result<bool, Fault<'a>> {
+    fn are_lists_equal(&mut self, left: &List<'a>, right: &List<'a>) -> Result<bool, Fault<'a>> {
         if left.len() != right.len() {
             return Ok(false);
         }
         for (left, right) in left.iter().zip(right.iter()) {
-            if !self.same(&left, &right)? {
+            if !self.are_equal(&left, &right)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn same_entries(&mut self, left: &Entries<'a>, right: &Entries<'a>) -> Result<bool, Fault<'a>> {
+    fn are_maps_equal(
+        &mut self,
+        left: &Entries<'a>,
+        right: &Entries<'a>,
+    ) -> Result<bool, Fault<'a>> {
         if left.len() != right.len() {
             return Ok(false);
         }
@@ -300,19 +304,19 @@ impl<'a> Evaluation<'a> {
         for key in left.keys() {
             let found = (self.look_up(left, &key)?, self.look_up(right, &key)?);
             let (Some(left), Some(right)) = found else { return Ok(false) };
-            if !self.same(&left, &right)? {
+            if !self.are_equal(&left, &right)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Returns whether `container` has `item`; nothing if it is no container.
+    /// Looks for `item` in `container`. Returns `None` if `container` is not a container.
     fn contains(&mut self, item: &Val<'a>, container: &Val<'a>) -> Result<Option<bool>, Fault<'a>> {
         match container {
             Val::List(list) => {
-                for it in list.iter() {
-                    if self.same(item, &it)? {
+                for candidate in list.iter() {
+                    if self.are_equal(item, &candidate)? {
                         return Ok(Some(true));
                     }
                 }
@@ -323,49 +327,52 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn call(&mut self, function: Function, arguments: &'a [Expr]) -> Outcome<'a> {
-        let values = arguments.iter().map(|it| self.value(it)).collect::<Result<Vec<_>, _>>()?;
+    fn eval_call(&mut self, function: Function, arguments: &'a [Expr]) -> Outcome<'a> {
+        let values = arguments
+            .iter()
+            .map(|argument| self.eval_expr(argument))
+            .collect::<Result<Vec<_>, _>>()?;
         self.spend_on_text(values.iter().map(Val::text_bytes).sum())?;
         let fault = |why| Fault::Call { name: function.name(), of: arguments.first(), why };
         function.call(&values).map_err(fault)
     }
 
-    fn matches(&mut self, of: &'a Expr, index: usize) -> Outcome<'a> {
-        let text = match self.value(of)? {
+    fn eval_matches(&mut self, of: &'a Expr, index: usize) -> Outcome<'a> {
+        let text = match self.eval_expr(of)? {
             Val::Text(text) => text,
             other => return Err(Fault::Kind { of, is: other.kind(), needs: "a string" }),
         };
-        let pattern = self.patterns.get(index).map(|it| it.0);
-        let cost = pattern.map_or(0, |it| it.match_cost(text.len()));
+        let pattern = self.patterns.get(index).map(|(pattern, _)| pattern);
+        let cost = pattern.map_or(0, |pattern| pattern.match_cost(text.len()));
         self.spend(cost)?;
         if let Some((pattern, None)) = self.patterns.get(index) {
             let pattern = *pattern;
             self.spend(pattern.compile_cost())?;
-            self.patterns[index].1 = pattern.compiled();
+            self.patterns[index].1 = pattern.compile();
         }
-        let compiled = self.patterns.get(index).and_then(|it| it.1.as_ref());
-        Ok(Val::Bool(compiled.is_some_and(|it| it.is_match(&text))))
+        let compiled = self.patterns.get(index).and_then(|(_, compiled)| compiled.as_ref());
+        Ok(Val::Bool(compiled.is_some_and(|regex| regex.is_match(&text))))
     }
 
-    fn map(&mut self, entries: &'a [(Expr, Expr)]) -> Outcome<'a> {
+    fn eval_map(&mut self, entries: &'a [(Expr, Expr)]) -> Outcome<'a> {
         let mut made: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
-            let key = self.value(key)?;
+            let key = self.eval_expr(key)?;
             if !matches!(key.kind(), Kind::Bool | Kind::Integer | Kind::Unsigned | Kind::Text) {
                 return Err(Fault::Key { is: key.kind(), twice: false });
             }
             self.spend(made.len())?;
             self.spend_on_text(key.text_bytes().saturating_mul(made.len()))?;
-            if made.iter().any(|it| it.0.order(&key) == Some(Ordering::Equal)) {
+            if made.iter().any(|(other, _)| other.order_with(&key) == Some(Ordering::Equal)) {
                 return Err(Fault::Key { is: key.kind(), twice: true });
             }
-            made.push((key, self.value(value)?));
+            made.push((key, self.eval_expr(value)?));
         }
         Ok(Val::Map(Entries::Made(made.into())))
     }
 
-    fn repeat(&mut self, it: &'a Loop) -> Outcome<'a> {
-        let items = match self.value(&it.range)? {
+    fn eval_loop(&mut self, expr: &'a Loop) -> Outcome<'a> {
+        let items = match self.eval_expr(&expr.range)? {
             Val::List(list) => list,
             Val::Map(entries) => {
                 self.spend(entries.len())?;
@@ -373,28 +380,30 @@ impl<'a> Evaluation<'a> {
             }
             other => {
                 let needs = "a list or an object";
-                return Err(Fault::Kind { of: &it.range, is: other.kind(), needs });
+                return Err(Fault::Kind { of: &expr.range, is: other.kind(), needs });
             }
         };
-        match it.kind {
-            LoopKind::All => self.quantify(it, &items, false),
-            LoopKind::Exists => self.quantify(it, &items, true),
+        match expr.kind {
+            LoopKind::All => self.eval_quantifier(expr, &items, false),
+            LoopKind::Exists => self.eval_quantifier(expr, &items, true),
             LoopKind::ExistsOne => {
                 let mut found = 0;
                 for item in items.iter() {
-                    found += usize::from(self.with(&item, |this| this.bool(&it.test))?);
+                    found +=
+                        usize::from(self.with_local(&item, |this| this.eval_bool(&expr.test))?);
                 }
                 Ok(Val::Bool(found == 1))
             }
-            LoopKind::Map => self.collect(it, &items),
+            LoopKind::Map => self.collect_items(expr, &items),
         }
     }
 
-    /// Does `all` (decided by false) and `exists` (decided by true), as [`Self::logical`] does.
-    fn quantify(&mut self, it: &'a Loop, items: &List<'a>, decides: bool) -> Outcome<'a> {
+    /// Evaluates `all` (false decides) or `exists` (true decides), in the same way as
+    /// [`Self::eval_logical`].
+    fn eval_quantifier(&mut self, expr: &'a Loop, items: &List<'a>, decides: bool) -> Outcome<'a> {
         let mut result = Ok(Val::Bool(!decides));
         for item in items.iter() {
-            match self.with(&item, |this| this.bool(&it.test)) {
+            match self.with_local(&item, |this| this.eval_bool(&expr.test)) {
                 Ok(found) if found == decides => return Ok(Val::Bool(decides)),
                 Ok(_) => (),
                 Err(Fault::Exhausted) => return Err(Fault::Exhausted),
@@ -404,22 +413,22 @@ impl<'a> Evaluation<'a> {
         result
     }
 
-    fn collect(&mut self, it: &'a Loop, items: &List<'a>) -> Outcome<'a> {
+    fn collect_items(&mut self, expr: &'a Loop, items: &List<'a>) -> Outcome<'a> {
         let mut made = Vec::new();
         for item in items.iter() {
-            let taken = self.with(&item, |this| {
-                if !this.bool(&it.test)? {
+            let taken = self.with_local(&item, |this| {
+                if !this.eval_bool(&expr.test)? {
                     return Ok(None);
                 }
-                it.make.as_ref().map_or(Ok(item.clone()), |make| this.value(make)).map(Some)
+                expr.make.as_ref().map_or(Ok(item.clone()), |make| this.eval_expr(make)).map(Some)
             })?;
             made.extend(taken);
         }
-        Ok(Val::list(made))
+        Ok(Val::from_items(made))
     }
 
-    /// Does something while a macro's name means `item`.
-    fn with<T>(&mut self, item: &Val<'a>, act: impl FnOnce(&mut Self) -> T) -> T {
+    /// Runs `act` with `item` as the innermost macro's variable.
+    fn with_local<T>(&mut self, item: &Val<'a>, act: impl FnOnce(&mut Self) -> T) -> T {
         let outside = self.locals.len();
         self.locals.push(item.clone());
         let result = act(self);
@@ -428,37 +437,36 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn compare<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Option<Val<'a>> {
+fn compare_values<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Option<Val<'a>> {
     if !left.has_order_with(right) {
         return None;
     }
-    let order = left.order(right);
-    Some(Val::Bool(order.is_some_and(|it| match operator {
-        Operator::Less => it.is_lt(),
-        Operator::LessOrEqual => it.is_le(),
-        Operator::Greater => it.is_gt(),
-        _ => it.is_ge(),
+    let order = left.order_with(right);
+    Some(Val::Bool(order.is_some_and(|order| match operator {
+        Operator::Less => order.is_lt(),
+        Operator::LessOrEqual => order.is_le(),
+        Operator::Greater => order.is_gt(),
+        _ => order.is_ge(),
     })))
 }
 
-fn numeric(of: &Val<'_>) -> Option<Number> {
+fn as_number(of: &Val<'_>) -> Option<Number> {
     match of {
-        Val::Integer(it) => Some(Number::Integer(*it)),
-        Val::Double(it) => Some(Number::Double(*it)),
+        Val::Integer(number) => Some(Number::Integer(*number)),
+        Val::Double(number) => Some(Number::Double(*number)),
         _ => None,
     }
 }
 
-fn integral(of: &Val<'_>) -> Option<i128> {
-    numeric(of)?.integral()
+fn as_integral(of: &Val<'_>) -> Option<i128> {
+    as_number(of)?.as_integral()
 }
 
-/// Returns how to name a key that is not there.
-fn shown<'a>(key: &Val<'a>) -> Cow<'a, str> {
+fn show_key<'a>(key: &Val<'a>) -> Cow<'a, str> {
     match key {
-        Val::Text(Text::Found(it)) if it.len() <= 64 => Cow::Borrowed(it),
-        Val::Text(it) => Cow::Owned(it.chars().take(64).collect()),
-        Val::Integer(it) => Cow::Owned(it.to_string()),
+        Val::Text(Text::Found(text)) if text.len() <= 64 => Cow::Borrowed(text),
+        Val::Text(text) => Cow::Owned(text.chars().take(64).collect()),
+        Val::Integer(number) => Cow::Owned(number.to_string()),
         other => Cow::Borrowed(match other.kind() {
             Kind::Null => "null",
             _ => "such key",

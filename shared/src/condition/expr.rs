@@ -1,31 +1,24 @@
-//! A condition as it is kept: names found, macros and functions known, nothing left to look up.
+//! Compiled conditions: names are resolved, and macros and functions are recognized.
 
 use std::{fmt, sync::Arc};
 
 use super::{function::Function, value::Kind};
 
-/// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
-    /// `null`.
     Null,
-    /// `true`, `false`.
     Bool(bool),
-    /// A whole number.
     Integer(i128),
-    /// Any other number.
     Double(f64),
-    /// A string.
     Text(String),
-    /// `int`, `string`: what `type(…)` gives.
+    /// The name of a type, such as `int` or `string`. `type(…)` returns one.
     Type(Kind),
-    /// What a step or a variable gave: a place in the condition's targets.
+    /// The value of a step or variable: an index into the condition's targets, and the text of the
+    /// name.
     Target(usize, Arc<str>),
-    /// `has(steps.x)`, `has(vars.x)`.
     HasTarget(usize),
-    /// The execution's input.
     Input,
-    /// A name that a macro brought, by how many names were there before it.
+    /// A macro's variable: the number of enclosing variables, and the name.
     Local(usize, Arc<str>),
     /// `of.key` or `of["key"]`.
     Field(Box<Expr>, Key),
@@ -45,26 +38,26 @@ pub(super) enum Expr {
     Choice(Box<[Expr; 3]>),
     /// `left operator right`.
     Binary(Operator, Box<Expr>, Box<Expr>),
-    /// `function(…)`, `of.function(…)`: what it is called on comes first.
+    /// `function(…)` or `of.function(…)`. The receiver is the first argument.
     Call(Function, Vec<Expr>),
-    /// `of.matches("pattern")`: a place in the condition's patterns.
+    /// `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
     /// `[…]`.
     List(Vec<Expr>),
     /// `{key: value, …}`.
     Map(Vec<(Expr, Expr)>),
-    /// `range.all(name, body)` and its likes.
+    /// A macro call, such as `range.all(name, body)`.
     Loop(Box<Loop>),
 }
 
-/// A field's name, and how it was written.
+/// A field's name. `quoted` tells `of["key"]` from `of.key`.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,
     pub(super) quoted: bool,
 }
 
-/// An operator whose operands are always both looked at.
+/// An operator that always evaluates both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Add,
@@ -81,30 +74,28 @@ pub(super) enum Operator {
     In,
 }
 
-/// A macro that looks at each item of a list, or at each key of a map.
+/// A macro that visits each item of a list, or each key of a map.
 #[derive(Clone, Debug)]
 pub(super) struct Loop {
     pub(super) kind: LoopKind,
     pub(super) range: Expr,
-    /// What each item is tested with; `true` for a `map` that takes all.
+    /// The test of each item. It is `true` for a `map` without a test.
     pub(super) test: Expr,
-    /// What `map` makes of an item; `filter` makes the item itself of it.
+    /// The expression that `map` evaluates for each item. `None` keeps the item, as `filter` does.
     pub(super) make: Option<Expr>,
 }
 
-/// What a macro asks of the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopKind {
     All,
     Exists,
     ExistsOne,
-    /// `map`, and `filter`, which the parser makes a `map` of.
+    /// Both `map` and `filter`: the parser turns a `filter` into a `map`.
     Map,
 }
 
 impl LoopKind {
-    /// Returns the macro that is called `name`.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "all" => Self::All,
             "exists" => Self::Exists,
@@ -116,8 +107,7 @@ impl LoopKind {
 }
 
 impl Operator {
-    /// Returns how it is written.
-    pub(super) fn text(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Add => "+",
             Self::Subtract => "-",
@@ -140,12 +130,12 @@ impl Operator {
 }
 
 impl Expr {
-    /// Returns whether it can be told without looking that it never is `true` or `false`.
+    /// Returns `true` if no value of the inputs can make the result a boolean.
     pub(super) fn is_never_bool(&self) -> bool {
         match self {
             Self::Binary(operator, _, _) => operator.is_arithmetic(),
             Self::Call(function, _) => function.is_never_bool(),
-            Self::Loop(it) => it.kind == LoopKind::Map,
+            Self::Loop(of) => of.kind == LoopKind::Map,
             Self::Choice(parts) => parts[1].is_never_bool() || parts[2].is_never_bool(),
             Self::Null
             | Self::Integer(_)
@@ -166,16 +156,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes what is a path as it was written, and of everything else only what it is.
+/// Writes paths as in the source, and other expressions in short.
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
-            Self::Bool(it) => write!(f, "{it}"),
-            Self::Integer(it) => write!(f, "{it}"),
-            Self::Double(it) => write!(f, "{it:?}"),
-            Self::Text(it) => write!(f, "{it:?}"),
-            Self::Type(it) => f.write_str(it.type_name()),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Double(value) => write!(f, "{value:?}"),
+            Self::Text(value) => write!(f, "{value:?}"),
+            Self::Type(value) => f.write_str(value.type_name()),
             Self::Target(_, name) | Self::Local(_, name) => f.write_str(name),
             Self::Input => f.write_str("input"),
             Self::Field(of, key) => write!(f, "{of}{key}"),
@@ -185,19 +175,18 @@ impl fmt::Display for Expr {
             Self::Map(_) => f.write_str("{…}"),
             Self::HasTarget(_) | Self::Has(..) => f.write_str("has(…)"),
             Self::Matches(..) => f.write_str("matches(…)"),
-            Self::Binary(operator, _, _) => write!(f, "… {} …", operator.text()),
+            Self::Binary(operator, _, _) => write!(f, "… {} …", operator.as_str()),
             Self::And(..) => f.write_str("… && …"),
             Self::Or(..) => f.write_str("… || …"),
             Self::Not(of) => write!(f, "!{of}"),
             Self::Negate(of) => write!(f, "-{of}"),
             Self::Choice(_) => f.write_str("… ? … : …"),
-            Self::Loop(it) => write!(f, "{}.{}(…)", it.range, it.kind.name()),
+            Self::Loop(of) => write!(f, "{}.{}(…)", of.range, of.kind.name()),
         }
     }
 }
 
 impl LoopKind {
-    /// Returns how it is written.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::All => "all",

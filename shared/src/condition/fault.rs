@@ -1,4 +1,4 @@
-//! Why a condition cannot be told, kept small until somebody wants to read it.
+//! Evaluation errors. They are only formatted for a message.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,28 +7,27 @@ use super::{
     value::Kind,
 };
 
-/// Why there is no value.
 #[derive(Clone, Debug)]
 pub(super) enum Fault<'a> {
-    /// It takes too long: nothing may make up for this one.
+    /// The operations are used up. Unlike other faults, `&&` and `||` never hide this one.
     Exhausted,
-    /// A variable that no output filled.
+    /// A variable that no output has filled.
     NotFilled(&'a Expr),
-    /// An object has no such field.
+    /// An object without the field.
     Missing { of: &'a Expr, key: Cow<'a, str>, dotted: bool },
-    /// Something that is no object cannot have the field.
+    /// A value that is not an object, so it has no fields.
     NoFields { of: &'a Expr, is: Kind, key: Cow<'a, str> },
-    /// A list is shorter than that.
+    /// A list that is shorter than the index.
     TooShort { of: &'a Expr, index: i128, length: usize },
-    /// Something else was needed.
+    /// A value of the wrong kind.
     Kind { of: &'a Expr, is: Kind, needs: &'static str },
-    /// The operator does not take these two.
+    /// Operands that the operator does not take.
     Operands { left: (&'a Expr, Kind), operator: Operator, right: (&'a Expr, Kind) },
-    /// There is no such number.
+    /// A calculation without a result.
     Arithmetic { operator: Operator, why: &'static str },
-    /// A function has no result.
+    /// A function call without a result.
     Call { name: &'static str, of: Option<&'a Expr>, why: String },
-    /// A map is written with one key twice, or with a key that cannot be one.
+    /// A map with a duplicate key, or with a key of a wrong kind.
     Key { is: Kind, twice: bool },
 }
 
@@ -61,7 +60,7 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Kind { of, is, needs } => write!(f, "`{of}` is {is}, not {needs}"),
             Self::Operands { left: (left, is), operator, right: (right, other) } => {
-                let operator = operator.text();
+                let operator = operator.as_str();
                 write!(f, "`{operator}` takes no {}", Pair(*is, *other))?;
                 write!(f, " (`{left}` {operator} `{right}`)")?;
                 if operator == "in" && *other == Kind::Text {
@@ -69,7 +68,7 @@ impl fmt::Display for Fault<'_> {
                 }
                 Ok(())
             }
-            Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.text()),
+            Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.as_str()),
             Self::Call { name, of: Some(of), why } => write!(f, "`{name}` of `{of}`: {why}"),
             Self::Call { name, of: None, why } => write!(f, "`{name}`: {why}"),
             Self::Key { is: _, twice: true } => f.write_str("a map has one key twice"),
@@ -78,13 +77,13 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-/// Two kinds, without their articles.
+/// Two kinds without their articles.
 struct Pair(Kind, Kind);
 
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (left, right) = (self.0.to_string(), self.1.to_string());
-        let bare = |it: &str| it.rsplit(' ').next().unwrap_or_default().to_owned();
+        let bare = |kind: &str| kind.rsplit(' ').next().unwrap_or_default().to_owned();
         write!(f, "{} and {}", bare(&left), bare(&right))
     }
 }

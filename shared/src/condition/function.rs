@@ -1,4 +1,4 @@
-//! The functions that a condition may call.
+//! Functions that a condition may call.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
@@ -7,7 +7,6 @@ use super::{
     value::Val,
 };
 
-/// A function whose arguments are all looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Size,
@@ -25,14 +24,14 @@ pub(super) enum Function {
     Duration,
 }
 
-/// Whether a function is called as `f(x)` or as `x.f()`.
+/// The syntax of a call: `f(x)` or `x.f()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
     Method,
 }
 
-/// Every function: how it is called, and with how many arguments, what it is called on included.
+/// All functions: name, syntax, and the number of arguments with the receiver.
 const FUNCTIONS: [(&str, Function, &[Style], usize); 13] = [
     ("size", Function::Size, &[Style::Plain, Style::Method], 1),
     ("contains", Function::Contains, &[Style::Method], 2),
@@ -50,26 +49,26 @@ const FUNCTIONS: [(&str, Function, &[Style], usize); 13] = [
 ];
 
 impl Function {
-    /// Returns the function called `name` in this style, and how many arguments it takes.
-    pub(super) fn named(name: &str, style: Style) -> Option<(Self, usize)> {
-        let found = FUNCTIONS.iter().find(|it| it.0 == name && it.2.contains(&style))?;
-        Some((found.1, found.3))
+    /// Finds a function by its name and call syntax. Returns the number of its arguments, too.
+    pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, usize)> {
+        let (_, function, _, takes) = FUNCTIONS
+            .iter()
+            .find(|(known, _, styles, _)| *known == name && styles.contains(&style))?;
+        Some((*function, *takes))
     }
 
-    /// Returns how it is written.
     pub(super) fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|it| it.1 == self).map_or("", |it| it.0)
+        FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| name)
     }
 
-    /// Returns whether it never gives `true` or `false`.
     pub(super) fn is_never_bool(self) -> bool {
         !matches!(self, Self::Contains | Self::StartsWith | Self::EndsWith | Self::Bool | Self::Dyn)
     }
 
-    /// Calls it with as many arguments as it takes. Err: why there is no result.
+    /// Calls the function. Returns a message if that fails.
     pub(super) fn call<'a>(self, arguments: &[Val<'a>]) -> Result<Val<'a>, String> {
         match (self, arguments) {
-            (Self::Size, [of]) => size(of),
+            (Self::Size, [of]) => size_of(of),
             (Self::Type, [of]) => Ok(Val::Type(of.kind())),
             (Self::Dyn, [of]) => Ok(of.clone()),
             (Self::Contains, [Val::Text(of), Val::Text(part)]) => {
@@ -87,88 +86,91 @@ impl Function {
             (Self::Contains | Self::StartsWith | Self::EndsWith, [of, part]) => {
                 Err(format!("needs two strings, and got {} and {}", of.kind(), part.kind()))
             }
-            (_, [of]) => self.convert(of).unwrap_or_else(|| Err(unfit(of))),
+            (_, [of]) => self.convert(of).unwrap_or_else(|| Err(conversion_error(of))),
             _ => Err("got too many or too few arguments".to_owned()),
         }
     }
 
-    /// Converts `of`; nothing if values of its kind cannot be.
+    /// Converts a value, or returns `None` for a kind that has no conversion.
     fn convert<'a>(self, of: &Val<'a>) -> Option<Result<Val<'a>, String>> {
         Some(match (self, of) {
-            (Self::Integer, of) => whole(of)?.map(Val::Integer),
-            (Self::Unsigned, of) => match whole(of)? {
-                Ok(it) if it < 0 => Err(format!("`{it}` is negative")),
-                it => it.map(Val::Integer),
+            (Self::Integer, of) => to_integer(of)?.map(Val::Integer),
+            (Self::Unsigned, of) => match to_integer(of)? {
+                Ok(number) if number < 0 => Err(format!("`{number}` is negative")),
+                number => number.map(Val::Integer),
             },
-            (Self::Double, Val::Integer(it)) => Ok(Val::Double(Number::Integer(*it).double())),
-            (Self::Double, Val::Double(it)) => Ok(Val::Double(*it)),
-            (Self::Double, Val::Text(it)) => {
-                it.parse().map(Val::Double).map_err(|_| shown(of, "no number"))
+            (Self::Double, Val::Integer(value)) => {
+                Ok(Val::Double(Number::Integer(*value).to_double()))
+            }
+            (Self::Double, Val::Double(value)) => Ok(Val::Double(*value)),
+            (Self::Double, Val::Text(value)) => {
+                value.parse().map(Val::Double).map_err(|_| describe_value(of, "no number"))
             }
             (Self::Text, Val::Text(_))
             | (Self::Bool, Val::Bool(_))
             | (Self::Timestamp, Val::Time(_))
             | (Self::Duration, Val::Span(_)) => Ok(of.clone()),
-            (Self::Text, Val::Bool(it)) => Ok(Val::text(it.to_string())),
-            (Self::Text, Val::Integer(it)) => Ok(Val::text(it.to_string())),
-            (Self::Text, Val::Double(it)) => Ok(Val::text(it.to_string())),
-            (Self::Text, Val::Time(it)) => {
-                Ok(Val::text(it.to_rfc3339_opts(SecondsFormat::AutoSi, true)))
+            (Self::Text, Val::Bool(value)) => Ok(Val::from_text(value.to_string())),
+            (Self::Text, Val::Integer(value)) => Ok(Val::from_text(value.to_string())),
+            (Self::Text, Val::Double(value)) => Ok(Val::from_text(value.to_string())),
+            (Self::Text, Val::Time(value)) => {
+                Ok(Val::from_text(value.to_rfc3339_opts(SecondsFormat::AutoSi, true)))
             }
-            (Self::Bool, Val::Text(it)) => match &**it {
+            (Self::Bool, Val::Text(text)) => match &**text {
                 "true" => Ok(Val::Bool(true)),
                 "false" => Ok(Val::Bool(false)),
-                _ => Err(shown(of, "neither `true` nor `false`")),
+                _ => Err(describe_value(of, "neither `true` nor `false`")),
             },
-            (Self::Timestamp, Val::Text(it)) => DateTime::parse_from_rfc3339(it)
-                .map(|it| Val::Time(it.with_timezone(&Utc)))
-                .map_err(|_| shown(of, "no time such as `2026-01-31T08:00:00Z`")),
-            (Self::Timestamp, Val::Integer(it)) => i64::try_from(*it)
+            (Self::Timestamp, Val::Text(text)) => DateTime::parse_from_rfc3339(text)
+                .map(|time| Val::Time(time.with_timezone(&Utc)))
+                .map_err(|_| describe_value(of, "no time such as `2026-01-31T08:00:00Z`")),
+            (Self::Timestamp, Val::Integer(seconds)) => i64::try_from(*seconds)
                 .ok()
-                .and_then(|it| DateTime::from_timestamp(it, 0))
+                .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
                 .map(Val::Time)
-                .ok_or_else(|| format!("`{it}` seconds are beyond all time")),
-            (Self::Duration, Val::Text(it)) => {
-                span(it).map(Val::Span).ok_or_else(|| shown(of, "no duration such as `1h30m`"))
-            }
+                .ok_or_else(|| format!("`{seconds}` seconds are beyond all time")),
+            (Self::Duration, Val::Text(text)) => parse_duration(text)
+                .map(Val::Span)
+                .ok_or_else(|| describe_value(of, "no duration such as `1h30m`")),
             _ => return None,
         })
     }
 }
 
-fn size<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
+fn size_of<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
     let size = match of {
-        Val::Text(it) => it.chars().count(),
-        Val::List(it) => it.len(),
-        Val::Map(it) => it.len(),
+        Val::Text(text) => text.chars().count(),
+        Val::List(list) => list.len(),
+        Val::Map(map) => map.len(),
         _ => return Err(format!("needs a string, a list or an object, and got {}", of.kind())),
     };
     Ok(Val::Integer(size as i128))
 }
 
-/// Returns the integer that `of` means; nothing if values of its kind mean none.
-fn whole(of: &Val<'_>) -> Option<Result<i128, String>> {
+/// Converts a value to an integer, or returns `None` for a kind that has no conversion.
+fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
     let found = match of {
-        Val::Integer(it) => Some(*it),
-        Val::Double(it) => Number::Double(*it).whole_part(),
-        Val::Text(it) => it.parse().ok().and_then(number::integer),
-        Val::Time(it) => Some(it.timestamp().into()),
+        Val::Integer(number) => Some(*number),
+        Val::Double(number) => Number::Double(*number).whole_part(),
+        Val::Text(text) => text.parse().ok().and_then(number::checked_integer),
+        Val::Time(time) => Some(time.timestamp().into()),
         _ => return None,
     };
-    Some(found.ok_or_else(|| shown(of, "no integer of 64 bits")))
+    Some(found.ok_or_else(|| describe_value(of, "no integer of 64 bits")))
 }
 
-/// Reads what Go and CEL write: numbers with units, `1h30m`, `1.5s`, `-20ms`.
-fn span(text: &str) -> Option<TimeDelta> {
+/// Parses a duration as Go and CEL write it: numbers with units, such as `1h30m`, `1.5s` or
+/// `-20ms`.
+fn parse_duration(text: &str) -> Option<TimeDelta> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
     let mut sum = TimeDelta::zero();
     loop {
-        let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.')?;
+        let end = rest.find(|char: char| !char.is_ascii_digit() && char != '.')?;
         let (count, after) = rest.split_at(end);
-        let end = after.find(|it: char| it.is_ascii_digit()).unwrap_or(after.len());
+        let end = after.find(|char: char| char.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         let nanos = match unit {
             "h" => 3_600e9,
@@ -188,19 +190,19 @@ fn span(text: &str) -> Option<TimeDelta> {
     }
 }
 
-fn unfit(of: &Val<'_>) -> String {
+fn conversion_error(of: &Val<'_>) -> String {
     format!("cannot convert {}", of.kind())
 }
 
-/// Says what is wrong with a value, and shows the beginning of it.
-fn shown(of: &Val<'_>, what: &str) -> String {
+/// Describes a value with its first characters.
+fn describe_value(of: &Val<'_>, what: &str) -> String {
     match of {
-        Val::Text(it) => {
-            let shown: String = it.chars().take(40).collect();
-            let more = if shown.len() < it.len() { "…" } else { "" };
+        Val::Text(text) => {
+            let shown: String = text.chars().take(40).collect();
+            let more = if shown.len() < text.len() { "…" } else { "" };
             format!("`{shown}{more}` is {what}")
         }
-        Val::Double(it) => format!("`{it}` is {what}"),
+        Val::Double(number) => format!("`{number}` is {what}"),
         _ => format!("{} is {what}", of.kind()),
     }
 }

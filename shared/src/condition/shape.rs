@@ -1,20 +1,20 @@
-//! What a condition looks like from outside, told before the parser recurses into it.
+//! Checks the size and nesting of a condition before the parser recurses into it.
 //!
-//! The parser keeps its own limit on brackets, but none on chains such as `a + b + c`, which nest
-//! as deep in its tree. So the tokens are counted first, by the very rules of CEL's grammar: what
-//! this module takes for a string, the parser takes for one too, and nothing can hide in it.
+//! The parser limits brackets, but not chains such as `a + b + c`, which nest as deep in its tree.
+//! So this module counts tokens first. It follows CEL's grammar exactly: it finds the same strings
+//! as the parser, so nothing can hide in one.
 
 use super::ConditionError;
 use crate::limits;
 
 /// Checks that the parser can read `source` with little stack.
-pub(super) fn check(source: &str) -> Result<(), ConditionError> {
+pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     if source.len() > limits::CONDITION_BYTES {
         return Err(ConditionError::TooLong { bytes: source.len() });
     }
     let mut scan = Scan { source, rest: source, depth: 0, operators: 0 };
     while let Some(first) = scan.rest.chars().next() {
-        scan.token(first)?;
+        scan.read_token(first)?;
     }
     Ok(())
 }
@@ -27,55 +27,55 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn token(&mut self, first: char) -> Result<(), ConditionError> {
+    fn read_token(&mut self, first: char) -> Result<(), ConditionError> {
         match first {
-            'a'..='z' | 'A'..='Z' | '_' => self.word()?,
-            '0'..='9' => self.number()?,
-            '"' | '\'' => self.text(first, false)?,
+            'a'..='z' | 'A'..='Z' | '_' => self.read_word()?,
+            '0'..='9' => self.read_number()?,
+            '"' | '\'' => self.read_text(first, false)?,
             '(' | '[' | '{' => {
                 self.depth += 1;
                 if self.depth > limits::CONDITION_DEPTH {
                     return Err(ConditionError::TooDeep);
                 }
-                self.operator()?;
+                self.read_operator()?;
             }
             ')' | ']' | '}' => {
                 self.depth = self.depth.saturating_sub(1);
-                self.skip(1);
+                self.skip_bytes(1);
             }
             '/' if self.rest.starts_with("//") => {
-                self.skip(self.rest.find('\n').unwrap_or(self.rest.len()));
+                self.skip_bytes(self.rest.find('\n').unwrap_or(self.rest.len()));
             }
-            // The parser makes a balanced tree of these, however many there are.
-            '&' if self.rest.starts_with("&&") => self.skip(2),
-            '|' if self.rest.starts_with("||") => self.skip(2),
+            // The parser makes a balanced tree of any number of these.
+            '&' if self.rest.starts_with("&&") => self.skip_bytes(2),
+            '|' if self.rest.starts_with("||") => self.skip_bytes(2),
             '=' | '!' | '<' | '>' if self.rest[1..].starts_with('=') => {
-                self.skip(1);
-                self.operator()?;
+                self.skip_bytes(1);
+                self.read_operator()?;
             }
-            ' ' | '\t' | '\r' | '\n' | '\u{c}' | ',' | ':' => self.skip(1),
-            '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '!' | '?' => self.operator()?,
-            '=' => return Err(self.syntax("`=` does not compare; write `==`")),
+            ' ' | '\t' | '\r' | '\n' | '\u{c}' | ',' | ':' => self.skip_bytes(1),
+            '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '!' | '?' => self.read_operator()?,
+            '=' => return Err(self.syntax_error("`=` does not compare; write `==`")),
             '&' | '|' => {
                 return Err(
-                    self.syntax(&format!("`{first}` is no operator; write `{first}{first}`"))
+                    self.syntax_error(&format!("`{first}` is no operator; write `{first}{first}`"))
                 );
             }
-            other => return Err(self.syntax(&format!("`{other}` cannot stand here"))),
+            other => return Err(self.syntax_error(&format!("`{other}` cannot stand here"))),
         }
         Ok(())
     }
 
-    fn skip(&mut self, bytes: usize) {
+    fn skip_bytes(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    fn operator(&mut self) -> Result<(), ConditionError> {
-        self.skip(1);
-        self.count()
+    fn read_operator(&mut self) -> Result<(), ConditionError> {
+        self.skip_bytes(1);
+        self.count_operator()
     }
 
-    fn count(&mut self) -> Result<(), ConditionError> {
+    fn count_operator(&mut self) -> Result<(), ConditionError> {
         self.operators += 1;
         if self.operators > limits::CONDITION_OPERATORS {
             return Err(ConditionError::TooManyOperators);
@@ -83,55 +83,56 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Reads a number and whatever letters cling to it.
-    fn number(&mut self) -> Result<(), ConditionError> {
+    /// Reads a number and the letters that follow it directly.
+    fn read_number(&mut self) -> Result<(), ConditionError> {
         self.rest = self.rest.trim_start_matches(is_word_char);
         if self.rest.starts_with(['"', '\'']) {
-            return Err(self.syntax("a number and a string need an operator between them"));
+            return Err(self.syntax_error("a number and a string need an operator between them"));
         }
         Ok(())
     }
 
     /// Reads a name, or the prefix of a string: `r"…"`, `b"…"`, `br"…"`.
-    fn word(&mut self) -> Result<(), ConditionError> {
-        let end = self.rest.find(|it| !is_word_char(it)).unwrap_or(self.rest.len());
+    fn read_word(&mut self) -> Result<(), ConditionError> {
+        let end = self.rest.find(|char| !is_word_char(char)).unwrap_or(self.rest.len());
         let (word, after) = self.rest.split_at(end);
-        let quote = after.chars().next().filter(|it| matches!(it, '"' | '\''));
+        let quote = after.chars().next().filter(|char| matches!(char, '"' | '\''));
         self.rest = after;
         match (word.to_ascii_lowercase().as_str(), quote) {
-            ("r", Some(quote)) => self.text(quote, true),
+            ("r", Some(quote)) => self.read_text(quote, true),
             ("b" | "br" | "rb", Some(_)) => {
                 Err(ConditionError::Unsupported { what: "bytes".to_owned() })
             }
-            ("in", _) => self.count(),
+            ("in", _) => self.count_operator(),
             _ => Ok(()),
         }
     }
 
-    /// Reads a string from its opening quote to its end.
-    fn text(&mut self, quote: char, raw: bool) -> Result<(), ConditionError> {
+    fn read_text(&mut self, quote: char, raw: bool) -> Result<(), ConditionError> {
         let triple: String = std::iter::repeat_n(quote, 3).collect();
         let long = self.rest.starts_with(&triple);
         let close = if long { &triple[..] } else { &triple[..1] };
-        self.skip(close.len());
+        self.skip_bytes(close.len());
         while !self.rest.starts_with(close) {
             match self.rest.chars().next() {
-                None => return Err(self.syntax("a string is not closed")),
-                Some('\n' | '\r') if !long => return Err(self.syntax("a string is not closed")),
-                Some('\\') if !raw => {
-                    let length = escape(&self.rest[1..]);
-                    let length =
-                        length.ok_or_else(|| self.syntax("`\\` begins no known escape"))?;
-                    self.skip(1 + length);
+                None => return Err(self.syntax_error("a string is not closed")),
+                Some('\n' | '\r') if !long => {
+                    return Err(self.syntax_error("a string is not closed"));
                 }
-                Some(other) => self.skip(other.len_utf8()),
+                Some('\\') if !raw => {
+                    let length = escape_length(&self.rest[1..]);
+                    let length =
+                        length.ok_or_else(|| self.syntax_error("`\\` begins no known escape"))?;
+                    self.skip_bytes(1 + length);
+                }
+                Some(other) => self.skip_bytes(other.len_utf8()),
             }
         }
-        self.skip(close.len());
+        self.skip_bytes(close.len());
         Ok(())
     }
 
-    fn syntax(&self, why: &str) -> ConditionError {
+    fn syntax_error(&self, why: &str) -> ConditionError {
         let before = &self.source[..self.source.len() - self.rest.len()];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -139,15 +140,15 @@ impl Scan<'_> {
     }
 }
 
-fn is_word_char(it: char) -> bool {
-    it.is_ascii_alphanumeric() || it == '_'
+fn is_word_char(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
 }
 
-/// Returns how long the escape is that `text`, what follows a backslash, begins with.
-fn escape(text: &str) -> Option<usize> {
+/// Returns the length of the escape sequence at the start of `text`, without its backslash.
+fn escape_length(text: &str) -> Option<usize> {
     let digits = |from: usize, count: usize, radix: u32| {
         let found = text.get(from..from + count)?;
-        found.chars().all(|it| it.is_digit(radix)).then_some(from + count)
+        found.chars().all(|char| char.is_digit(radix)).then_some(from + count)
     };
     match text.chars().next()? {
         'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`' => Some(1),

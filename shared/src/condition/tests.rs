@@ -6,12 +6,12 @@ use serde_json::json;
 use super::*;
 use crate::id::StepIx;
 
-/// Knows steps by their place in a list, an output each, and two variables.
+/// A test world: steps with outputs, found by their index, and two variables.
 struct World(Vec<(&'static str, Option<Value>)>);
 
 impl Names for World {
     fn step(&self, name: &str) -> Option<StepIx> {
-        self.0.iter().position(|(it, _)| *it == name).map(StepIx::new)
+        self.0.iter().position(|(id, _)| *id == name).map(StepIx::new)
     }
 
     fn tool(&self, name: &str) -> Option<StepIx> {
@@ -48,17 +48,18 @@ fn world() -> World {
     ])
 }
 
-fn told(source: &str) -> Result<bool, String> {
+fn evaluate(source: &str) -> Result<bool, String> {
     let world = world();
-    let condition = Condition::parse(source, &world).unwrap_or_else(|it| panic!("{source}: {it}"));
+    let condition =
+        Condition::parse(source, &world).unwrap_or_else(|error| panic!("{source}: {error}"));
     condition.holds(&world, &json!({ "dry": false, "limit": 10 }))
 }
 
 #[track_caller]
 fn all_hold(sources: &[&str]) {
     for source in sources {
-        assert_eq!(told(source), Ok(true), "{source}");
-        assert_eq!(told(&format!("!({source}\n)")), Ok(false), "not {source}");
+        assert_eq!(evaluate(source), Ok(true), "{source}");
+        assert_eq!(evaluate(&format!("!({source}\n)")), Ok(false), "not {source}");
     }
 }
 
@@ -165,7 +166,7 @@ fn macros_bring_names_of_their_own() {
 }
 
 #[test]
-fn what_decides_decides_whatever_the_other_side_is() {
+fn one_deciding_side_is_enough() {
     all_hold(&[
         "author.missing || true",
         "true || author.missing",
@@ -174,13 +175,13 @@ fn what_decides_decides_whatever_the_other_side_is() {
         "!list.all(it, it.ok)",
         "list.map(it, it.n)[0] == 1 || author.missing",
     ]);
-    assert!(told("author.missing || false").is_err());
-    assert!(told("list.filter(it, it.n > 1).exists(it, it.ok)").is_err());
+    assert!(evaluate("author.missing || false").is_err());
+    assert!(evaluate("list.filter(it, it.n > 1).exists(it, it.ok)").is_err());
 }
 
 #[test]
 fn targets_are_what_it_looks_at_each_once() {
-    let step = |it| Target::Step(StepIx::new(it));
+    let step = |index| Target::Step(StepIx::new(index));
     for (source, targets) in [
         ("author.age > 1 && steps.author.age < createAuthor.age", vec![step(0)]),
         ("steps['flow.echo'].ok || has(steps.list)", vec![step(2), step(1)]),
@@ -206,14 +207,14 @@ fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
 
 fn check(source: &str, expected: &Expect) {
     let said = match Condition::parse(source, &world()) {
-        Ok(_) => told(source).map_or_else(|it| it, |it| format!("it is {it}")),
+        Ok(_) => evaluate(source).map_or_else(|why| why, |holds| format!("it is {holds}")),
         Err(error) => format!("error: {error}"),
     };
     expected.assert_eq(&said);
 }
 
 #[test]
-fn what_cannot_be_told_is_explained() {
+fn evaluation_errors_are_explained() {
     check(
         "author.missing == 1",
         &expect!["`author` has no `missing`; ask `has(author.missing)` first"],
@@ -278,7 +279,7 @@ fn what_cannot_be_told_is_explained() {
 }
 
 #[test]
-fn what_cannot_be_calculated_is_explained() {
+fn calculation_errors_are_explained() {
     check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
     check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
     check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
@@ -299,7 +300,7 @@ fn what_cannot_be_calculated_is_explained() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said_when_parsing() {
+fn syntax_and_name_errors_show_when_parsing() {
     check("", &expect!["error: line 1, column 1: it ends too early"]);
     check("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
     check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
@@ -339,7 +340,7 @@ fn what_cannot_be_meant_is_said_when_parsing() {
 }
 
 #[test]
-fn what_cannot_be_called_is_said_when_parsing() {
+fn call_errors_show_when_parsing() {
     check(
         "package == 7",
         &expect![[
@@ -385,11 +386,11 @@ fn what_cannot_be_called_is_said_when_parsing() {
 
 #[test]
 fn patterns_cost_what_they_become() {
-    let cost = |it: &str| Condition::parse(it, &world()).unwrap().pattern_cost();
+    let cost = |source: &str| Condition::parse(source, &world()).unwrap().pattern_cost();
     assert_eq!(cost("author.active"), 0);
     assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
     let repeated = |n: usize| format!("author.name.matches('a{{{n}}}')");
     let large = [500, 1_000, 2_000, 4_000].map(repeated);
-    let large = large.iter().filter_map(|it| Condition::parse(it, &world()).ok());
-    assert_eq!(large.map(|it| it.pattern_cost()).max(), Some(limits::PATTERN_COST));
+    let large = large.iter().filter_map(|source| Condition::parse(source, &world()).ok());
+    assert_eq!(large.map(|condition| condition.pattern_cost()).max(), Some(limits::PATTERN_COST));
 }

@@ -1,4 +1,4 @@
-//! What a condition computes with: JSON as it is, borrowed, and what operators make of it.
+//! Values of conditions: borrowed JSON, and the results of operators.
 
 use std::{cmp::Ordering, fmt, ops::Deref, rc::Rc};
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::number;
 
-/// A value. Cloning one never copies what is in it.
+/// A value. A clone never copies the contents.
 #[derive(Clone, Debug)]
 pub(super) enum Val<'a> {
     Null,
     Bool(bool),
-    /// Within the 64 bits of a signed or an unsigned integer.
+    /// An integer of 64 bits, signed or unsigned.
     Integer(i128),
     Double(f64),
     Text(Text<'a>),
@@ -23,29 +23,25 @@ pub(super) enum Val<'a> {
     Span(TimeDelta),
 }
 
-/// A string.
 #[derive(Clone, Debug)]
 pub(super) enum Text<'a> {
     Found(&'a str),
     Made(Rc<str>),
 }
 
-/// A list.
 #[derive(Clone, Debug)]
 pub(super) enum List<'a> {
     Found(&'a [Value]),
     Made(Rc<[Val<'a>]>),
 }
 
-/// A map.
 #[derive(Clone, Debug)]
 pub(super) enum Entries<'a> {
     Found(&'a Map<String, Value>),
-    /// One that the condition itself writes out, so that it is short.
+    /// A map that the condition itself writes out, so it is short.
     Made(Rc<[(Val<'a>, Val<'a>)]>),
 }
 
-/// What sort of value something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
@@ -62,29 +58,26 @@ pub(super) enum Kind {
 }
 
 impl<'a> Val<'a> {
-    /// Takes a JSON value for what it is.
-    pub(super) fn of(json: &'a Value) -> Self {
+    pub(super) fn from_json(json: &'a Value) -> Self {
         match json {
             Value::Null => Self::Null,
-            Value::Bool(it) => Self::Bool(*it),
-            Value::Number(it) => match (it.as_i64(), it.as_u64()) {
-                (Some(it), _) => Self::Integer(it.into()),
-                (None, Some(it)) => Self::Integer(it.into()),
-                (None, None) => Self::Double(it.as_f64().unwrap_or(f64::NAN)),
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(value) => match (value.as_i64(), value.as_u64()) {
+                (Some(integer), _) => Self::Integer(integer.into()),
+                (None, Some(integer)) => Self::Integer(integer.into()),
+                (None, None) => Self::Double(value.as_f64().unwrap_or(f64::NAN)),
             },
-            Value::String(it) => Self::Text(Text::Found(it)),
-            Value::Array(it) => Self::List(List::Found(it)),
-            Value::Object(it) => Self::Map(Entries::Found(it)),
+            Value::String(text) => Self::Text(Text::Found(text)),
+            Value::Array(items) => Self::List(List::Found(items)),
+            Value::Object(fields) => Self::Map(Entries::Found(fields)),
         }
     }
 
-    /// Makes a string.
-    pub(super) fn text(made: impl Into<Rc<str>>) -> Self {
+    pub(super) fn from_text(made: impl Into<Rc<str>>) -> Self {
         Self::Text(Text::Made(made.into()))
     }
 
-    /// Makes a list.
-    pub(super) fn list(made: Vec<Self>) -> Self {
+    pub(super) fn from_items(made: Vec<Self>) -> Self {
         Self::List(List::Made(made.into()))
     }
 
@@ -92,7 +85,7 @@ impl<'a> Val<'a> {
         match self {
             Self::Null => Kind::Null,
             Self::Bool(_) => Kind::Bool,
-            Self::Integer(it) if i64::try_from(*it).is_err() => Kind::Unsigned,
+            Self::Integer(integer) if i64::try_from(*integer).is_err() => Kind::Unsigned,
             Self::Integer(_) => Kind::Integer,
             Self::Double(_) => Kind::Double,
             Self::Text(_) => Kind::Text,
@@ -104,15 +97,15 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Compares two values that are neither lists nor maps; nothing if they have no order.
-    pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
+    /// Compares two values that are neither lists nor maps. Returns `None` if they have no order.
+    pub(super) fn order_with(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(left), Self::Bool(right)) => Some(left.cmp(right)),
             (Self::Integer(left), Self::Integer(right)) => Some(left.cmp(right)),
             (Self::Double(left), Self::Double(right)) => left.partial_cmp(right),
-            (Self::Integer(left), Self::Double(right)) => number::order(*left, *right),
+            (Self::Integer(left), Self::Double(right)) => number::compare_exactly(*left, *right),
             (Self::Double(left), Self::Integer(right)) => {
-                number::order(*right, *left).map(Ordering::reverse)
+                number::compare_exactly(*right, *left).map(Ordering::reverse)
             }
             (Self::Text(left), Self::Text(right)) => Some((**left).cmp(&**right)),
             (Self::Time(left), Self::Time(right)) => Some(left.cmp(right)),
@@ -121,9 +114,9 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns whether two values are alike enough to have an order.
+    /// Returns `true` if two values have kinds that can be ordered.
     pub(super) fn has_order_with(&self, other: &Self) -> bool {
-        let is_number = |it: &Self| matches!(it, Self::Integer(_) | Self::Double(_));
+        let is_number = |value: &Self| matches!(value, Self::Integer(_) | Self::Double(_));
         match (self, other) {
             (Self::Bool(_), Self::Bool(_))
             | (Self::Text(_), Self::Text(_))
@@ -133,9 +126,9 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns how many bytes there are to go through if it is a string.
+    /// Returns the length of a string, or 0 for other values.
     pub(super) fn text_bytes(&self) -> usize {
-        if let Self::Text(it) = self { it.len() } else { 0 }
+        if let Self::Text(text) = self { text.len() } else { 0 }
     }
 }
 
@@ -144,8 +137,8 @@ impl Deref for Text<'_> {
 
     fn deref(&self) -> &str {
         match self {
-            Self::Found(it) => it,
-            Self::Made(it) => it,
+            Self::Found(text) => text,
+            Self::Made(text) => text,
         }
     }
 }
@@ -153,15 +146,15 @@ impl Deref for Text<'_> {
 impl<'a> List<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Found(it) => it.len(),
-            Self::Made(it) => it.len(),
+            Self::Found(items) => items.len(),
+            Self::Made(items) => items.len(),
         }
     }
 
     pub(super) fn get(&self, index: usize) -> Option<Val<'a>> {
         match self {
-            Self::Found(it) => it.get(index).map(Val::of),
-            Self::Made(it) => it.get(index).cloned(),
+            Self::Found(items) => items.get(index).map(Val::from_json),
+            Self::Made(items) => items.get(index).cloned(),
         }
     }
 
@@ -173,43 +166,40 @@ impl<'a> List<'a> {
 impl<'a> Entries<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Found(it) => it.len(),
-            Self::Made(it) => it.len(),
+            Self::Found(entries) => entries.len(),
+            Self::Made(entries) => entries.len(),
         }
     }
 
-    /// Returns what is under `key`.
     pub(super) fn get(&self, key: &Val<'a>) -> Option<Val<'a>> {
         match (self, key) {
-            (Self::Found(it), Val::Text(key)) => it.get(&**key).map(Val::of),
+            (Self::Found(fields), Val::Text(key)) => fields.get(&**key).map(Val::from_json),
             (Self::Found(_), _) => None,
-            (Self::Made(it), key) => {
-                let same = |it: &&(Val<'a>, Val<'a>)| it.0.order(key) == Some(Ordering::Equal);
-                it.iter().find(same).map(|(_, value)| value.clone())
-            }
+            (Self::Made(entries), key) => entries
+                .iter()
+                .find(|(known, _)| known.order_with(key) == Some(Ordering::Equal))
+                .map(|(_, value)| value.clone()),
         }
     }
 
-    /// Returns how many entries finding a key may have to go through.
-    pub(super) fn cost(&self) -> usize {
+    /// Returns the number of entries that a lookup may compare.
+    pub(super) fn lookup_cost(&self) -> usize {
         match self {
             Self::Found(_) => 0,
-            Self::Made(it) => it.len(),
+            Self::Made(entries) => entries.len(),
         }
     }
 
-    /// Returns the keys.
     pub(super) fn keys(&self) -> Vec<Val<'a>> {
         match self {
-            Self::Found(it) => it.keys().map(|key| Val::Text(Text::Found(key))).collect(),
-            Self::Made(it) => it.iter().map(|(key, _)| key.clone()).collect(),
+            Self::Found(fields) => fields.keys().map(|key| Val::Text(Text::Found(key))).collect(),
+            Self::Made(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
         }
     }
 }
 
 impl Kind {
-    /// Returns the kind that CEL calls `name`.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "null_type" => Self::Null,
             "bool" => Self::Bool,
@@ -224,7 +214,7 @@ impl Kind {
         })
     }
 
-    /// Returns what CEL calls it.
+    /// Returns the name of the type in CEL.
     pub(super) fn type_name(self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -242,7 +232,7 @@ impl Kind {
     }
 }
 
-/// Writes what people call it, with its article.
+/// Writes the kind with its article, for messages.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

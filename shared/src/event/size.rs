@@ -1,20 +1,20 @@
-//! How large an event is, for whoever keeps many of them.
+//! Estimates the size of events.
 
 use super::{Event, Recorded};
 use crate::json;
 
-/// What every event has besides what people put into it.
+/// Bytes of every event, apart from the values that people supply.
 const PLAIN: usize = 256;
 
 impl Recorded {
-    /// Returns about how many bytes of JSON it is.
+    /// Estimates the event's size as JSON.
     pub fn bytes(&self) -> usize {
         let carried = match &self.event {
-            Event::Created(it) => {
-                let reused = it.reused.iter().map(|(_, output)| json::bytes(output));
-                json::bytes(&it.options.input) + reused.sum::<usize>()
+            Event::Created(created) => {
+                let reused = created.reused.iter().map(|(_, output)| json::bytes(output));
+                json::bytes(&created.options.input) + reused.sum::<usize>()
             }
-            Event::StepStarted(it) => json::bytes(&it.parameters),
+            Event::StepStarted(started) => json::bytes(&started.parameters),
             Event::StepChecked { parameters, .. } | Event::StepWaiting { parameters, .. } => {
                 json::bytes(parameters)
             }
@@ -41,7 +41,7 @@ mod tests {
     use crate::{clock::Timestamp, id::Seq};
 
     #[test]
-    fn what_people_put_into_an_event_counts() {
+    fn values_from_people_count() {
         let large = Arc::new(Value::from("x".repeat(10_000)));
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let name = || "s".to_owned();

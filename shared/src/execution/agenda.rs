@@ -1,6 +1,6 @@
-//! What is to be done next: the tasks by what they wait for.
+//! The agenda of an execution: tasks by the kind of work that they need next.
 //!
-//! Kept up to date event by event, so that nobody ever searches a plan for work.
+//! Each event updates it, so no code searches a plan for work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,40 +11,39 @@ use crate::{
     id::{StepIx, Task},
 };
 
-/// The tasks that are not over, by what they wait for.
+/// The tasks that are not finished, by the kind of work that they need next.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// Pending, and all that it depends on is over, but whether its condition holds is not known.
+    /// Pending steps with a condition whose dependencies are finished.
     judging: BTreeSet<StepIx>,
-    /// Pending, and all that it depends on lets it go on: to be called, which takes a slot.
+    /// Pending tasks that may start a call, which takes a slot.
     ready: BTreeSet<Task>,
-    /// The same, but first somebody must agree or send a signal, which takes no slot.
+    /// Pending tasks that first wait for an approval or a signal, which takes no slot.
     asking: BTreeSet<Task>,
-    /// The same as ready, or due for another try, but its tool has a limit that others share.
+    /// Tasks that may start or retry, but need a permit first.
     gated: BTreeSet<Task>,
-    /// Pending, and something that it depends on ended so that it will not run.
+    /// Pending steps that will be skipped, because a dependency did not succeed.
     doomed: BTreeSet<StepIx>,
-    /// Under way.
     running: BTreeSet<Task>,
-    /// Under way, and only a time ends it.
+    /// Running tasks that only wait for a time.
     sleeping: BTreeSet<(Timestamp, Task)>,
-    /// Under way, in an execution of its own.
+    /// Running tasks whose work is done by a child execution.
     delegated: BTreeSet<Task>,
-    /// To be tried again, from a time on.
+    /// Tasks to retry, and the time from which they may.
     retrying: BTreeSet<(Timestamp, Task)>,
-    /// Waiting for somebody.
+    /// Tasks that wait for a person or a signal.
     waiting: BTreeSet<Task>,
-    /// Those of them that wait for a signal, by its name.
+    /// Waiting tasks that wait for a signal, by the signal's name.
     awaiting: BTreeMap<String, BTreeSet<Task>>,
-    /// Those of them that do so only until a time.
+    /// Waiting tasks that wait for a signal for a limited time.
     expiring: BTreeSet<(Timestamp, Task)>,
-    /// Steps whose items are under way.
+    /// Steps whose items are running.
     gathering: BTreeSet<StepIx>,
-    /// Those of them whose items are all over.
+    /// Of these steps, those whose items are all finished.
     gathered: BTreeSet<StepIx>,
-    /// What is undone next, where that has not begun.
+    /// The next task to undo, if it has not started.
     undoing: Option<Task>,
-    /// How many are not over.
+    /// The number of tasks that are not finished.
     open: usize,
 }
 
@@ -53,12 +52,13 @@ impl Agenda {
         Self { open: steps, ..Self::default() }
     }
 
-    /// Takes a task from where its state puts it. Returns whether it was there: an item of a long
-    /// list is nowhere before its turn.
-    pub(super) fn leave(&mut self, task: Task, state: &StepState) -> bool {
+    /// Removes a task from the set of its state. Returns `false` if it was in none.
+    ///
+    /// An item of a long list is in no set before its turn.
+    pub(super) fn remove_task(&mut self, task: Task, state: &StepState) -> bool {
         match state {
             StepState::Pending => {
-                self.undoing.take_if(|it| *it == task).is_some()
+                self.undoing.take_if(|next| *next == task).is_some()
                     || self.ready.remove(&task)
                     || self.asking.remove(&task)
                     || self.gated.remove(&task)
@@ -81,15 +81,16 @@ impl Agenda {
                 self.retrying.remove(&(*until, task)) || self.gated.remove(&task)
             }
             StepState::Waiting(reason) => {
-                self.forget(task, reason);
+                self.stop_awaiting(task, reason);
                 self.waiting.remove(&task)
             }
             _ => false,
         }
     }
 
-    /// Puts a task where its state belongs. One that is pending is [unblocked](Self::unblock).
-    pub(super) fn enter(&mut self, task: Task, state: &StepState) {
+    /// Adds a task to the set of its state. A pending task is added by
+    /// [`unblock_task`](Self::unblock_task).
+    pub(super) fn insert_task(&mut self, task: Task, state: &StepState) {
         match state {
             StepState::Pending => (),
             StepState::Running { how, .. } => {
@@ -105,16 +106,15 @@ impl Agenda {
             StepState::Waiting(reason) => {
                 if let WaitReason::Signal { name, until } = reason {
                     self.awaiting.entry(name.clone()).or_default().insert(task);
-                    self.expiring.extend(until.map(|it| (it, task)));
+                    self.expiring.extend(until.map(|until| (until, task)));
                 }
                 self.waiting.insert(task);
             }
-            _ => self.close(task),
+            _ => self.close_task(task),
         }
     }
 
-    /// Says that a task does not wait for a signal any more.
-    fn forget(&mut self, task: Task, reason: &WaitReason) {
+    fn stop_awaiting(&mut self, task: Task, reason: &WaitReason) {
         let WaitReason::Signal { name, until } = reason else { return };
         if let Some(tasks) = self.awaiting.get_mut(name) {
             tasks.remove(&task);
@@ -127,23 +127,22 @@ impl Agenda {
         }
     }
 
-    /// What undoes a task is counted by what there is to undo.
-    fn close(&mut self, task: Task) {
+    /// Counts a finished task. Compensations are not counted here, because `undoable` holds them.
+    fn close_task(&mut self, task: Task) {
         self.open -= usize::from(!task.part.undo);
     }
 
-    /// Counts the items of a list.
-    pub(super) fn expect(&mut self, items: usize) {
+    /// Adds the items of a list to the number of open tasks.
+    pub(super) fn expect_items(&mut self, items: usize) {
         self.open += items;
     }
 
-    /// Says that every item of a step is over.
-    pub(super) fn gather(&mut self, step: StepIx) {
+    pub(super) fn mark_gathered(&mut self, step: StepIx) {
         self.gathered.insert(step);
     }
 
-    /// Says that everything a pending task depends on lets it go on.
-    pub(super) fn unblock(&mut self, task: Task, asks_first: bool) {
+    /// Adds a pending task whose dependencies allow it to start.
+    pub(super) fn unblock_task(&mut self, task: Task, asks_first: bool) {
         if asks_first {
             self.asking.insert(task)
         } else {
@@ -151,105 +150,103 @@ impl Agenda {
         };
     }
 
-    /// Says that everything a pending step with a condition depends on is over.
-    pub(super) fn judge(&mut self, step: StepIx) {
+    /// Adds a pending step whose condition can be evaluated.
+    pub(super) fn add_judging(&mut self, step: StepIx) {
         self.judging.insert(step);
     }
 
-    /// Says that the condition of a step holds. Returns whether it was asked for.
-    pub(super) fn admit(&mut self, step: StepIx) -> bool {
+    /// Removes a step from those whose condition must be evaluated. Returns `false` if it was not
+    /// there.
+    pub(super) fn remove_judging(&mut self, step: StepIx) -> bool {
         self.judging.remove(&step)
     }
 
-    /// Says that a task needs a permit before it begins.
-    pub(super) fn gate(&mut self, task: Task, state: &StepState) {
-        if self.leave(task, state) {
+    pub(super) fn gate_task(&mut self, task: Task, state: &StepState) {
+        if self.remove_task(task, state) {
             self.gated.insert(task);
         }
     }
 
-    /// Says what is undone next.
-    pub(super) fn undo(&mut self, task: Option<Task>) {
+    pub(super) fn set_undoing(&mut self, task: Option<Task>) {
         self.undoing = task;
     }
 
-    /// Says that a pending step will not run.
-    pub(super) fn doom(&mut self, step: StepIx) {
+    pub(super) fn doom_step(&mut self, step: StepIx) {
         self.doomed.insert(step);
     }
 
-    /// Returns the steps whose conditions can be judged, in plan order.
+    /// Returns the steps whose conditions can be evaluated, in plan order.
     pub fn judging(&self) -> &BTreeSet<StepIx> {
         &self.judging
     }
 
-    /// Returns the tasks that may begin once somebody was asked, in plan order.
+    /// Returns the tasks that first wait for an approval or a signal, in plan order.
     pub fn asking(&self) -> &BTreeSet<Task> {
         &self.asking
     }
 
-    /// Returns the tasks that may begin now, in plan order.
+    /// Returns the tasks that may start now, in plan order.
     pub fn ready(&self) -> &BTreeSet<Task> {
         &self.ready
     }
 
-    /// Returns the tasks that may begin once there is a permit, in plan order.
+    /// Returns the tasks that may start when they get a permit, in plan order.
     pub fn gated(&self) -> &BTreeSet<Task> {
         &self.gated
     }
 
-    /// Returns the steps that will not run because of another's end, in plan order.
+    /// Returns the steps that will be skipped, in plan order.
     pub fn doomed(&self) -> &BTreeSet<StepIx> {
         &self.doomed
     }
 
-    /// Returns the tasks that are under way, sleeping ones included.
+    /// Returns the running tasks, sleeping ones included.
     pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }
 
-    /// Returns the tasks that only a time ends, the next first.
+    /// Returns the tasks that only wait for a time, earliest first.
     pub fn sleeping(&self) -> &BTreeSet<(Timestamp, Task)> {
         &self.sleeping
     }
 
-    /// Returns the tasks that are under way in executions of their own.
+    /// Returns the tasks whose work is done by child executions.
     pub fn delegated(&self) -> &BTreeSet<Task> {
         &self.delegated
     }
 
-    /// Returns the tasks to be tried again, the next first.
+    /// Returns the tasks to retry, earliest first.
     pub fn retrying(&self) -> &BTreeSet<(Timestamp, Task)> {
         &self.retrying
     }
 
-    /// Returns the tasks that wait for somebody.
+    /// Returns the tasks that wait for a person or a signal.
     pub fn waiting(&self) -> &BTreeSet<Task> {
         &self.waiting
     }
 
-    /// Returns the first task in plan order that waits for a signal of this name.
+    /// Returns the first task in plan order that waits for the signal `name`.
     pub fn first_awaiting(&self, name: &str) -> Option<Task> {
         self.awaiting.get(name)?.first().copied()
     }
 
-    /// Returns the tasks that wait for a signal only until a time, the next first.
+    /// Returns the tasks that wait for a signal for a limited time, earliest first.
     pub fn expiring(&self) -> &BTreeSet<(Timestamp, Task)> {
         &self.expiring
     }
 
-    /// Returns the steps whose items are all over.
+    /// Returns the steps whose items are all finished.
     pub fn gathered(&self) -> &BTreeSet<StepIx> {
         &self.gathered
     }
 
-    /// Returns what is undone next, where that has not begun and waits for no permit.
+    /// Returns the next task to undo, if it has not started and does not wait for a permit.
     pub fn undoing(&self) -> Option<Task> {
         self.undoing
     }
 
-    /// Returns the first task that is ready, whole steps before items: a long list must not keep
-    /// the steps beside it from beginning.
+    /// Returns the first ready task. Whole steps come before items, so that a long list does not
+    /// delay other steps.
     pub fn first_ready(&self) -> Option<Task> {
         let first = self.ready.first().copied();
         let mut next = first;
@@ -262,22 +259,22 @@ impl Agenda {
         first
     }
 
-    /// Returns whether every step is over.
+    /// Returns `true` if every step is finished.
     pub fn is_over(&self) -> bool {
         self.open == 0
     }
 
-    /// Returns whether tasks are open that are neither under way nor made of tasks.
+    /// Returns `true` if a task is open that does not run and is not a list.
     pub fn has_idle(&self) -> bool {
         self.open > self.running.len() + self.gathering.len()
     }
 
-    /// Returns whether tasks run that do more than wait for a time or for another execution.
+    /// Returns `true` if a running task does more than wait for a time or a child execution.
     pub fn has_calls(&self) -> bool {
         self.running.len() > self.sleeping.len() + self.delegated.len()
     }
 
-    /// Returns whether something may begin, now or once somebody was asked.
+    /// Returns `true` if there is work that can begin.
     pub fn has_work(&self) -> bool {
         !(self.judging.is_empty()
             && self.ready.is_empty()
@@ -288,7 +285,7 @@ impl Agenda {
             && self.undoing.is_none())
     }
 
-    /// Returns whether nothing runs and nothing is about to.
+    /// Returns `true` if nothing runs and nothing can begin.
     pub fn only_waits(&self) -> bool {
         self.running.is_empty()
             && !self.has_work()

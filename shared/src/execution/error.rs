@@ -1,47 +1,47 @@
-//! Logs that cannot be what they say.
+//! Errors of a log that cannot be replayed.
 
 use super::Phase;
 use crate::id::{PlanId, Seq, StepId};
 
-/// An event that cannot follow the events before it: the log is corrupt.
+/// An event that cannot follow the events before it. The log is corrupt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// There is no log.
+    /// The log has no events.
     #[error("the log is empty")]
     Empty,
-    /// A log begins with `created`.
+    /// The log does not start with `created`.
     #[error("the log begins with `{0}`, not with `created`")]
     NotCreated(&'static str),
-    /// The plan at hand is not the one that the log names.
+    /// The log belongs to another plan.
     #[error("the log is of `{expected}`, not of `{found}`")]
     WrongPlan {
         /// The plan that the log names.
         expected: PlanId,
-        /// The plan at hand.
+        /// The plan that was given.
         found: PlanId,
     },
-    /// Positions have no gaps.
+    /// The log has a gap.
     #[error("expected event {expected}, found event {found}")]
     Gap {
-        /// The position that should be next.
+        /// The expected position.
         expected: Seq,
-        /// The position that is.
+        /// The position found.
         found: Seq,
     },
-    /// The event names a step the plan does not have.
+    /// The plan does not have the event's step.
     #[error("the plan has no step `{0}`")]
     UnknownStep(StepId),
-    /// The step cannot go from its state to the one the event describes.
+    /// The event is not possible in the step's state.
     #[error("step `{step}` is {state}, so `{event}` cannot happen")]
     IllegalStep {
         /// The step.
         step: StepId,
-        /// Its state.
+        /// The step's state.
         state: &'static str,
         /// The event.
         event: &'static str,
     },
-    /// The execution cannot go from its phase to the one the event describes.
+    /// The event is not possible in the execution's phase.
     #[error("the execution is {phase:?}, so `{event}` cannot happen")]
     Illegal {
         /// The phase.

@@ -1,4 +1,4 @@
-//! The items of a list, each of which a step is done for.
+//! The items of a list that a step repeats for.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 use super::step::{Step, StepState};
 use crate::plan::OnError;
 
-/// The items of a list, each of which a step is done for.
+/// The items of a list that a step repeats for.
 ///
-/// They get their turns in order, so many at a time as the step says; one that waits for somebody
-/// lets the next one begin, and has its turn again before those that never had one.
+/// Items start in order, and the step limits how many have a turn at the same time. An item that
+/// waits for a person or a signal gives up its turn. When it continues, it goes before the items
+/// that never had a turn.
 #[derive(Clone, Debug)]
 pub struct Items {
     pub(super) tasks: Vec<Step>,
-    /// The first that never had its turn.
+    /// The first item that never had a turn.
     next: u32,
-    /// Those that had their turn, waited for somebody and go on.
+    /// Items that waited for a person or a signal and may continue.
     returned: BTreeSet<u32>,
-    /// How many have their turn.
+    /// The number of items that have a turn.
     held: u32,
-    /// How many are not over.
+    /// The number of items that are not finished.
     open: u32,
-    /// How many wait for somebody.
+    /// The number of items that wait for a person or a signal.
     waiting: u32,
-    /// The first that failed.
     pub(super) failed: Option<u32>,
 }
 
@@ -42,44 +42,44 @@ impl Items {
         }
     }
 
-    /// Returns the items, in order.
+    /// Returns the items in order.
     pub fn all(&self) -> &[Step] {
         &self.tasks
     }
 
-    /// Returns the item at a place.
+    /// Returns the item at an index.
     pub fn get(&self, index: u32) -> Option<&Step> {
         self.tasks.get(index as usize)
     }
 
-    /// Returns the first that failed, by time.
+    /// Returns the item that failed first in time.
     pub fn first_failed(&self) -> Option<u32> {
         self.failed
     }
 
-    /// Returns how many are over.
+    /// Returns the number of finished items.
     pub fn n_over(&self) -> usize {
         self.tasks.len() - self.open as usize
     }
 
-    /// Returns whether all are over.
+    /// Returns `true` if all items are finished.
     pub fn is_over(&self) -> bool {
         self.open == 0
     }
 
-    /// Returns whether what is left of them only waits for somebody.
+    /// Returns `true` if all unfinished items wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
         !self.is_over() && self.waiting == self.open
     }
 
-    /// Counts an item that goes from one state to another.
-    pub(super) fn count(&mut self, before: &StepState, after: &StepState) {
+    /// Updates the number of waiting items when an item changes its state.
+    pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
         self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
         self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
     }
 
-    /// Returns the list that the items have returned, once all are over.
-    pub(super) fn gathered(&self, on_error: OnError) -> Option<Arc<Value>> {
+    /// Returns the list of the items' outputs when all are finished.
+    pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {
         let returned = self.tasks.iter().filter_map(|item| match &item.state {
             StepState::Succeeded(output) => Some((**output).clone()),
             StepState::Failed(_) if on_error == OnError::Ignore => Some(Value::Null),
@@ -88,41 +88,39 @@ impl Items {
         self.is_over().then(|| Arc::new(returned.collect()))
     }
 
-    pub(super) fn close(&mut self) {
+    pub(super) fn count_finished(&mut self) {
         self.open -= 1;
     }
 
-    /// Ends the turn of an item.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn end_turn(&mut self) {
         self.held -= 1;
     }
 
-    /// Keeps an item for another turn.
-    pub(super) fn give_back(&mut self, index: u32) {
+    pub(super) fn requeue_item(&mut self, index: u32) {
         self.returned.insert(index);
     }
 
-    /// Gives the next item its turn, if there is one and fewer than `width` have theirs.
-    pub(super) fn release(&mut self, width: u32) -> Option<u32> {
+    /// Gives the next item a turn, if fewer than `width` items have one. Returns its index.
+    pub(super) fn start_turn(&mut self, width: u32) -> Option<u32> {
         if self.held >= width {
             return None;
         }
-        let next = self.first_returned().or_else(|| self.first_pending())?;
+        let next = self.next_returned().or_else(|| self.next_pending())?;
         self.held += 1;
         Some(next)
     }
 
-    /// One that came back may have been stopped before it had its turn again.
-    fn first_returned(&mut self) -> Option<u32> {
+    /// Skips items that were stopped before their second turn.
+    fn next_returned(&mut self) -> Option<u32> {
         while let Some(index) = self.returned.pop_first() {
-            if self.get(index).is_some_and(|it| it.state == StepState::Pending) {
+            if self.get(index).is_some_and(|item| item.state == StepState::Pending) {
                 return Some(index);
             }
         }
         None
     }
 
-    fn first_pending(&mut self) -> Option<u32> {
+    fn next_pending(&mut self) -> Option<u32> {
         while let Some(task) = self.tasks.get(self.next as usize) {
             self.next += 1;
             if task.state == StepState::Pending {

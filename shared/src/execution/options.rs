@@ -1,4 +1,4 @@
-//! How an execution is to be carried out.
+//! Options of an execution.
 
 use std::sync::Arc;
 
@@ -8,41 +8,42 @@ use serde_json::Value;
 use super::Replans;
 use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 
-/// How an execution is to be carried out.
+/// Options of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionOptions {
-    /// One step at a time, or whatever is ready.
+    /// Sequential or parallel execution.
     pub mode: ExecutionMode,
-    /// Steps that run at once, in parallel mode.
+    /// The maximum number of steps that run at the same time, in parallel mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Milliseconds after its start at which it fails.
+    /// The execution's deadline, in milliseconds after its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Whether a template that finds nothing fails its step. Left out, the effect of the called tool
-    /// decides. Logs of earlier versions left `false` out, so what they say now follows the effect.
+    /// Set to fail a step if a template has no value. By default the called tool's effect decides.
+    ///
+    /// Logs of earlier versions left `false` out, so these logs now follow the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
-    /// The moment before which no step starts.
+    /// The earliest time at which a step starts.
     #[serde(
         skip_serializing_if = "Option::is_none",
         with = "chrono::serde::ts_microseconds_option"
     )]
     pub start_at: Option<Timestamp>,
-    /// Higher goes first where workers have a choice.
+    /// The priority. Workers start executions with a higher one first.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
-    /// What the plan is given: `{{input.x}}`.
+    /// The input, as in `{{input.x}}`.
     #[serde(skip_serializing_if = "is_default")]
     pub input: Arc<Value>,
-    /// Whether what succeeded is undone where the execution does not end well.
+    /// Set to undo successful steps if the execution does not succeed.
     #[serde(skip_serializing_if = "is_default")]
     pub compensate_on_failure: bool,
-    /// Whether everything is checked and nothing is called.
+    /// Set to check everything and call nothing.
     #[serde(skip_serializing_if = "is_default")]
     pub dry_run: bool,
-    /// How often it is planned anew by itself.
+    /// The automatic replans.
     #[serde(skip_serializing_if = "is_default")]
     pub replans: Replans,
 }
@@ -51,26 +52,27 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// One step at a time, or whatever is ready.
+/// Sequential or parallel execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionMode {
     /// One step at a time, in plan order.
     Sequential,
-    /// Whatever is ready, up to a limit.
+    /// All ready steps, up to a limit.
     #[default]
     Parallel,
 }
 
 impl ExecutionOptions {
-    /// Returns whether a template that finds nothing fails a call with that effect, for a step with
-    /// that policy. The step is asked first, then the options, then the effect.
+    /// Returns `true` if a template without a value fails a call with this effect.
+    ///
+    /// The step's policy decides first, then the options, then the effect.
     pub fn is_strict(&self, step: &StepPolicy, effect: Effect) -> bool {
         let asked = step.strict_templates.or(self.strict_templates);
         asked.unwrap_or(effect != Effect::Read)
     }
 
-    /// Returns how many steps may run at once.
+    /// Returns the maximum number of steps that run at the same time.
     pub fn width(&self) -> usize {
         match self.mode {
             ExecutionMode::Sequential => 1,

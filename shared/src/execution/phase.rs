@@ -1,53 +1,54 @@
-//! Where an execution is in its life, for the machine and for people.
+//! Phases of an execution for the machine, and states for people.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Outcome;
 
-/// Where an execution is in its life. It only ever moves down this list.
+/// The phase of an execution. An execution only moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Steps start as they become ready.
     Open,
-    /// A step failed that must not: no further step starts, running ones are awaited.
+    /// A required step failed. No further step starts, and running steps may finish.
     Failing,
-    /// The time is up: no further step starts, running ones are stopped.
+    /// The deadline passed. No further step starts, and running steps are stopped.
     Expired,
-    /// Someone asked it to stop: no further step starts, running ones are stopped.
+    /// Cancellation was requested. No further step starts, and running steps are stopped.
     Cancelling,
-    /// Every step is over, and what succeeded is undone. Then it ends so.
+    /// Every step is finished, and the successful ones are undone. The execution ends with this
+    /// outcome.
     Compensating(Outcome),
-    /// Everything is over.
+    /// The execution is finished.
     Finished(Outcome),
 }
 
-/// What people call the state of an execution.
+/// The state of an execution, as the API shows it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
-    /// Nobody has begun.
+    /// No worker has started it.
     #[default]
     Pending,
-    /// Steps run, or are about to.
+    /// Steps run or are about to.
     InProgress,
-    /// Somebody paused it.
+    /// The execution is paused.
     Paused,
-    /// Nothing runs: only a person, a signal or a retry's time can go on.
+    /// Nothing runs. The execution waits for a person, a signal or the time of a retry.
     Waiting,
-    /// What was done is undone.
+    /// Successful steps are being undone.
     Compensating,
-    /// It ended well.
+    /// The execution succeeded.
     Completed,
-    /// It ended badly.
+    /// The execution failed.
     Failed,
-    /// It was stopped.
+    /// The execution was cancelled.
     Cancelled,
 }
 
 impl ExecutionState {
-    /// Every state, in the order of a life.
+    /// All states, from first to last.
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::InProgress,
@@ -59,12 +60,12 @@ impl ExecutionState {
         Self::Cancelled,
     ];
 
-    /// Returns whether nothing more can happen.
+    /// Returns `true` if the execution is finished.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// Returns the word that the API and the stores use.
+    /// Returns the name that the API and the stores use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",

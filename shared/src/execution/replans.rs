@@ -1,6 +1,7 @@
-//! Executions that are planned anew by themselves when they are over.
+//! Automatic replans of finished executions.
 //!
-//! Whether one is follows from its own log, so that whoever reads it knows that it is owed.
+//! The execution's own log decides if it needs a replan, so every reader of the log comes to the
+//! same result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,48 +13,48 @@ use crate::{
     limits,
 };
 
-/// The tool by which a plan says that what follows depends on what its steps return.
+/// The tool with which a plan asks for a replan when its steps have returned.
 pub const REPLAN: &str = "flow.replan";
 
-/// How often what an execution did not get done is planned anew by itself.
+/// The automatic replans that an execution allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Replans {
-    /// Also after a failure, and not only where a step asks for it.
+    /// Set to replan after a failure too, and not only if a step asks for it.
     pub after_failure: bool,
-    /// How often yet.
+    /// The number of replans that are left.
     pub left: u32,
-    /// How often it was done before.
+    /// The number of replans before this execution.
     #[serde(skip_serializing_if = "is_default")]
     pub before: u32,
-    /// Only tools of these sets, as the first plan; of any, where none is named.
+    /// The toolsets that the new plans may use, as for the first plan. Empty means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
-    /// What the plans may use, where whoever asked for it may not use everything.
+    /// The permissions of the new plans, if the caller's are restricted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
 }
 
-/// What plans may use that are made when nobody asks any more.
+/// Permissions for plans that are made when no caller is present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
-    /// The name of the token that was shown, for messages.
+    /// The name of the caller's token, for messages.
     pub token: String,
-    /// Only tools that one of these matches; any, where nothing is said.
+    /// Patterns of allowed tools. `None` means all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Glob>>,
-    /// Whether toolsets may be switched on and off.
+    /// Set if the plans may switch toolsets on and off.
     #[serde(default)]
     pub switches: bool,
 }
 
-/// Why a finished execution is replanned automatically.
+/// The reason for an automatic replan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplanCause<'a> {
-    /// It did not end well.
+    /// The execution failed.
     Failed,
-    /// This step asked for it, and returned this.
+    /// This step asked for a replan, and returned this value.
     Asked(&'a StepId, &'a Value),
 }
 
@@ -65,33 +66,34 @@ impl Default for Replans {
 }
 
 impl Replans {
-    /// Returns so often, whatever it is for; zero means never.
+    /// Allows `left` replans for any reason. Zero means none.
     pub fn times(left: u32) -> Self {
         Self { after_failure: left > 0, left, ..Self::default() }
     }
 
-    /// Returns what is left to whoever goes on.
+    /// Returns the options for the execution that replaces this one.
     #[must_use]
     pub fn once_less(&self) -> Self {
         let (left, before) = (self.left.saturating_sub(1), self.before.saturating_add(1));
         Self { left, before, ..self.clone() }
     }
 
-    /// Returns as much as whoever asks says: the rest follows from who asks, and for what.
+    /// Returns the options as the caller set them, without the parts that Faber derives.
     #[must_use]
     pub fn as_asked(&self) -> Self {
         Self { sets: Vec::new(), within: None, ..self.clone() }
     }
 
-    /// Returns whether that was ever wanted.
+    /// Returns `true` if the options allow replans, or allowed one before.
     fn is_wanted(&self) -> bool {
         self.left > 0 || self.before > 0
     }
 }
 
 impl Execution {
-    /// Returns why this needs an automatic replan, if it does. Also if no replans are left, which
-    /// the replanner then reports.
+    /// Returns the reason for an automatic replan, if there is one.
+    ///
+    /// It does not check the number of replans that are left. The caller reports when none is left.
     pub fn replan_cause(&self) -> Option<ReplanCause<'_>> {
         let options = self.options();
         let stands_alone = self.parent().is_none() && !options.dry_run;
@@ -109,8 +111,8 @@ impl Execution {
         }
     }
 
-    /// Returns the last step in order that asked here to be planned anew, and what it returned. One
-    /// that was taken over asked elsewhere.
+    /// Returns the last step that asked for a replan, and its output. Ignores reused steps, because
+    /// they asked in another execution.
     pub fn asked(&self) -> Option<(&StepId, &Value)> {
         let steps = self.plan().steps().iter().zip(self.steps());
         let mut asked = steps.filter_map(|(planned, step)| match &step.state {
@@ -124,8 +126,8 @@ impl Execution {
         asked.next_back()
     }
 
-    /// Returns whether something is still to be done about this when it is over: its parent is to
-    /// be told, or it is to be planned anew.
+    /// Returns `true` if work is left when the execution is finished: a message to its parent, or a
+    /// replan.
     pub fn leaves_something(&self) -> bool {
         self.parent().is_some() || self.replan_cause().is_some()
     }
@@ -146,8 +148,8 @@ mod tests {
         plan::Plan,
     };
 
-    /// Returns an execution of a step that asks to be planned anew, as it ended.
-    fn ended(
+    /// Returns a finished execution of a step that asks for a replan.
+    fn finished_execution(
         options: ExecutionOptions,
         outcome: Outcome,
         change: impl Fn(&mut Created),
@@ -188,56 +190,57 @@ mod tests {
     }
 
     #[test]
-    fn who_is_planned_anew_follows_from_the_log() {
+    fn the_log_decides_on_a_replan() {
         let default = ExecutionOptions::default;
-        let times = |it| ExecutionOptions { replans: Replans::times(it), ..default() };
-        let used = |it: u32| {
-            let replans = (0..it).fold(Replans::times(it), |it, _| it.once_less());
+        let times = |left| ExecutionOptions { replans: Replans::times(left), ..default() };
+        let used = |n: u32| {
+            let replans = (0..n).fold(Replans::times(n), |replans, _| replans.once_less());
             ExecutionOptions { replans, ..default() }
         };
-        let dry = |it: ExecutionOptions| ExecutionOptions { dry_run: true, ..it };
-        let undoing = |it: ExecutionOptions| ExecutionOptions { compensate_on_failure: true, ..it };
+        let dry = |options: ExecutionOptions| ExecutionOptions { dry_run: true, ..options };
+        let undoing =
+            |options: ExecutionOptions| ExecutionOptions { compensate_on_failure: true, ..options };
         let as_is = |_: &mut Created| ();
         for (options, failed, completed) in [
             (default(), false, true),
             (times(0), false, false),
             (times(1), true, true),
-            // Said to be used up, by whoever plans.
+            // The planner reports that no replan is left.
             (used(2), true, true),
             (dry(times(1)), false, false),
             (undoing(times(1)), false, false),
         ] {
-            let end = |outcome| ended(options.clone(), outcome, as_is);
+            let end = |outcome| finished_execution(options.clone(), outcome, as_is);
             let (bad, good) = (end(Outcome::Failed), end(Outcome::Completed));
             assert_eq!(bad.replan_cause().is_some(), failed, "{options:?}");
             assert_eq!(good.replan_cause().is_some(), completed, "{options:?}");
             assert!(end(Outcome::Cancelled).replan_cause().is_none());
         }
-        let asked = ended(default(), Outcome::Completed, as_is);
+        let asked = finished_execution(default(), Outcome::Completed, as_is);
         let goal = json!({ "goal": "g" });
         assert_eq!(asked.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
-        let parent = |it: &mut Created| {
+        let parent = |created: &mut Created| {
             let execution = "exec_2_aaaaaaaaa".parse().unwrap();
             let (step, attempt) = ("s".parse().unwrap(), Attempt::FIRST);
-            it.parent = Some(Parent { execution, step, part: Part::WHOLE, attempt, depth: 1 });
+            created.parent = Some(Parent { execution, step, part: Part::WHOLE, attempt, depth: 1 });
         };
-        let part = ended(times(3), Outcome::Failed, parent);
+        let part = finished_execution(times(3), Outcome::Failed, parent);
         assert!(part.replan_cause().is_none() && part.leaves_something());
     }
 
-    /// A version that keeps the step that asked would ask again, for ever.
+    /// If a reused step asked again, replans would never end.
     #[test]
-    fn what_was_asked_before_is_not_asked_again() {
-        let reused = |it: &mut Created| {
-            it.reused.push(("a".parse().unwrap(), Arc::new(json!({ "goal": "g" }))));
+    fn reused_steps_do_not_ask_for_a_replan_again() {
+        let reused = |created: &mut Created| {
+            created.reused.push(("a".parse().unwrap(), Arc::new(json!({ "goal": "g" }))));
         };
-        let ended = ended(ExecutionOptions::default(), Outcome::Completed, reused);
+        let ended = finished_execution(ExecutionOptions::default(), Outcome::Completed, reused);
         assert!(matches!(ended.steps()[0].state, StepState::Succeeded(_)));
         assert_eq!(ended.replan_cause(), None);
     }
 
     #[test]
-    fn what_is_left_is_kept_and_what_is_usual_is_not_written() {
+    fn replan_options_survive_storage_and_defaults_are_not_stored() {
         let options = ExecutionOptions::default();
         assert_eq!(json!(options).get("replans"), None);
         let within = Within { token: "t".to_owned(), tools: Some(Vec::new()), switches: false };

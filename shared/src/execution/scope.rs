@@ -1,4 +1,4 @@
-//! What templates see: the outputs so far, and what is only there for one task.
+//! Values that templates can read: outputs, and values of a single task.
 
 use serde_json::Value;
 
@@ -8,31 +8,31 @@ use crate::{
     template::{Target, Values},
 };
 
-/// What the templates of one task see.
+/// The values that the templates of one task can read.
 #[derive(Debug)]
 pub struct Scope<'a> {
     execution: &'a Execution,
     item: Option<&'a Value>,
     index: Option<Value>,
-    /// What the task itself returned, for what undoes it.
+    /// The output of the task that this task undoes, with its step.
     own: Option<(StepIx, &'a Value)>,
 }
 
 impl Execution {
-    /// Returns what the templates of a task see.
+    /// Returns the values that the templates of a task can read.
     pub fn scope(&self, task: Task) -> Scope<'_> {
-        let list = task.part.item.and_then(|it| Some((it, self.list(task.step)?)));
+        let list = task.part.item.and_then(|index| Some((index, self.list(task.step)?)));
         let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
-        let own = task.part.undo.then(|| self.task(done).and_then(|it| it.output())).flatten();
+        let own = task.part.undo.then(|| self.task(done).and_then(|step| step.output())).flatten();
         Scope {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),
             index: task.part.item.map(Value::from),
-            own: own.map(|it| (task.step, it)),
+            own: own.map(|output| (task.step, output)),
         }
     }
 
-    /// Returns the list for each item of which a step is done, if it is a list.
+    /// Returns the list that a step repeats for, if it is a list.
     pub fn list(&self, step: StepIx) -> Option<&Vec<Value>> {
         let list = &self.plan().step(step).for_each.as_ref()?.list;
         list.path.find(self.value(&list.target)?)?.as_array()

@@ -1,4 +1,4 @@
-//! The state of a step, and the one table of what may change it.
+//! The state of a step, and the table of its transitions.
 
 use std::sync::Arc;
 
@@ -13,58 +13,59 @@ use crate::{
     tool::{Progress, ToolError},
 };
 
-/// A step, an item of one or what undoes either, as of some position in the log.
+/// The state of a step, an item, or a compensation at a position in the log.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Where it is in its life.
+    /// The current state.
     pub state: StepState,
-    /// How many attempts began.
+    /// The number of attempts that started.
     pub attempts: u32,
-    /// How many of them failed; interruptions by crashes do not count.
+    /// The number of attempts that failed. Attempts that a crash interrupted do not count.
     pub failures: u32,
-    /// How often a worker was lost while an attempt was under way.
+    /// The number of attempts during which a worker was lost.
     pub interruptions: u32,
-    /// When the first attempt began.
+    /// The start of the first attempt.
     pub started_at: Option<Timestamp>,
-    /// When it was over.
+    /// The time when the step finished.
     pub finished_at: Option<Timestamp>,
-    /// How long it worked and how long it waited for somebody.
+    /// The time that the step worked, and the time that it waited.
     pub spent: Spent,
-    /// The parameters of the last attempt, as rendered.
+    /// The rendered parameters of the last attempt.
     pub parameters: Option<Arc<Value>>,
-    /// What is worth knowing about them.
+    /// Warnings about the parameters.
     pub warnings: Vec<String>,
-    /// Whether a person agreed to it.
+    /// Set if a person approved the step.
     pub is_approved: bool,
-    /// Whether its output was returned earlier: to another call, or in another execution.
+    /// Set if the output was reused from another call or another execution.
     pub is_reused: bool,
-    /// How far the last attempt said it was.
+    /// The last progress report of the last attempt.
     pub progress: Option<Box<Progress>>,
-    /// The execution that the last attempt began.
+    /// The child execution of the last attempt.
     pub child: Option<ExecutionId>,
-    /// The items of its list, once it is known.
+    /// The items of its list, once the list is known.
     pub items: Option<Box<Items>>,
-    /// What undoes it, once that has begun.
+    /// The compensation, once it has started.
     pub undo: Option<Box<Step>>,
-    /// How many of the steps that it depends on are not over.
+    /// The number of dependencies that are not finished.
     pub(super) unmet: usize,
-    /// Whether one of them ended so that it will not run.
+    /// Set if a dependency did not succeed, so that the step will be skipped.
     pub(super) is_doomed: bool,
 }
 
-/// How long a task worked and how long it waited for a person or a signal.
+/// The time that a task worked, and the time that it waited for a person or a signal.
 ///
-/// Back-offs before another attempt are neither.
+/// Delays before another attempt count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// The time of its attempts. An interrupted attempt ends when its worker's loss is recorded.
+    /// The time of all attempts. An interrupted attempt ends when the loss of its worker is
+    /// recorded.
     pub worked: TimeDelta,
-    /// The time in which only a person or a signal could let it go on.
+    /// The time that the task waited for a person or a signal.
     pub waited: TimeDelta,
     since: Option<(Activity, Timestamp)>,
 }
 
-/// What a task spends its time on.
+/// The kind of time that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     Work,
@@ -72,8 +73,8 @@ enum Activity {
 }
 
 impl Spent {
-    /// Notes that the task is in `state` from `at` on. A list works unless its items only wait.
-    pub(super) fn note(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
+    /// Records the state from `at` on. A list counts as working unless all its items wait.
+    pub(super) fn record_state(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
         let activity = match state {
             StepState::Waiting(_) => Some(Activity::Wait),
             StepState::Gathering { .. } if items.is_some_and(Items::only_waits) => {
@@ -86,7 +87,7 @@ impl Spent {
             return;
         }
         if let Some((before, from)) = self.since {
-            // Machines' clocks differ: no time is less than none.
+            // Clocks of machines differ, so a negative time counts as zero.
             let time = (at - from).max(TimeDelta::zero());
             match before {
                 Activity::Work => self.worked += time,
@@ -97,63 +98,63 @@ impl Spent {
     }
 }
 
-/// Where a step is in its life.
+/// The state of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
-    /// Not begun.
+    /// The step has not started.
     Pending,
-    /// An attempt is under way, or was when the worker died.
+    /// An attempt is running, or was when the worker died.
     Running {
-        /// Which attempt.
+        /// The attempt.
         attempt: Attempt,
-        /// Who carries it out.
+        /// The way in which it is carried out.
         how: How,
     },
-    /// Its items are under way.
+    /// The items are running.
     Gathering {
-        /// Which attempt. There is only one.
+        /// The attempt. A list has only one.
         attempt: Attempt,
     },
-    /// An attempt failed or was interrupted; the next does not begin before this.
+    /// An attempt failed or was interrupted, and the next one may not start yet.
     Retrying {
         /// The last attempt.
         attempt: Attempt,
-        /// When the next may begin.
+        /// The earliest time of the next attempt.
         until: Timestamp,
-        /// Why there is another; nothing after a crash.
+        /// The error of the last attempt. `None` after a crash.
         error: Option<ToolError>,
     },
-    /// Waits for somebody.
+    /// The step waits for a person or a signal.
     Waiting(WaitReason),
-    /// Over: the tool returned this.
+    /// Finished with this output.
     Succeeded(Arc<Value>),
-    /// Over: the last attempt failed.
+    /// Finished: the last attempt failed.
     Failed(ToolError),
-    /// Over: it did not run.
+    /// Finished without running.
     Skipped(SkipReason),
-    /// Over: it was stopped, or did not run because the execution was.
+    /// Finished: the step was stopped, or the execution was.
     Cancelled,
 }
 
-/// Who carries an attempt out.
+/// The way in which an attempt is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// A tool is called.
+    /// A tool call.
     Calling,
-    /// Nobody: it only waits for a time.
+    /// A wait for a time.
     Sleeping {
-        /// Until when.
+        /// The end of the wait.
         until: Timestamp,
     },
-    /// Another execution.
+    /// A child execution.
     Executing {
-        /// Which.
+        /// The child.
         child: ExecutionId,
     },
 }
 
 impl How {
-    fn of(started: &StepStarted) -> Self {
+    fn from_started(started: &StepStarted) -> Self {
         match (started.until, started.child) {
             (Some(until), _) => Self::Sleeping { until },
             (None, Some(child)) => Self::Executing { child },
@@ -190,7 +191,7 @@ impl Step {
         Attempt::after(self.attempts)
     }
 
-    /// Returns what it returned, if it succeeded.
+    /// Returns the output of a successful step.
     pub fn output(&self) -> Option<&Value> {
         match &self.state {
             StepState::Succeeded(output) => Some(output),
@@ -198,27 +199,27 @@ impl Step {
         }
     }
 
-    /// Returns whether something of what it did was undone, or is about to be.
+    /// Returns `true` if a compensation of the step or of one of its items has started.
     pub fn has_undo(&self) -> bool {
-        let items = self.items.iter().flat_map(|it| it.all());
-        self.undo.is_some() || items.into_iter().any(|it| it.undo.is_some())
+        let items = self.items.iter().flat_map(|items| items.all());
+        self.undo.is_some() || items.into_iter().any(|item| item.undo.is_some())
     }
 
-    /// Returns whether what it did was undone.
+    /// Returns `true` if the step was undone. For a list, all successful items must have been
+    /// undone.
     pub fn is_compensated(&self) -> bool {
-        let is_undone = |it: &Step| matches!(&it.undo, Some(undo) if undo.output().is_some());
+        let is_undone = |step: &Step| matches!(&step.undo, Some(undo) if undo.output().is_some());
         match &self.items {
-            // Of a list all that was done is undone.
             Some(items) => {
-                let mut done = items.all().iter().filter(|it| it.output().is_some()).peekable();
+                let mut done = items.all().iter().filter(|item| item.output().is_some()).peekable();
                 done.peek().is_some() && done.all(is_undone)
             }
             None => is_undone(self),
         }
     }
 
-    /// Keeps what an event says beside the change of state.
-    pub(super) fn note(&mut self, at: Timestamp, event: &Event) {
+    /// Records the data of an event, apart from the change of state.
+    pub(super) fn record_event(&mut self, at: Timestamp, event: &Event) {
         match event {
             Event::StepStarted(StepStarted {
                 attempt, parameters, warnings, items, child, ..
@@ -249,7 +250,7 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
-            // What was not called took nobody down.
+            // A tool that was not called cannot have crashed the worker.
             Event::StepInterrupted { error: None, .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;
@@ -270,12 +271,12 @@ impl Step {
 }
 
 impl StepState {
-    /// Returns whether nothing more happens to the step.
+    /// Returns `true` if the step is finished.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
     }
 
-    /// Returns the word for the state.
+    /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -289,9 +290,10 @@ impl StepState {
         }
     }
 
-    /// The transition table. Anything not in it cannot happen.
+    /// Returns the next state, or `None` if the event is not possible. This is the complete
+    /// transition table.
     ///
-    /// `gathered` makes the list that the items of the step have returned.
+    /// `gathered` returns the list of the items' outputs.
     pub(super) fn next(
         &self,
         event: &Event,
@@ -314,7 +316,7 @@ impl StepState {
                 if !self.may_begin(started.attempt) {
                     return None;
                 }
-                Self::Running { attempt: started.attempt, how: How::of(started) }
+                Self::Running { attempt: started.attempt, how: How::from_started(started) }
             }
             (
                 Self::Pending,
@@ -374,7 +376,7 @@ impl StepState {
         event: &Event,
         gathered: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
-        // A step is over after the last of its items.
+        // A step finishes after the last of its items.
         let gathered = gathered()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {

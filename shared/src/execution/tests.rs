@@ -1,4 +1,4 @@
-//! The transition table, all of it: every state of a step against every kind of event.
+//! Tests the transition table: every state of a step with every kind of event.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn error() -> ToolError {
     ToolError::failed("no")
 }
 
-/// One of each state; those that have an attempt are in their second.
+/// One value of each state. States with an attempt are in the second one.
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
     let child = ExecutionId::draw(until);
@@ -64,7 +64,7 @@ fn waiting(reason: WaitReason) -> Event {
     Event::StepWaiting { step, part, reason, parameters, warnings }
 }
 
-/// One of each event about a step, and those of another attempt where that makes a difference.
+/// One event of each kind, and events of another attempt if that makes a difference.
 fn events() -> Vec<(&'static str, Event)> {
     let step = || "s".parse().unwrap();
     let until = Timestamp::UNIX_EPOCH;
@@ -128,7 +128,7 @@ fn events() -> Vec<(&'static str, Event)> {
     events
 }
 
-/// Tells what every state makes of every event, where the items of a list have returned that.
+/// Formats the next state for each state and event.
 fn table(gathered: Option<&Arc<Value>>) -> String {
     let mut table = String::new();
     for (name, state) in states() {
@@ -230,8 +230,8 @@ fn a_list_is_not_over_before_its_last_item() {
 }
 
 #[test]
-fn what_is_over_stays_as_it_is() {
-    for (name, state) in states().into_iter().filter(|(_, it)| it.is_over()) {
+fn finished_states_never_change() {
+    for (name, state) in states().into_iter().filter(|(_, state)| state.is_over()) {
         for (event_name, event) in events() {
             assert_eq!(state.next(&event, || None), None, "{name}, {event_name}");
         }
@@ -266,11 +266,11 @@ fn events_about_no_step_change_no_step() {
     }
 }
 
-/// Returns the seconds that a task worked and waited; it is in each state from a second on.
+/// Returns the seconds that a task worked and waited. Each state starts at its second.
 fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
     let mut spent = Spent::default();
     for (second, state) in states {
-        spent.note(Timestamp::from_timestamp(*second, 0).unwrap(), state, None);
+        spent.record_state(Timestamp::from_timestamp(*second, 0).unwrap(), state, None);
     }
     (spent.worked.num_seconds(), spent.waited.num_seconds())
 }
@@ -286,12 +286,12 @@ fn the_time_of_attempts_and_that_of_waits_are_counted_apart() {
     let done = || StepState::Succeeded(Arc::new(json!(1)));
     let approved = [(0, approval()), (500, StepState::Pending), (501, running()), (503, done())];
     assert_eq!(spent(&approved), (2, 500));
-    // A back-off is neither.
+    // A delay before a retry counts as neither.
     let again = [(0, running()), (3, retrying()), (60, running()), (61, done())];
     assert_eq!(spent(&again), (4, 0));
     let refused = [(0, approval()), (9, StepState::Failed(error()))];
     assert_eq!(spent(&refused), (0, 9));
-    // What reports how far it is goes on.
+    // A progress report does not end an attempt.
     assert_eq!(spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
     // The clock of another machine may be behind.
     assert_eq!(spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]), (1, 0));
@@ -304,13 +304,13 @@ fn a_list_waits_once_all_that_is_left_of_it_waits() {
     let waiting = StepState::Waiting(WaitReason::Approval);
     let mut spent = Spent::default();
     let at = |second| Timestamp::from_timestamp(second, 0).unwrap();
-    spent.note(at(0), &gathering, Some(&items));
-    items.count(&StepState::Pending, &waiting);
-    spent.note(at(1), &gathering, Some(&items));
-    items.count(&StepState::Pending, &waiting);
-    spent.note(at(3), &gathering, Some(&items));
-    items.count(&waiting, &StepState::Pending);
-    spent.note(at(13), &gathering, Some(&items));
-    spent.note(at(14), &StepState::Failed(error()), Some(&items));
+    spent.record_state(at(0), &gathering, Some(&items));
+    items.count_waiting(&StepState::Pending, &waiting);
+    spent.record_state(at(1), &gathering, Some(&items));
+    items.count_waiting(&StepState::Pending, &waiting);
+    spent.record_state(at(3), &gathering, Some(&items));
+    items.count_waiting(&waiting, &StepState::Pending);
+    spent.record_state(at(13), &gathering, Some(&items));
+    spent.record_state(at(14), &StepState::Failed(error()), Some(&items));
     assert_eq!((spent.worked.num_seconds(), spent.waited.num_seconds()), (4, 10));
 }

@@ -1,4 +1,4 @@
-//! What there is to know about an execution.
+//! Read access to the state of an execution.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Execution {
-    /// Returns the execution's identifier.
+    /// Returns the execution's id.
     pub fn id(&self) -> ExecutionId {
         self.id
     }
@@ -26,12 +26,12 @@ impl Execution {
         &self.plan
     }
 
-    /// Returns the request it belongs to.
+    /// Returns the request that the execution belongs to.
     pub fn request(&self) -> RequestId {
         self.request
     }
 
-    /// Returns how it is to be carried out.
+    /// Returns the options.
     pub fn options(&self) -> &ExecutionOptions {
         &self.options
     }
@@ -41,59 +41,59 @@ impl Execution {
         self.seq
     }
 
-    /// Returns the epoch of the last claim; zero before the first.
+    /// Returns the epoch of the last claim, or zero before the first claim.
     pub fn epoch(&self) -> Epoch {
-        self.owner.as_ref().map_or(Epoch::default(), |it| it.epoch)
+        self.owner.as_ref().map_or(Epoch::default(), |owner| owner.epoch)
     }
 
-    /// Returns who claimed it last.
+    /// Returns the last claim.
     pub fn owner(&self) -> Option<&Claimed> {
         self.owner.as_ref()
     }
 
-    /// Returns the worker that claimed it last.
+    /// Returns the worker that claimed the execution last.
     pub fn worker(&self) -> Option<WorkerId> {
-        self.owner.as_ref().map(|it| it.worker)
+        self.owner.as_ref().map(|owner| owner.worker)
     }
 
-    /// Returns when it was created.
+    /// Returns the time of creation.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
 
-    /// Returns when a worker first took it, its start being due.
+    /// Returns the time of the first claim at or after the planned start.
     pub fn started_at(&self) -> Option<Timestamp> {
         self.started_at
     }
 
-    /// Returns when it ended.
+    /// Returns the time when the execution finished.
     pub fn finished_at(&self) -> Option<Timestamp> {
         self.finished_at
     }
 
-    /// Returns where it is in its life.
+    /// Returns the phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Returns whether somebody paused it, and it is not stopping: that goes on.
+    /// Returns `true` if the execution is paused. An execution that stops is never paused.
     pub fn is_paused(&self) -> bool {
         self.is_paused && self.phase == Phase::Open
     }
 
-    /// Returns when its time is up.
+    /// Returns the deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
         let ms = i64::try_from(self.options.deadline_ms?).unwrap_or(i64::MAX);
         self.started_at?.checked_add_signed(chrono::TimeDelta::try_milliseconds(ms)?)
     }
 
-    /// Returns whether it failed because its time was up, and for nothing that came before.
+    /// Returns `true` if the execution failed because of its deadline, and not before.
     pub fn overran(&self) -> bool {
         let failed = [Phase::Finished(Outcome::Failed), Phase::Compensating(Outcome::Failed)];
         self.overran && failed.contains(&self.phase)
     }
 
-    /// Returns what people call its state.
+    /// Returns the state that people see.
     pub fn state(&self) -> ExecutionState {
         match self.phase {
             Phase::Finished(Outcome::Completed) => return ExecutionState::Completed,
@@ -117,8 +117,10 @@ impl Execution {
         &self.steps[number.get()]
     }
 
-    /// Returns the state of a task; nothing for an item before the list is known, and for what
-    /// undoes something before it begins.
+    /// Returns the state of a task.
+    ///
+    /// `None` for an item of a list that is not known yet, and for a compensation that has not
+    /// started.
     pub fn task(&self, task: Task) -> Option<&Step> {
         let step = self.steps.get(task.step.get())?;
         let done = match task.part.item {
@@ -128,86 +130,88 @@ impl Execution {
         if task.part.undo { done.undo.as_deref() } else { Some(done) }
     }
 
-    /// Returns what can be undone, in the order in which it was done.
+    /// Returns the tasks that can be undone, in the order of their success.
     pub fn undoable(&self) -> &[Task] {
         &self.undoable
     }
 
-    /// Returns the tools that it may yet call: those of what is not over, and of what would undo what
-    /// was done.
+    /// Returns the tools that the execution may still call, compensations included.
     pub fn needs(&self) -> impl Iterator<Item = &ToolName> {
         let undoes = self.options.compensate_on_failure;
         let steps = self.plan.steps().iter().zip(&self.steps);
-        let ahead = steps.filter(|(_, it)| !it.state.is_over()).flat_map(move |(planned, _)| {
-            let undo = planned.compensate.as_ref().filter(|_| undoes);
-            planned.calls().into_iter().chain(undo.map(|it| &it.tool))
-        });
-        let behind = self.undoable.iter().map(|it| self.plan.step(it.step));
-        ahead.chain(behind.filter_map(|it| Some(&it.compensate.as_ref()?.tool)))
+        let ahead =
+            steps.filter(|(_, step)| !step.state.is_over()).flat_map(move |(planned, _)| {
+                let undo = planned.compensate.as_ref().filter(|_| undoes);
+                planned.calls().into_iter().chain(undo.map(|undo| &undo.tool))
+            });
+        let behind = self.undoable.iter().map(|task| self.plan.step(task.step));
+        ahead.chain(behind.filter_map(|planned| Some(&planned.compensate.as_ref()?.tool)))
     }
 
-    /// Returns the step that began this execution, where one did.
+    /// Returns the step that started this execution, if it is a child.
     pub fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
     }
 
-    /// Returns the execution that this one does again.
+    /// Returns the execution that this one repeats.
     pub fn retry_of(&self) -> Option<ExecutionId> {
         self.retry_of
     }
 
-    /// Says which tools' calls need a permit here.
+    /// Sets the tools whose calls need a permit.
     pub fn limit(&mut self, tools: Arc<BTreeSet<ToolName>>) {
         self.limited = tools;
     }
 
-    /// Returns whether a task's call needs a permit.
+    /// Returns `true` if a task's call needs a permit.
     pub fn is_limited(&self, task: Task) -> bool {
         !self.limited.is_empty()
             && self.limited.contains(self.plan.step(task.step).callee(task.part).tool)
     }
 
-    /// Puts a task that may begin aside until there is a permit. Not an event: which calls need one
-    /// is this machine's configuration.
+    /// Sets a task aside until it gets a permit.
+    ///
+    /// This is not an event, because limits are configuration of this machine.
     pub fn gate(&mut self, task: Task) {
-        match self.task(task).map(|it| it.state.clone()) {
-            Some(state) => self.agenda.gate(task, &state),
-            // What undoes something comes into being as it begins.
-            None if task.part.undo => self.agenda.gate(task, &StepState::Pending),
+        match self.task(task).map(|step| step.state.clone()) {
+            Some(state) => self.agenda.gate_task(task, &state),
+            // The task of a compensation is created when it starts.
+            None if task.part.undo => self.agenda.gate_task(task, &StepState::Pending),
             None => (),
         }
     }
 
-    /// Says that the condition of a step holds. Not an event: it follows from the outputs, so
-    /// whoever replays the log finds the same.
+    /// Records that a step's condition is true.
+    ///
+    /// This is not an event: it follows from the outputs, so every replay finds the same.
     pub fn admit(&mut self, number: StepIx) {
-        if self.agenda.admit(number) {
-            let asks = self.asks(number.into());
-            self.agenda.unblock(number.into(), asks);
+        if self.agenda.remove_judging(number) {
+            let asks = self.must_ask(number.into());
+            self.agenda.unblock_task(number.into(), asks);
         }
     }
 
-    /// Returns every step, in plan order.
+    /// Returns all steps, in plan order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Returns what is to be done next.
+    /// Returns the agenda.
     pub fn agenda(&self) -> &Agenda {
         &self.agenda
     }
 
-    /// Returns the signals that nobody waited for yet, oldest first.
+    /// Returns the signals that no step has taken, oldest first.
     pub fn signals(&self) -> &[Signal] {
         &self.signals
     }
 
-    /// Returns whether the log already has what a command asked for.
+    /// Returns `true` if the log already contains the effect of a command.
     pub fn has_heard(&self, command: CommandId) -> bool {
         self.commands.contains(&command)
     }
 
-    /// Counts the steps.
+    /// Counts the steps by state.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally { total: self.steps.len(), ..Tally::default() };
         for step in &self.steps {
@@ -222,7 +226,7 @@ impl Execution {
         tally
     }
 
-    /// Returns the output of a step that is over: null for one whose failure is ignored.
+    /// Returns the output of a finished step. It is null if the step did not succeed.
     pub fn output(&self, number: StepIx) -> Option<&Value> {
         match &self.step(number).state {
             StepState::Succeeded(output) => Some(output),
@@ -233,16 +237,18 @@ impl Execution {
         }
     }
 
-    /// Returns about how many bytes of JSON its steps and their items were given and returned: most of
-    /// what it takes to keep it.
+    /// Estimates the memory for parameters and outputs, as bytes of JSON.
     pub fn bytes(&self) -> usize {
-        let items = |it: &Step| it.items.as_ref().map_or(0, |it| it.tasks.iter().map(own).sum());
+        let items = |step: &Step| {
+            step.items.as_ref().map_or(0, |items| items.tasks.iter().map(step_bytes).sum())
+        };
         json::bytes(&self.options().input)
-            + self.steps.iter().map(|it| own(it) + items(it)).sum::<usize>()
+            + self.steps.iter().map(|step| step_bytes(step) + items(step)).sum::<usize>()
     }
 
-    /// Returns what every step has returned so far, as `{ step: output }` in plan order; null for one
-    /// whose failure is ignored.
+    /// Returns the outputs of all steps so far, as `{ step: output }` in plan order.
+    ///
+    /// The output of a step whose failure is ignored is null.
     pub fn outputs(&self) -> Value {
         let steps = self.plan.steps().iter().zip(&self.steps);
         let outputs = steps.filter_map(|(planned, step)| {
@@ -256,8 +262,7 @@ impl Execution {
         Value::Object(outputs.collect())
     }
 
-    /// Returns what an output mapping put into a variable: the last step in plan order that
-    /// succeeded and has the path wins.
+    /// Returns the value of a variable. The last step in plan order that has a value for it wins.
     pub fn variable(&self, name: &str) -> Option<&Value> {
         let by = self.plan.variables().get(name)?;
         by.iter().rev().find_map(|number| {
@@ -266,13 +271,13 @@ impl Execution {
             mapped
                 .iter()
                 .rev()
-                .filter(|it| &*it.variable == name)
-                .find_map(|it| it.path.find(output))
+                .filter(|mapping| &*mapping.variable == name)
+                .find_map(|mapping| mapping.path.find(output))
         })
     }
 }
 
-fn own(step: &Step) -> usize {
+fn step_bytes(step: &Step) -> usize {
     let output = match &step.state {
         StepState::Succeeded(output) => json::bytes(output),
         _ => 0,

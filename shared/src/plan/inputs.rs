@@ -1,4 +1,4 @@
-//! What a plan that a step executes is given.
+//! Inputs of a plan that a step executes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::schema::{Schema, fill_defaults};
 
-/// A JSON Schema of what a plan is given, as the name had it that the step was written with.
+/// The JSON Schema of a plan's inputs, taken from the saved plan when the step was compiled.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     schema: Arc<Value>,
-    /// Compiled when it is first needed.
+    /// Compiled on first use.
     compiled: OnceLock<Result<Schema, String>>,
 }
 
 impl Inputs {
-    /// Keeps a schema.
+    /// Stores a schema without compiling it.
     pub fn new(schema: Arc<Value>) -> Self {
         Self { schema, compiled: OnceLock::new() }
     }
@@ -25,7 +25,7 @@ impl Inputs {
         &self.schema
     }
 
-    /// Fills in what is left out and has a default, and says what does not fit then.
+    /// Fills in defaults, then checks the inputs. Returns a message if they do not fit.
     pub fn fit(&self, given: Arc<Value>) -> Result<Arc<Value>, String> {
         let mut given = Arc::unwrap_or_clone(given);
         fill_defaults(&self.schema, &mut given);

@@ -1,4 +1,4 @@
-//! What the names in a plan mean.
+//! Resolves names in a plan.
 
 use indexmap::IndexMap;
 
@@ -8,18 +8,18 @@ use crate::{
     template::Names,
 };
 
-/// What the names in a plan's templates and dependencies mean.
+/// Resolves the names in a plan's templates and dependencies.
 ///
-/// A step's id goes first; failing that, a tool that exactly one step uses.
+/// A name is the id of a step first. Otherwise it is a tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
     pub(super) steps: IndexMap<StepId, StepIx>,
-    /// The step that uses the tool, or nothing where several do.
+    /// The step that uses each tool, or `None` if several steps use it.
     tools: IndexMap<ToolName, Option<StepIx>>,
 }
 
 impl StepNames {
-    /// Numbers the steps in the order given.
+    /// Numbers the steps in the given order.
     pub fn new<'a>(
         steps: impl IntoIterator<Item = (&'a StepId, &'a ToolName)>,
     ) -> Result<Self, PlanError> {
@@ -29,38 +29,40 @@ impl StepNames {
             if names.steps.insert(id.clone(), number).is_some() {
                 return Err(PlanError::Duplicate(id.clone()));
             }
-            names.tools.entry(tool.clone()).and_modify(|it| *it = None).or_insert(Some(number));
+            names
+                .tools
+                .entry(tool.clone())
+                .and_modify(|entry| *entry = None)
+                .or_insert(Some(number));
             if let Some(plain) = plain_name(tool) {
-                names.tools.entry(plain).and_modify(|it| *it = None).or_insert(Some(number));
+                names.tools.entry(plain).and_modify(|entry| *entry = None).or_insert(Some(number));
             }
         }
         Ok(names)
     }
 
-    /// Returns the same names for steps that stand in another order: `places` says where each of
-    /// them went.
+    /// Renumbers the steps. `places` maps each old number to the new one.
     #[must_use]
     pub fn moved(mut self, places: &[StepIx]) -> Self {
-        let moved = |it: &mut StepIx| *it = places[it.get()];
-        self.steps.values_mut().for_each(moved);
-        self.tools.values_mut().flatten().for_each(moved);
+        let renumber = |number: &mut StepIx| *number = places[number.get()];
+        self.steps.values_mut().for_each(renumber);
+        self.tools.values_mut().flatten().for_each(renumber);
         self
     }
 
-    /// Returns whether these are the names of `steps`, each by its number.
-    pub(super) fn are_of(&self, steps: &[ToolExecution]) -> bool {
-        let is_its =
+    /// Returns `true` if these names belong to `steps`, with the same numbers.
+    pub(super) fn match_steps(&self, steps: &[ToolExecution]) -> bool {
+        let is_same =
             |(id, at): (&StepId, &StepIx)| steps.get(at.get()).is_some_and(|step| step.id == *id);
-        self.steps.len() == steps.len() && self.steps.iter().all(is_its)
+        self.steps.len() == steps.len() && self.steps.iter().all(is_same)
     }
 
-    /// Returns the step that `name` means in a dependency.
+    /// Resolves a name in a dependency.
     pub fn find(&self, name: &str) -> Option<StepIx> {
         self.step(name).or_else(|| self.tool(name))
     }
 }
 
-/// Returns a tool's name without its set.
 fn plain_name(tool: &ToolName) -> Option<ToolName> {
     tool.as_str().split_once('.').and_then(|(_, plain)| plain.parse().ok())
 }

@@ -1,4 +1,4 @@
-//! How a step is carried out: attempts, time, what a failure means.
+//! Step policies: retries, timeouts and error handling.
 
 use std::{fmt, time::Duration};
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::{limits, tool::Effect};
 
-/// How a step is carried out.
+/// Retries, timeouts and error handling of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
-    /// What a second call does.
+    /// The effect of a second call.
     pub effect: Effect,
-    /// How long an attempt may take, in milliseconds.
+    /// The time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// How often and when it is tried again.
+    /// The retries after a failed attempt.
     pub retry: RetryPolicy,
-    /// What a failure means for the others.
+    /// The reaction to the step's failure.
     pub on_error: OnError,
-    /// Whether a person must agree before it starts.
+    /// Set if a person must approve the step before it starts.
     pub requires_approval: bool,
-    /// How long an attempt may take without saying anything, in milliseconds.
+    /// The longest time without progress in one attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// How long what it returns may be taken for what it would return, in milliseconds.
+    /// The time for which a result may be reused from the cache, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<u64>,
-    /// How many items of its list are done at once.
+    /// The maximum number of items that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Whether a template that finds nothing fails the step, whatever the options and its effect say.
+    /// Overrides the execution's option: `true` fails the step if a reference has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
 }
@@ -52,40 +52,42 @@ impl Default for StepPolicy {
 }
 
 impl StepPolicy {
-    /// Returns how long an attempt may take.
+    /// Returns the time limit of one attempt.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// Returns how long an attempt may take, where the plan says so. The usual timeout is for
-    /// calls: a sleep says itself how long it takes, and a plan is as long as it is.
+    /// Returns the time limit of one attempt if it is not the default.
+    ///
+    /// The default applies to calls only. A sleep has its own duration, and a plan may take any
+    /// time.
     pub fn own_timeout_ms(&self) -> Option<u64> {
         (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
     }
 
-    /// Returns how many items of its list are done at once.
+    /// Returns the maximum number of items that run at the same time.
     pub fn width(&self) -> u32 {
         self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
     }
 }
 
-/// What the failure of a step means for the others.
+/// The effect of a step's failure on the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
     /// The execution fails.
     #[default]
     Fail,
-    /// The step's dependents are skipped, the rest goes on.
+    /// Dependent steps are skipped, and other steps continue.
     Continue,
-    /// The step's output is null, and everything goes on.
+    /// The step's output is null, and all steps continue.
     Ignore,
     /// A person decides.
     Wait,
 }
 
 impl OnError {
-    /// Returns the word that plans use.
+    /// Returns the name that plans use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fail => "fail",
@@ -102,19 +104,19 @@ impl fmt::Display for OnError {
     }
 }
 
-/// How often a step is tried, and how long apart.
+/// The number of attempts and the delays between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryPolicy {
-    /// Tries in all. Interruptions by crashes do not count.
+    /// The maximum number of attempts. Attempts that a crash interrupted do not count.
     pub max_attempts: u32,
-    /// The wait before the second try, in milliseconds.
+    /// The delay before the second attempt, in milliseconds.
     pub backoff_ms: u64,
-    /// What the wait is multiplied by each time.
+    /// The factor by which each delay grows.
     pub multiplier: f64,
-    /// The longest wait, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub max_backoff_ms: u64,
-    /// Whether each wait is drawn between half of it and all of it.
+    /// Set to draw each delay at random between half of it and all of it.
     pub jitter: bool,
 }
 
@@ -131,9 +133,9 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns how long to wait after `failures` failed tries, or nothing if that was the last.
+    /// Returns the delay after `failures` failed attempts, or `None` after the last one.
     ///
-    /// `dice` is any number; the same number gives the same wait.
+    /// `dice` is any number. The same number gives the same delay.
     pub fn delay(&self, failures: u32, dice: u64) -> Option<TimeDelta> {
         if failures >= self.max_attempts.min(limits::ATTEMPTS) {
             return None;

@@ -1,4 +1,4 @@
-//! The order is the proof: each step looks only at what is over before it begins.
+//! Checks the order of a plan: each step reads only steps that finish before it starts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     template::{Target, Template},
 };
 
-/// Who fills a variable, in plan order.
+/// The steps that fill each variable, in plan order.
 type Variables = BTreeMap<Arc<str>, Vec<StepIx>>;
 
 impl TryFrom<UncheckedPlan> for Plan {
@@ -19,8 +19,8 @@ impl TryFrom<UncheckedPlan> for Plan {
     fn try_from(unchecked: UncheckedPlan) -> Result<Self, PlanError> {
         let UncheckedPlan { about, steps, written, diagnostics } = unchecked;
         check_len(steps.len())?;
-        let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.tool)))?;
-        let steps: Result<_, _> = steps.into_iter().map(|it| it.read(&names)).collect();
+        let names = StepNames::new(steps.iter().map(|step| (&step.id, &step.tool)))?;
+        let steps: Result<_, _> = steps.into_iter().map(|step| step.resolve(&names)).collect();
         let plan = Self::prove(about, names, steps?, diagnostics)?;
         if written.is_empty() {
             return Ok(plan);
@@ -30,8 +30,9 @@ impl TryFrom<UncheckedPlan> for Plan {
 }
 
 impl Plan {
-    /// Makes a plan of steps whose names have become numbers, if they stand in an order in which
-    /// they can run. Every store's plan comes through here, and every compiled one.
+    /// Makes a plan of resolved steps if they are in an order in which they can run.
+    ///
+    /// Every compiled plan and every plan from a store passes this check.
     pub fn prove(
         about: About,
         names: StepNames,
@@ -39,14 +40,14 @@ impl Plan {
         diagnostics: Vec<Diagnostic>,
     ) -> Result<Self, PlanError> {
         check_len(steps.len())?;
-        if !names.are_of(&steps) {
+        if !names.match_steps(&steps) {
             return Err(PlanError::Names);
         }
-        let variables = variables(&steps);
+        let variables = collect_variables(&steps);
         let mut dependents = vec![Vec::new(); steps.len()];
         for (at, step) in steps.iter().enumerate() {
             let number = StepIx::new(at);
-            Proof { number, step, steps: &steps, variables: &variables }.check()?;
+            Proof { number, step, steps: &steps, variables: &variables }.check_step()?;
             for on in &step.depends_on {
                 dependents[on.get()].push(number);
             }
@@ -56,11 +57,12 @@ impl Plan {
         Ok(Self { about, steps, written, numbers, dependents, variables, diagnostics })
     }
 
-    /// Says in which order the steps were written, where that is not the one in which they stand.
+    /// Sets the order of the draft, if it differs from the plan's order.
     pub fn written_as(self, written: Vec<StepIx>) -> Result<Self, PlanError> {
-        let mut is_there = vec![false; self.steps.len()];
-        let is_new =
-            |it: &StepIx| is_there.get_mut(it.get()).is_some_and(|it| !std::mem::replace(it, true));
+        let mut is_listed = vec![false; self.steps.len()];
+        let is_new = |number: &StepIx| {
+            is_listed.get_mut(number.get()).is_some_and(|listed| !std::mem::replace(listed, true))
+        };
         if written.len() != self.steps.len() || !written.iter().all(is_new) {
             return Err(PlanError::Written);
         }
@@ -76,7 +78,7 @@ fn check_len(steps: usize) -> Result<(), PlanError> {
     }
 }
 
-fn variables(steps: &[ToolExecution]) -> Variables {
+fn collect_variables(steps: &[ToolExecution]) -> Variables {
     let mut variables = Variables::new();
     for (at, step) in steps.iter().enumerate() {
         for mapping in &step.output_mapping {
@@ -86,7 +88,7 @@ fn variables(steps: &[ToolExecution]) -> Variables {
     variables
 }
 
-/// A step, and what must be true of it.
+/// A step and the plan in which it is checked.
 struct Proof<'a> {
     number: StepIx,
     step: &'a ToolExecution,
@@ -95,62 +97,65 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    fn check(&self) -> Result<(), PlanError> {
+    fn check_step(&self) -> Result<(), PlanError> {
         let step = self.step;
-        self.order()?;
+        self.check_order()?;
         let is_loop = step.for_each.is_some();
-        let is_of_item = |it: &Target| is_loop && matches!(it, Target::Item | Target::Index);
-        self.template(&step.template, &is_of_item)?;
+        let is_of_item =
+            |target: &Target| is_loop && matches!(target, Target::Item | Target::Index);
+        self.check_template(&step.template, &is_of_item)?;
         if let Some(for_each) = &step.for_each
             && !self.is_known(&for_each.list.target)
         {
-            return Err(self.outside(&for_each.written));
+            return Err(self.order_error(&for_each.written));
         }
         if let Some(when) = &step.when
-            && !when.targets().iter().all(|it| self.is_known(it))
+            && !when.targets().iter().all(|target| self.is_known(target))
         {
-            return Err(self.outside(when.source()));
+            return Err(self.order_error(when.source()));
         }
         if let Some(undo) = &step.compensate {
-            let is_of_step = |it: &Target| is_of_item(it) || *it == Target::Step(self.number);
-            self.template(&undo.template, &is_of_step)?;
+            let is_of_step =
+                |target: &Target| is_of_item(target) || *target == Target::Step(self.number);
+            self.check_template(&undo.template, &is_of_step)?;
         }
         Ok(())
     }
 
-    /// Checks that what it depends on comes before it, sorted and each once.
-    fn order(&self) -> Result<(), PlanError> {
+    /// Checks that the dependencies come before the step, sorted and without duplicates.
+    fn check_order(&self) -> Result<(), PlanError> {
         let on = &self.step.depends_on;
-        let late = on.iter().find(|it| **it >= self.number);
-        let twice = || on.windows(2).find(|it| it[0] >= it[1]).map(|it| &it[1]);
-        late.or_else(twice).map_or(Ok(()), |it| {
-            let id = self.steps.get(it.get()).map(|it| it.id.as_str());
-            Err(self.outside(id.unwrap_or("a step that there is not")))
+        let late = on.iter().find(|number| **number >= self.number);
+        let unsorted = || on.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
+        late.or_else(unsorted).map_or(Ok(()), |number| {
+            let id = self.steps.get(number.get()).map(|step| step.id.as_str());
+            Err(self.order_error(id.unwrap_or("a step that there is not")))
         })
     }
 
-    fn outside(&self, on: &str) -> PlanError {
+    fn order_error(&self, on: &str) -> PlanError {
         PlanError::Order { step: self.step.id.clone(), on: on.to_owned() }
     }
 
-    /// Checks that the holes look at what is known, or at what is `besides`.
-    fn template(
+    /// Checks that the references read only values that are known when the step starts, or that
+    /// `also_known` accepts.
+    fn check_template(
         &self,
         template: &Template,
-        besides: &dyn Fn(&Target) -> bool,
+        also_known: &dyn Fn(&Target) -> bool,
     ) -> Result<(), PlanError> {
         let mut outside = None;
         template.references(&mut |reference| {
-            if !self.is_known(&reference.target) && !besides(&reference.target) {
+            if !self.is_known(&reference.target) && !also_known(&reference.target) {
                 outside = Some(Arc::clone(&reference.text));
             }
         });
-        outside.map_or(Ok(()), |text| Err(self.outside(&text)))
+        outside.map_or(Ok(()), |text| Err(self.order_error(&text)))
     }
 
-    /// Returns whether what a target stands for is known once the step begins.
+    /// Returns `true` if the value of a target is known when the step starts.
     fn is_known(&self, target: &Target) -> bool {
-        let is_before = |it: &StepIx| self.step.depends_on.binary_search(it).is_ok();
+        let is_before = |step: &StepIx| self.step.depends_on.binary_search(step).is_ok();
         match target {
             Target::Step(on) => is_before(on),
             Target::Variable(name) => {

@@ -1,6 +1,6 @@
-//! From names to numbers: what a stored step's templates, conditions and dependencies mean.
+//! Resolves the names in a stored step: templates, conditions and dependencies.
 //!
-//! Whether that is an order in which the steps can run is not asked here; [`super::proof`] does.
+//! [`super::proof`] checks the order of the steps.
 
 use std::sync::Arc;
 
@@ -17,15 +17,16 @@ use crate::{
 };
 
 impl UncheckedStep {
-    /// Reads what is written in a step.
-    pub(super) fn read(self, names: &StepNames) -> Result<ToolExecution, PlanError> {
+    pub(super) fn resolve(self, names: &StepNames) -> Result<ToolExecution, PlanError> {
         let id = self.id;
-        let depends_on = dependencies(&id, &self.depends_on, names)?;
-        let template = template(&id, &self.parameters, names)?;
-        let for_each = self.for_each.map(|it| ForEach::read(&id, it, names)).transpose()?;
-        let when = self.when.map(|it| condition(&id, &it, names)).transpose()?;
-        let compensate = self.compensate.map(|it| it.read(&id, names).map(Box::new)).transpose()?;
-        let output_mapping = mappings(&id, self.output_mapping)?;
+        let depends_on = resolve_dependencies(&id, &self.depends_on, names)?;
+        let template = parse_template(&id, &self.parameters, names)?;
+        let for_each =
+            self.for_each.map(|written| ForEach::parse(&id, written, names)).transpose()?;
+        let when = self.when.map(|written| parse_condition(&id, &written, names)).transpose()?;
+        let compensate =
+            self.compensate.map(|undo| undo.resolve(&id, names).map(Box::new)).transpose()?;
+        let output_mapping = parse_mappings(&id, self.output_mapping)?;
         let kind = self.plan.map_or_else(|| StepKind::of(&self.tool), StepKind::Plan);
         Ok(ToolExecution {
             id,
@@ -45,16 +46,16 @@ impl UncheckedStep {
 }
 
 impl UncheckedCompensation {
-    fn read(self, id: &StepId, names: &StepNames) -> Result<Compensation, PlanError> {
+    fn resolve(self, id: &StepId, names: &StepNames) -> Result<Compensation, PlanError> {
         let Self { tool, parameters, policy } = self;
-        let template = template(id, &parameters, names)?;
+        let template = parse_template(id, &parameters, names)?;
         Ok(Compensation { tool, parameters, template, policy })
     }
 }
 
 impl ForEach {
-    fn read(id: &StepId, written: String, names: &StepNames) -> Result<Self, PlanError> {
-        match template(id, &Arc::new(Value::from(written.as_str())), names)? {
+    fn parse(id: &StepId, written: String, names: &StepNames) -> Result<Self, PlanError> {
+        match parse_template(id, &Arc::new(Value::from(written.as_str())), names)? {
             Template::Whole(list) => Ok(Self { written, list }),
             _ => Err(PlanError::ForEach(id.clone())),
         }
@@ -62,7 +63,7 @@ impl ForEach {
 }
 
 impl Mapping {
-    /// Reads which path fills which variable, or gives the path back that is none.
+    /// Parses an output mapping. Returns the path if it is invalid.
     pub fn read(written: String, variable: &str) -> Result<Self, String> {
         match written.parse() {
             Ok(path) => Ok(Self { written, path, variable: variable.into() }),
@@ -71,7 +72,11 @@ impl Mapping {
     }
 }
 
-fn dependencies(id: &StepId, on: &[StepId], names: &StepNames) -> Result<Vec<StepIx>, PlanError> {
+fn resolve_dependencies(
+    id: &StepId,
+    on: &[StepId],
+    names: &StepNames,
+) -> Result<Vec<StepIx>, PlanError> {
     let on = on.iter().map(|on| {
         let number = names.steps.get(on).copied();
         number.ok_or_else(|| PlanError::Order { step: id.clone(), on: on.as_str().to_owned() })
@@ -82,19 +87,23 @@ fn dependencies(id: &StepId, on: &[StepId], names: &StepNames) -> Result<Vec<Ste
     Ok(on)
 }
 
-fn template(id: &StepId, value: &Arc<Value>, names: &StepNames) -> Result<Template, PlanError> {
+fn parse_template(
+    id: &StepId,
+    value: &Arc<Value>,
+    names: &StepNames,
+) -> Result<Template, PlanError> {
     Template::of(value, names).map_err(|mut errors| {
         let error = errors.swap_remove(0);
         PlanError::Template { step: id.clone(), error }
     })
 }
 
-fn condition(id: &StepId, written: &str, names: &StepNames) -> Result<Condition, PlanError> {
+fn parse_condition(id: &StepId, written: &str, names: &StepNames) -> Result<Condition, PlanError> {
     Condition::parse(written, names)
         .map_err(|error| PlanError::Condition { step: id.clone(), error })
 }
 
-fn mappings(id: &StepId, written: Vec<(String, String)>) -> Result<Vec<Mapping>, PlanError> {
+fn parse_mappings(id: &StepId, written: Vec<(String, String)>) -> Result<Vec<Mapping>, PlanError> {
     let read = written.into_iter().map(|(path, variable)| {
         Mapping::read(path, &variable).map_err(|path| PlanError::Mapping { step: id.clone(), path })
     });

@@ -1,11 +1,11 @@
-//! What is a plan, and what is none.
+//! Tests of valid and invalid plans.
 
 use chrono::TimeDelta;
 use serde_json::json;
 
 use super::*;
 
-/// Steps as identifiers, dependencies and parameters, and what is wrong with them.
+/// Steps (ids, dependencies, parameters) and the expected error.
 type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
 
 fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
@@ -13,7 +13,7 @@ fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
         id: id.parse().unwrap(),
         tool: "set.tool".parse().unwrap(),
         parameters: Arc::new(parameters.clone()),
-        depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
+        depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
         output_mapping: vec![("_id".to_owned(), format!("{id}_id"))],
         policy: StepPolicy::default(),
         plan: None,
@@ -44,7 +44,7 @@ fn a_plan_survives_the_store() {
 }
 
 #[test]
-fn what_cannot_run_is_no_plan() {
+fn invalid_plans_are_refused() {
     assert_eq!(plan(&[]).unwrap_err(), PlanError::Empty);
     let cases: [Case<'_>; 6] = [
         (&[("a", &["b"], json!({})), ("b", &[], json!({}))], "`a` depends on `b`"),
@@ -71,7 +71,7 @@ fn layers_are_longest_paths() {
     ])
     .unwrap();
     let layers: Vec<Vec<usize>> =
-        plan.layers().iter().map(|it| it.iter().map(|it| it.get()).collect()).collect();
+        plan.layers().iter().map(|layer| layer.iter().map(|step| step.get()).collect()).collect();
     assert_eq!(layers, [vec![0, 2], vec![1], vec![3]]);
     assert_eq!(plan.dependents(StepIx::new(0)), [StepIx::new(1)]);
 }
@@ -94,7 +94,7 @@ fn layers_keep_the_order_in_which_steps_were_written() {
     let plan = written(vec![3, 1, 0, 2]).unwrap();
     let plan = Plan::from_json(&plan.to_json()).unwrap();
     let layers: Vec<Vec<usize>> =
-        plan.layers().iter().map(|it| it.iter().map(|it| it.get()).collect()).collect();
+        plan.layers().iter().map(|layer| layer.iter().map(|step| step.get()).collect()).collect();
     assert_eq!(layers, [vec![0, 2], vec![3, 1]]);
     for wrong in [vec![0], vec![0, 1, 2, 2], vec![0, 1, 2, 4], vec![0, 1, 2, 3, 3]] {
         assert_eq!(written(wrong).unwrap_err(), PlanError::Written);
@@ -104,8 +104,8 @@ fn layers_keep_the_order_in_which_steps_were_written() {
 #[test]
 fn waits_grow_up_to_a_limit() {
     let policy = RetryPolicy { max_attempts: 5, jitter: false, ..RetryPolicy::default() };
-    let waits: Vec<_> = (1..=5).map(|it| policy.delay(it, 0)).collect();
-    let ms = |it| Some(TimeDelta::milliseconds(it));
+    let waits: Vec<_> = (1..=5).map(|failures| policy.delay(failures, 0)).collect();
+    let ms = |delay| Some(TimeDelta::milliseconds(delay));
     assert_eq!(waits, [ms(100), ms(200), ms(400), ms(800), None]);
     let policy = RetryPolicy { max_attempts: 500, ..policy };
     assert_eq!(policy.delay(400, 7), ms(30_000));

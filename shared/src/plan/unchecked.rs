@@ -1,4 +1,4 @@
-//! Plans as stores keep them and as nobody should trust them.
+//! Plans as stores keep them, before they are checked.
 
 use std::sync::Arc;
 
@@ -14,58 +14,58 @@ use crate::{
     template::TemplateError,
 };
 
-/// A plan as a store keeps it and as the compiler proposes it: perhaps one that cannot run.
+/// A plan as stores keep it and as the compiler proposes it. It may be invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedPlan {
-    /// What it is for and where it came from.
+    /// The purpose and origin of the plan.
     pub about: About,
-    /// The steps, in topological order.
+    /// The steps in topological order.
     pub steps: Vec<UncheckedStep>,
-    /// Their numbers in the order in which they were written; empty where that is the same.
+    /// The numbers of the steps in the order of the draft. Empty if it is the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<StepIx>,
-    /// What its author should know.
+    /// Diagnostics for the plan's author.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A step as a store keeps it and as the compiler proposes it.
+/// A step as stores keep it and as the compiler proposes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedStep {
-    /// Its name within the plan.
+    /// The step's name within the plan.
     pub id: StepId,
     /// The tool, as `set.name`.
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// What must be over before it starts, templates' steps included.
+    /// The steps that must finish before this one starts, including the ones read by its templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
-    /// Which path of its output fills which variable.
+    /// Pairs of an output path and the variable that it fills.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_mapping: Vec<(String, String)>,
-    /// How it is carried out.
+    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
-    /// The plan that it executes; the tool's name is then what the author called it.
+    /// The plan that the step executes. The tool's name is then the author's name for that plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanId>,
-    /// The JSON Schema of what that plan is given, where it has one.
+    /// The JSON Schema of that plan's inputs, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Arc<Value>>,
-    /// Its condition, as written.
+    /// The condition, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The template of the list for each item of which it is done, as written.
+    /// The template of the list to repeat the step for, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
-    /// What undoes it.
+    /// The call that undoes the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Box<UncheckedCompensation>>,
 }
 
-/// The call that undoes a step, as a store keeps it and as the compiler proposes it.
+/// The call that undoes a step, as stores keep it and as the compiler proposes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedCompensation {
@@ -73,56 +73,56 @@ pub struct UncheckedCompensation {
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// How it is carried out.
+    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
 }
 
-/// Why a plan cannot run.
+/// The reason why a plan cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// There is nothing to do.
+    /// The plan has no steps.
     #[error("the plan has no steps")]
     Empty,
-    /// There is too much to do.
+    /// The plan has too many steps.
     #[error("the plan has {0} steps; the most is {max}", max = limits::PLAN_STEPS)]
     TooLarge(usize),
-    /// Two steps have one name.
+    /// Two steps have the same name.
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),
-    /// The names are not those of the steps.
+    /// The names do not match the steps.
     #[error("the names are not those of the plan's steps")]
     Names,
-    /// The order in which the steps were written does not name each of them once.
-    #[error("the order in which the steps were written is not one of the plan's steps")]
+    /// The order of the draft does not name each step exactly once.
+    #[error("the order in which the steps were written does not name each step once")]
     Written,
-    /// A step depends on itself, on a later one, or on none of the plan's.
+    /// A step depends on itself, on a later step, or on an unknown one.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order {
         /// The step.
         step: StepId,
-        /// What it depends on.
+        /// The dependency.
         on: String,
     },
-    /// A template is wrong.
+    /// A template is invalid.
     #[error("step `{step}`, at `{}`: {error}", error.at)]
     Template {
         /// The step.
         step: StepId,
-        /// What is wrong.
+        /// The template's error.
         error: TemplateError,
     },
-    /// A condition is wrong.
+    /// A condition is invalid.
     #[error("the condition of step `{step}` is wrong: {error}")]
     Condition {
         /// The step.
         step: StepId,
-        /// What is wrong.
+        /// The condition's error.
         error: ConditionError,
     },
-    /// What a step is to be done for each item of is not one template.
+    /// The list of a `forEach` is not a single whole template.
     #[error("`forEach` of step `{0}` must be one whole template, such as `{{{{list}}}}`")]
     ForEach(StepId),
-    /// An output mapping is wrong.
+    /// An output mapping is invalid.
     #[error("step `{step}` maps `{path}`, which is not a path")]
     Mapping {
         /// The step.
@@ -132,13 +132,13 @@ pub enum PlanError {
     },
 }
 
-/// Why what a store keeps is not a plan.
+/// The reason why a stored plan cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredPlanError {
-    /// It is not the JSON of a plan.
+    /// The text is not the JSON of a plan.
     #[error("the stored plan cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is the JSON of a plan that cannot run.
+    /// The plan cannot run.
     #[error("the stored plan cannot run: {0}")]
     Plan(#[from] PlanError),
 }

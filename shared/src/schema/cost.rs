@@ -1,52 +1,51 @@
-//! The cost of a schema, estimated before the schema is compiled.
+//! Estimates the cost of a schema before it is compiled.
 //!
-//! A few schemas that each refer ten times to the next cost 10ⁿ evaluations for one value. Every
-//! chain of `allOf`, `anyOf`, `$ref` and the like holds for the same value, so the number of
-//! evaluations is known without a value. What depends on the value is counted while it is checked.
+//! If a few schemas each refer ten times to the next one, one value costs 10ⁿ evaluations. Chains
+//! of `allOf`, `anyOf`, `$ref` and similar keywords apply to the same value, so their evaluations
+//! are known without a value. The evaluations that depend on the value are counted during the
+//! check.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::words::{Content, REFERENCES, resolve};
+use super::keywords::{Content, REFERENCES, resolve_reference};
 use crate::{
     json,
     limits::{SCHEMA_BYTES, SCHEMA_CHAIN, SCHEMA_DEPTH, SCHEMA_EXPANSION, SCHEMA_PATTERN_BYTES},
 };
 
-/// Evaluations that all parts of a schema together may cost: compiling goes through them.
+/// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
 const TOTAL: u64 = 100 * SCHEMA_EXPANSION;
-/// The most bytes that one pattern may compile to.
+/// Limit on the bytes that one pattern may compile to.
 const PATTERN_BYTES: usize = 4 << 20;
-/// Patterns in a schema: each takes some memory of its own.
+/// Limit on the patterns of a schema. Each takes memory.
 const PATTERNS: usize = 2_000;
 
-/// The figures of a schema that decide how it is compiled and checked.
+/// Measurements of a schema that decide how it is compiled and checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
-    /// Its size.
     pub(super) bytes: usize,
-    /// Schemas in it.
+    /// The number of schemas in it, itself included.
     pub(super) schemas: usize,
-    /// Patterns in it.
     pub(super) patterns: usize,
-    /// Whether a schema in it refers to another one.
+    /// Set if a subschema refers to another one.
     pub(super) has_references: bool,
-    /// Whether a pattern in it may take more than a moment.
+    /// Set if a match of a pattern may take more than a moment.
     pub(super) has_slow_patterns: bool,
-    /// How many of `allOf`, `not` and the like lie within each other.
+    /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
 }
 
 impl Figures {
-    /// Bytes that each pattern may compile to, so that all of them fit into the memory.
+    /// Returns the bytes that each pattern may compile to, so that all of them fit into memory.
     pub(super) fn pattern_bytes(&self) -> usize {
         (SCHEMA_PATTERN_BYTES / self.patterns.max(1)).min(PATTERN_BYTES)
     }
 }
 
-/// Measures a schema, or says why it is refused.
-pub(super) fn measure(schema: &Value) -> Result<Figures, String> {
+/// Measures a schema, or returns a message if it is refused.
+pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     if json::is_deeper_than(schema, SCHEMA_DEPTH) {
         return Err(format!("it nests deeper than {SCHEMA_DEPTH} levels"));
     }
@@ -66,13 +65,13 @@ pub(super) fn measure(schema: &Value) -> Result<Figures, String> {
 
 struct Cost<'a> {
     root: &'a Value,
-    /// The cost of each schema by its address; nothing while it is being estimated.
+    /// The cost of each schema, by its address. `None` while the schema is being estimated.
     known: BTreeMap<usize, Option<u64>>,
     figures: Figures,
 }
 
 impl<'a> Cost<'a> {
-    /// Estimates every schema in the document.
+    /// Estimates each subschema of the document.
     fn visit_all(
         &mut self,
         schema: &'a Value,
@@ -87,7 +86,7 @@ impl<'a> Cost<'a> {
         };
         self.figures.schemas += 1;
         self.figures.nesting = self.figures.nesting.max(nesting);
-        let cost = self.estimate(schema, 0)?;
+        let cost = self.estimate_cost(schema, 0)?;
         *total = total.saturating_add(cost);
         if cost > SCHEMA_EXPANSION || *total > TOTAL {
             return Err(format!(
@@ -96,8 +95,8 @@ impl<'a> Cost<'a> {
             ));
         }
         for (keyword, content) in fields {
-            self.note(keyword, content);
-            let kind = Content::of(keyword);
+            self.note_keyword(keyword, content);
+            let kind = Content::of_keyword(keyword);
             let is_in_place = matches!(kind, Content::InPlace | Content::InPlaceMap);
             for inner in kind.schemas(content) {
                 self.visit_all(inner, nesting + usize::from(is_in_place), total)?;
@@ -106,7 +105,7 @@ impl<'a> Cost<'a> {
         Ok(())
     }
 
-    fn note(&mut self, keyword: &str, content: &Value) {
+    fn note_keyword(&mut self, keyword: &str, content: &Value) {
         let figures = &mut self.figures;
         figures.has_references |= REFERENCES.contains(&keyword);
         let mut note_pattern = |pattern: &str| {
@@ -115,19 +114,21 @@ impl<'a> Cost<'a> {
         };
         match (keyword, content) {
             ("pattern", Value::String(pattern)) => note_pattern(pattern),
-            ("patternProperties", Value::Object(all)) => all.keys().for_each(|it| note_pattern(it)),
+            ("patternProperties", Value::Object(all)) => {
+                all.keys().for_each(|pattern| note_pattern(pattern));
+            }
             ("format", Value::String(format)) => figures.has_slow_patterns |= format == "regex",
             _ => (),
         }
     }
 
-    /// Returns how many schemas are evaluated for one value where this one holds.
-    fn estimate(&mut self, schema: &'a Value, chain: usize) -> Result<u64, String> {
+    /// Returns the number of evaluations that one value costs.
+    fn estimate_cost(&mut self, schema: &'a Value, chain: usize) -> Result<u64, String> {
         let Value::Object(fields) = schema else { return Ok(1) };
         let address = std::ptr::from_ref(schema).addr();
         match self.known.get(&address) {
             Some(Some(cost)) => return Ok(*cost),
-            // A circle: the check itself ends it.
+            // A cycle. The check itself stops it.
             Some(None) => return Ok(1),
             None => (),
         }
@@ -138,15 +139,17 @@ impl<'a> Cost<'a> {
         self.known.insert(address, None);
         let mut cost = 1_u64;
         for (keyword, content) in fields {
-            let kind = Content::of(keyword);
+            let kind = Content::of_keyword(keyword);
             if matches!(kind, Content::InPlace | Content::InPlaceMap) {
                 for inner in kind.schemas(content) {
-                    cost = cost.saturating_add(self.estimate(inner, chain + 1)?);
+                    cost = cost.saturating_add(self.estimate_cost(inner, chain + 1)?);
                 }
             }
             let reference = content.as_str().filter(|_| REFERENCES.contains(&keyword.as_str()));
-            if let Some(target) = reference.and_then(|it| resolve(self.root, it)) {
-                cost = cost.saturating_add(self.estimate(target, chain + 1)?);
+            if let Some(target) =
+                reference.and_then(|reference| resolve_reference(self.root, reference))
+            {
+                cost = cost.saturating_add(self.estimate_cost(target, chain + 1)?);
             }
         }
         self.known.insert(address, Some(cost));
@@ -154,20 +157,20 @@ impl<'a> Cost<'a> {
     }
 }
 
-/// Returns whether a pattern may backtrack, or is matched slowly because it counts far.
+/// Returns `true` if a pattern may backtrack, or if it repeats a part very often.
 fn is_slow(pattern: &str) -> bool {
-    let looks_around = ["(?=", "(?!", "(?<"].iter().any(|it| pattern.contains(it));
+    let looks_around = ["(?=", "(?!", "(?<"].iter().any(|group| pattern.contains(group));
     let refers_back =
-        pattern.as_bytes().windows(2).any(|it| it[0] == b'\\' && it[1].is_ascii_digit());
-    looks_around || refers_back || repetition(pattern) > 1_000
+        pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit());
+    looks_around || refers_back || count_repetitions(pattern) > 1_000
 }
 
-/// Returns how often the parts of a pattern are repeated by counts, at most.
-pub(super) fn repetition(pattern: &str) -> u64 {
+/// Returns the product of the repetition counts in a pattern.
+pub(super) fn count_repetitions(pattern: &str) -> u64 {
     let mut product = 1_u64;
     for part in pattern.split('{').skip(1) {
         let Some((counts, _)) = part.split_once('}') else { continue };
-        let most = counts.split(',').filter_map(|it| it.trim().parse::<u64>().ok()).max();
+        let most = counts.split(',').filter_map(|count| count.trim().parse::<u64>().ok()).max();
         product = product.saturating_mul(most.unwrap_or(1).max(1));
     }
     product

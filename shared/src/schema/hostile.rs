@@ -1,4 +1,4 @@
-//! Schemas that are written to keep a server busy, and values for them.
+//! Schemas and values that are made to keep a server busy.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// The longest that refusing may take: far less than a bomb does, far more than a slow machine needs.
+/// Time limit for a refusal: far less than an unlimited check takes, far more than a slow machine
+/// needs.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Runs something that must end soon, whatever it comes to.
+/// Runs something that must end within the limit.
 fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = run();
@@ -17,7 +18,7 @@ fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns definitions that each apply the next one ten times by a keyword.
+/// Returns definitions that each apply the next one ten times.
 fn bomb(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
     for at in 0..14 {
@@ -44,14 +45,14 @@ fn a_schema_that_refers_to_itself_too_often_is_refused() {
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
     }
-    // The old drafts ignore what stands beside a reference.
+    // Old drafts ignore the keywords beside a reference.
     let mut old = bomb("allOf", "definitions");
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     assert!(Schema::new(&old).is_err());
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_refused() {
+fn large_and_deep_schemas_are_refused() {
     let mut deep = json!({});
     for _ in 0..200 {
         deep = json!({ "not": deep });
@@ -93,7 +94,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[test]
-fn what_a_value_multiplies_is_stopped() {
+fn costs_that_grow_with_the_value_are_stopped() {
     let twice = json!([{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }]);
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let node =
@@ -115,7 +116,7 @@ fn what_a_value_multiplies_is_stopped() {
 
 #[test]
 fn a_check_that_takes_too_long_says_so_and_costs_its_budget() {
-    // Every item is compared with every choice.
+    // Each item is compared with each choice.
     let choices: Vec<Value> = (0..20_000).map(|n| json!({ "choice": n })).collect();
     let schema = json!({ "type": "array", "items": { "enum": choices } });
     let schema = Schema::new(&schema).unwrap();
@@ -147,7 +148,7 @@ fn patterns_do_not_go_back_for_ever() {
     assert!(why.contains("patterns"), "{why}");
 }
 
-/// What others really write stays usable.
+/// Large schemas and values as people write them stay usable.
 #[test]
 fn large_honest_schemas_and_values_pass() {
     let kinds: Vec<Value> = (0..300)
@@ -172,7 +173,7 @@ fn large_honest_schemas_and_values_pass() {
             "name": { "$ref": "#/$defs/node/oneOf/7/properties/kind/$defs/a~1b%20c" , "type": "string" },
         },
     });
-    // A reference into the middle of another schema, by a name that has to be encoded.
+    // A reference into the middle of another schema, with a name that must be encoded.
     let mut schema = schema;
     schema["$defs"]["node"]["oneOf"][7]["properties"]["kind"]["$defs"] =
         json!({ "a/b c": { "minLength": 2 } });
@@ -198,7 +199,7 @@ fn large_honest_schemas_and_values_pass() {
     assert_eq!(why, "at `/1`: \"x\" is not of type \"integer\"");
 }
 
-/// A schema with meters says the same of everything as it does without.
+/// A schema with meters gives the same results as without.
 #[test]
 fn meters_change_no_verdict() {
     let meta = "http://json-schema.org/draft-07/schema#";
@@ -226,18 +227,18 @@ fn meters_change_no_verdict() {
         json!(null),
     ];
     for schema in &schemas {
-        let figures = cost::measure(schema).unwrap();
+        let figures = cost::measure_schema(schema).unwrap();
         let plain = build(schema, figures).unwrap_or_else(|err| panic!("{schema}: {err}"));
         let metered = meter::add_meters(schema).unwrap();
         let built = build(&metered, figures).unwrap_or_else(|err| panic!("{metered}: {err}"));
         for value in &values {
-            let told = |valid: &Validator| -> Vec<String> {
-                let mut told: Vec<_> =
+            let sorted_errors = |valid: &Validator| -> Vec<String> {
+                let mut errors: Vec<_> =
                     valid.iter_errors(value).map(|err| err.to_string()).collect();
-                told.sort();
-                told
+                errors.sort();
+                errors
             };
-            assert_eq!(told(&plain), told(&built), "{schema} {value}");
+            assert_eq!(sorted_errors(&plain), sorted_errors(&built), "{schema} {value}");
             assert_eq!(plain.is_valid(value), built.is_valid(value), "{schema} {value}");
         }
     }
@@ -250,7 +251,7 @@ fn a_reference_that_leads_to_no_schema_is_refused() {
     assert!(Schema::new(&schema).is_err());
 }
 
-/// Many checks at the same time leave the threads of a runtime to others.
+/// Many checks at the same time leave the runtime's threads to other tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_leave_the_runtime_to_others() {
     let node = json!({ "properties": { "a": { "oneOf": [{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }] } }, "not": { "type": "string" } });
@@ -260,7 +261,7 @@ async fn checks_leave_the_runtime_to_others() {
         let schema = schema.clone();
         checks.spawn(async move { schema.misfits(&nested(90)) });
     }
-    // Were the runtime's threads taken, this would wait for every check.
+    // If the checks took the runtime's threads, this loop would wait for all of them.
     let mut answered = 0;
     while checks.try_join_next().is_none() && answered < 100 {
         tokio::task::yield_now().await;

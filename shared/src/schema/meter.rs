@@ -1,8 +1,8 @@
-//! Counts the evaluations of a check, and stops it.
+//! Counts the evaluations of a check, and stops a check that takes too many.
 //!
-//! The validator evaluates a schema with plain recursion and cannot be asked to stop. So every
-//! schema in it is put behind a keyword of its own, which is evaluated first: it takes its share of
-//! an allowance, and unwinds the stack when nothing is left.
+//! The validator evaluates a schema by plain recursion and cannot be stopped. So each of its
+//! schemas gets a custom keyword that is evaluated first. This keyword charges the schema's cost to
+//! an allowance, and unwinds the stack when the allowance is used up.
 
 use std::{
     cell::Cell,
@@ -15,52 +15,50 @@ use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value, json};
 
 use super::{
-    cost::repetition,
-    words::{Content, IDENTITY, REFERENCES, decode, resolve},
+    cost::count_repetitions,
+    keywords::{Content, IDENTITY, REFERENCES, decode_fragment, resolve_reference},
 };
 use crate::json;
 
 /// The keyword that counts.
 pub(super) const METER: &str = "faber:meter";
-/// Bytes of text that are worth one evaluation.
+/// Bytes of text that count as one evaluation.
 const BYTES: u64 = 16;
-/// Items or properties that are worth one evaluation.
+/// Items or properties that count as one evaluation.
 const ITEMS: u64 = 8;
-/// Evaluations between two looks at the clock.
-const LOOK: u32 = 64;
+/// Evaluations between two readings of the clock.
+const CLOCK_INTERVAL: u32 = 64;
 
-/// The check took more than it may take.
+/// The check used up its allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// What a check may take.
+/// Resources that a check may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
-    /// Evaluations.
     pub(super) evaluations: u64,
-    /// Time.
     pub(super) time: Duration,
     /// Bytes of the stack.
     pub(super) stack: usize,
 }
 
-/// The rest of an allowance.
+/// The unused rest of an allowance.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     evaluations: u64,
-    until: Instant,
-    /// Where the stack was when the check began.
+    deadline: Instant,
+    /// The stack's address when the check began.
     bottom: usize,
     stack: usize,
-    /// Evaluations until the next look at the clock.
-    look: u32,
+    /// Evaluations until the next reading of the clock.
+    until_clock: u32,
 }
 
 thread_local! {
     static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
 }
 
-/// Runs a check until it ends or takes more than it may. Returns the evaluations that it took, too.
+/// Runs a check until it ends or uses up its allowance. Returns the number of evaluations, too.
 pub(super) fn run_within<T>(
     allowance: Allowance,
     check: impl FnOnce() -> T,
@@ -68,13 +66,13 @@ pub(super) fn run_within<T>(
     let marker = 0_u8;
     let left = Left {
         evaluations: allowance.evaluations,
-        until: Instant::now() + allowance.time,
+        deadline: Instant::now() + allowance.time,
         bottom: std::ptr::from_ref(&marker).addr(),
         stack: allowance.stack,
-        look: LOOK,
+        until_clock: CLOCK_INTERVAL,
     };
     let before = LEFT.replace(Some(left));
-    // The validator keeps nothing between two checks, so a broken-off one leaves nothing behind.
+    // The validator keeps nothing between two checks, so stopping one leaves nothing behind.
     let result = catch_unwind(AssertUnwindSafe(check));
     let left = LEFT.replace(before).map_or(0, |left| left.evaluations);
     let taken = allowance.evaluations - left;
@@ -85,77 +83,76 @@ pub(super) fn run_within<T>(
     }
 }
 
-/// Takes evaluations from the allowance of the check that runs on this thread.
-fn charge(evaluations: u64) {
+/// Charges evaluations to the check that runs on this thread, if one does.
+fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
     let Some(mut left) = LEFT.get() else { return };
-    left.look = left.look.saturating_sub(1);
-    let is_late = left.look == 0 && Instant::now() > left.until;
-    if left.look == 0 {
-        left.look = LOOK;
+    left.until_clock = left.until_clock.saturating_sub(1);
+    let is_late = left.until_clock == 0 && Instant::now() > left.deadline;
+    if left.until_clock == 0 {
+        left.until_clock = CLOCK_INTERVAL;
     }
     let is_deep = left.bottom.abs_diff(here) > left.stack;
     let is_over = evaluations > left.evaluations || is_late || is_deep;
     left.evaluations = left.evaluations.saturating_sub(evaluations);
     LEFT.set(Some(left));
     if is_over {
-        // Not a panic: no hook is called.
+        // `resume_unwind` calls no panic hook.
         resume_unwind(Box::new(Exhausted));
     }
 }
 
-/// Returns how many evaluations it is worth to go through a value once.
-pub(super) fn size(value: &Value) -> u64 {
+/// Returns the evaluations that one pass over a value counts as.
+pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / BYTES,
-        Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
+        Value::Array(items) => 1 + items.iter().map(count_evaluations).sum::<u64>(),
         Value::Object(fields) => {
             let keys = fields.keys().map(|key| key.len() as u64 / BYTES);
-            1 + keys.sum::<u64>() + fields.values().map(size).sum::<u64>()
+            1 + keys.sum::<u64>() + fields.values().map(count_evaluations).sum::<u64>()
         }
         _ => 1,
     }
 }
 
-/// Takes what one schema costs, as the keyword of that schema says.
+/// The cost of one schema, from its `faber:meter` keyword.
 struct Meter {
-    /// For any value.
+    /// Evaluations for any value.
     fixed: u64,
-    /// For every [`BYTES`] of a text.
+    /// Evaluations for every [`BYTES`] of a text.
     text: u64,
-    /// For every [`ITEMS`] of an array or an object.
+    /// Evaluations for every [`ITEMS`] of an array or object.
     items: u64,
-    /// Whether the schema refers to one that is not metered.
+    /// Set if the schema refers to a schema without a meter.
     is_foreign: bool,
 }
 
 impl Meter {
-    fn charge(&self, value: &Value) {
+    fn charge_value(&self, value: &Value) {
         let of_value = match value {
             Value::String(text) => self.text.saturating_mul(text.len() as u64 / BYTES),
             Value::Array(items) => self.items.saturating_mul(items.len() as u64 / ITEMS),
             Value::Object(fields) => self.items.saturating_mul(fields.len() as u64 / ITEMS),
             _ => 0,
         };
-        let of_foreign = if self.is_foreign { BYTES * size(value) } else { 0 };
-        charge(self.fixed.saturating_add(of_value).saturating_add(of_foreign));
+        let of_foreign = if self.is_foreign { BYTES * count_evaluations(value) } else { 0 };
+        charge_evaluations(self.fixed.saturating_add(of_value).saturating_add(of_foreign));
     }
 }
 
 impl<'i> Keyword<'i> for Meter {
     fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
-        self.charge(value);
+        self.charge_value(value);
         Ok(())
     }
 
     fn is_valid(&self, value: &'i Value) -> bool {
-        self.charge(value);
+        self.charge_value(value);
         true
     }
 }
 
-/// Makes the keyword that counts.
 #[expect(clippy::unnecessary_wraps, reason = "a factory may fail")]
 pub(super) fn make_meter<'a>(
     _: &'a Map<String, Value>,
@@ -167,22 +164,22 @@ pub(super) fn make_meter<'a>(
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
 
-/// Returns the schema with a meter before every schema in it, or says why that cannot be.
+/// Puts a meter in front of each subschema, or returns a message if that is impossible.
 pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
-    Places { root: schema }.meter(schema)
+    MeterBuilder { root: schema }.add_meter(schema)
 }
 
-/// The places of the schemas in one resource.
-struct Places<'a> {
-    /// The schema in which pointers begin.
+/// Adds meters to the schemas of one resource.
+struct MeterBuilder<'a> {
+    /// The schema to which JSON pointers are relative.
     root: &'a Value,
 }
 
-impl Places<'_> {
-    fn meter(&self, schema: &Value) -> Result<Value, String> {
+impl MeterBuilder<'_> {
+    fn add_meter(&self, schema: &Value) -> Result<Value, String> {
         let Value::Object(fields) = schema else { return Ok(schema.clone()) };
         if is_resource(fields) && !std::ptr::eq(schema, self.root) {
-            return Places { root: schema }.meter(schema);
+            return MeterBuilder { root: schema }.add_meter(schema);
         }
         let (mut outer, mut inner) = (Map::new(), Map::new());
         let mut is_foreign = false;
@@ -198,11 +195,11 @@ impl Places<'_> {
                 is_foreign |= moved.is_none();
                 Value::from(moved.unwrap_or_else(|| reference.to_owned()))
             } else {
-                self.meter_content(Content::of(name), content)?
+                self.meter_content(Content::of_keyword(name), content)?
             };
             inner.insert(keyword.clone(), made);
         }
-        let meter = json!({ METER: figures(fields, is_foreign) });
+        let meter = json!({ METER: meter_arguments(fields, is_foreign) });
         outer.insert("allOf".to_owned(), Value::Array(vec![meter, Value::Object(inner)]));
         Ok(Value::Object(outer))
     }
@@ -213,22 +210,24 @@ impl Places<'_> {
             (Content::Map | Content::InPlaceMap, Value::Object(all)) => {
                 let metered = all
                     .iter()
-                    .map(|(name, schema)| Ok::<_, String>((name.clone(), self.meter(schema)?)));
+                    .map(|(name, schema)| Ok::<_, String>((name.clone(), self.add_meter(schema)?)));
                 Value::Object(metered.collect::<Result<_, _>>()?)
             }
             (_, Value::Array(all)) => {
-                Value::Array(all.iter().map(|item| self.meter(item)).collect::<Result<_, _>>()?)
+                Value::Array(all.iter().map(|item| self.add_meter(item)).collect::<Result<_, _>>()?)
             }
-            _ => self.meter(content)?,
+            _ => self.add_meter(content)?,
         })
     }
 
-    /// Returns where a reference leads now that every schema has a meter before it; nothing where it
-    /// leads out of the document, or goes by a name.
+    /// Adjusts a reference to the schema with meters. Returns `None` if it leads out of the
+    /// document, or nowhere.
     fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
         let pointer = match reference.strip_prefix('#') {
-            Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => decode(pointer),
-            Some(_) if resolve(self.root, reference).is_some() => {
+            Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
+                decode_fragment(pointer)
+            }
+            Some(_) if resolve_reference(self.root, reference).is_some() => {
                 return Ok(Some(reference.to_owned()));
             }
             _ => return Ok(None),
@@ -243,11 +242,11 @@ impl Places<'_> {
                 moved.push_str("/allOf/1");
             }
             moved.push('/');
-            moved.push_str(&encode(token));
+            moved.push_str(&encode_fragment(token));
             kind = match at {
                 _ if kind == Content::Data => Content::Data,
                 Value::Object(_) if is_map => Content::Unknown,
-                Value::Object(_) => Content::of(&name),
+                Value::Object(_) => Content::of_keyword(&name),
                 _ => Content::Unknown,
             };
             let Some(next) = at.pointer(&format!("/{token}")) else { return Ok(None) };
@@ -261,14 +260,14 @@ impl Places<'_> {
     }
 }
 
-/// Returns whether a schema is a resource of its own: pointers in it begin there.
+/// Returns `true` if a schema is a separate resource, so that its pointers are relative to it.
 fn is_resource(fields: &Map<String, Value>) -> bool {
     let ids = ["$id", "id"].iter().filter_map(|name| fields.get(*name)?.as_str());
     ids.into_iter().any(|id| !id.starts_with('#'))
 }
 
-/// Encodes what a fragment may not contain.
-fn encode(token: &str) -> String {
+/// Percent-encodes the characters that a fragment may not contain.
+fn encode_fragment(token: &str) -> String {
     let mut text = String::with_capacity(token.len());
     for byte in token.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
@@ -280,9 +279,10 @@ fn encode(token: &str) -> String {
     text
 }
 
-/// Returns what one schema costs: always, for a text, for items, and whether it leads elsewhere.
-fn figures(fields: &Map<String, Value>, is_foreign: bool) -> Value {
-    let data = fields.iter().filter(|(keyword, _)| Content::of(keyword) == Content::Data);
+/// Returns the arguments of the `faber:meter` keyword: cost of any value, of text, of items, and if
+/// a reference leaves the document.
+fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
+    let data = fields.iter().filter(|(keyword, _)| Content::of_keyword(keyword) == Content::Data);
     let bytes: usize = data.map(|(_, content)| json::bytes(content)).sum();
     let count = |keyword: &str| {
         fields.get(keyword).and_then(Value::as_object).map_or(0, |all| all.len() as u64)
@@ -290,7 +290,9 @@ fn figures(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let fixed = 1 + bytes as u64 / (4 * BYTES) + count("properties") / ITEMS;
     let pattern = fields.get("pattern").and_then(Value::as_str);
     let is_regex = fields.get("format").and_then(Value::as_str) == Some("regex");
-    let text = 1 + pattern.map_or(0, |it| 4 + repetition(it) / BYTES) + u64::from(is_regex) * 100;
+    let text = 1
+        + pattern.map_or(0, |pattern| 4 + count_repetitions(pattern) / BYTES)
+        + u64::from(is_regex) * 100;
     let items = 1 + count("patternProperties") * ITEMS;
     json!([fixed, text, items, is_foreign])
 }

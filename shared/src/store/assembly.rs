@@ -1,8 +1,8 @@
-//! Puts the documents of a log together again, for every store the same way.
+//! Assembles the events of a log from its documents, for all stores.
 //!
-//! A log is only a log if its documents follow each other without a gap. The fence makes sure of
-//! that when they are written; this makes sure of it when they are read, so that a damaged file
-//! or a store that broke its word is noticed before anybody acts on it.
+//! The documents of a log must follow each other without a gap. The fence ensures this on writes.
+//! This module checks it on reads. So damaged files and broken stores are noticed before any code
+//! acts on them.
 
 use super::{Document, StoreError};
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
     limits,
 };
 
-/// The most bytes of documents that one read decodes; a single document may have more.
+/// Bytes of documents that one read decodes. A single document may be larger.
 const READ_BYTES: usize = 16 << 20;
 
-/// Events of one log as its documents come in.
+/// The events of one log, assembled document by document.
 #[derive(Debug)]
 pub struct Assembly {
     id: ExecutionId,
     after: Seq,
-    /// Where the next document must begin; unknown before the first.
+    /// The start of the next document. Unknown before the first document.
     next: Option<Seq>,
     events: Vec<Recorded>,
     bytes: usize,
@@ -27,22 +27,24 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Begins with what comes after position `after`. The first document must be the one that
-    /// has the next position, or the last one.
+    /// Starts after position `after`.
+    ///
+    /// The first document must contain the next position, or be the last one.
     pub fn new(id: ExecutionId, after: Seq) -> Self {
         Self { id, after, next: None, events: Vec::new(), bytes: 0, damage: None }
     }
 
-    /// Takes the next document and returns whether there is room for more.
+    /// Adds the next document. Returns `true` if more may follow.
     pub fn push(&mut self, document: Result<Document, StoreError>) -> bool {
-        let pushed = document.and_then(|it| self.add(&it));
+        let pushed = document.and_then(|document| self.add_document(&document));
         self.damage = pushed.err();
         let is_full = self.events.len() >= limits::READ_EVENTS || self.bytes >= READ_BYTES;
         self.damage.is_none() && !is_full
     }
 
-    /// Returns the events. Those before a damaged document are worth having; the next read says
-    /// that there is damage behind them.
+    /// Returns the events.
+    ///
+    /// Events before a damaged document are returned. The next read reports the damage.
     pub fn finish(self) -> Result<Vec<Recorded>, StoreError> {
         match self.damage {
             Some(damage) if self.events.is_empty() => Err(damage),
@@ -50,7 +52,7 @@ impl Assembly {
         }
     }
 
-    fn add(&mut self, document: &Document) -> Result<(), StoreError> {
+    fn add_document(&mut self, document: &Document) -> Result<(), StoreError> {
         let Document { first, len, json } = document;
         let is_next = match self.next {
             Some(next) => *first == next,
@@ -66,7 +68,7 @@ impl Assembly {
         }
         let mut events = document.decode(self.id)?;
         if *first <= self.after {
-            events.retain(|it| self.after < it.seq);
+            events.retain(|recorded| self.after < recorded.seq);
         }
         self.bytes += json.len();
         if self.events.is_empty() {
@@ -87,7 +89,7 @@ mod tests {
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let event = Event::Paused { command };
         let event = |seq| Recorded { seq, at: Timestamp::UNIX_EPOCH, event: event.clone() };
-        let events: Vec<Recorded> = (0..len).map(|it| event(Seq(first).plus(it))).collect();
+        let events: Vec<Recorded> = (0..len).map(|offset| event(Seq(first).plus(offset))).collect();
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         Append::new(id, Seq(first - 1), &events).documents.remove(0)
     }
@@ -99,7 +101,7 @@ mod tests {
                 break;
             }
         }
-        Ok(assembly.finish()?.iter().map(|it| it.seq.0).collect())
+        Ok(assembly.finish()?.iter().map(|recorded| recorded.seq.0).collect())
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
     fn a_gap_is_damage() {
         assert!(read(0, vec![document(2, 1)]).is_err());
         assert!(read(1, vec![document(1, 1), document(3, 1)]).is_err());
-        // What comes before the gap is good.
+        // The events before the gap are valid.
         assert_eq!(read(0, vec![document(1, 1), document(3, 1)]), Ok(vec![1]));
         let broken = Document { first: Seq(1), len: 2, ..document(1, 1) };
         assert!(read(0, vec![broken]).is_err());

@@ -1,91 +1,90 @@
-//! What can go wrong with a store.
+//! Errors of stores.
 
 use std::fmt;
 
 use crate::limits;
 
-/// Why a store could not do what it was asked.
+/// The reason why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store is not available now. What was asked may have happened all the same.
+    /// The store is not available. The operation may have happened nevertheless.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The identifier is taken; draw another.
+    /// The id is taken. The caller must draw another one.
     #[error("the identifier is taken")]
     Taken,
-    /// More waits or is kept than may be.
+    /// A limit on waiting or stored items is reached.
     #[error("{what} is full: try again when some of it is done")]
     Full {
-        /// What is full.
+        /// The full container.
         what: String,
     },
-    /// It can never be written: no document of a store is that large.
+    /// A document is larger than any store can write.
     #[error(
         "{bytes} bytes are more than a document of a store can have ({}): ask for less, or \
              keep it in a file and pass its name",
         limits::DOCUMENT_BYTES
     )]
     TooLarge {
-        /// How large it is.
+        /// The document's size.
         bytes: usize,
     },
-    /// No store can keep it as it is.
+    /// The data does not meet the rules of stores.
     #[error("{what} cannot be kept: {why}")]
     Unfit {
-        /// What.
+        /// The data.
         what: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
-    /// What the store has cannot be what it says.
+    /// Stored data is invalid.
     #[error("`{what}` is damaged in the store: {why}")]
     Corrupt {
-        /// The identifier of the damaged thing.
+        /// The id of the damaged data.
         what: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
-    /// The store was written by a newer version.
+    /// A newer version wrote the store.
     #[error(
         "the store has schema version {found}, this `faber` knows {known}: use a newer `faber`"
     )]
     TooNew {
         /// The version of the store.
         found: u32,
-        /// The newest version known.
+        /// The newest known version.
         known: u32,
     },
-    /// The store's address is wrong.
+    /// The store's address is invalid.
     #[error("`{url}` is not a store: {why}; use `sqlite:PATH`, `mongodb://…` or `memory:`")]
     Address {
         /// The address.
         url: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
 }
 
 impl StoreError {
-    /// Returns whether what is there cannot be read, or what is asked for cannot be written, so that it
-    /// is no use to try again.
+    /// Returns `true` if a retry cannot help, because stored data cannot be read or the given data
+    /// cannot be written.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::TooLarge { .. } | Self::Unfit { .. })
     }
 
-    /// Says that something in the store is damaged.
+    /// Makes the error for invalid stored data.
     pub fn corrupt(what: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Corrupt { what: what.to_string(), why: why.to_string() }
     }
 }
 
-/// Why an append failed.
+/// The reason why an append failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The log does not end where the append begins.
+    /// The log does not end at the append's position.
     #[error("the log has grown")]
     Conflict,
-    /// The store failed. The append may have been written all the same, or the first of its
-    /// documents.
+    /// The store failed. The append, or its first documents, may have been written nevertheless.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

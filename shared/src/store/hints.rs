@@ -1,5 +1,5 @@
-//! Hints that it is worth looking again. They carry no data: whoever wakes up reads the store, so
-//! there is one way to learn what happened, and a lost hint costs time, never truth.
+//! Wake-up hints. They carry no data: a woken reader reads the store. So a lost hint costs time,
+//! but never correctness.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +11,10 @@ use tokio::sync::watch;
 use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
-/// From so many watched logs on, those that nobody watches any more are forgotten, each time
-/// their number has doubled.
+/// Number of watched logs from which unwatched ones are dropped, each time the number doubles.
 const SWEEP: usize = 1_024;
 
-/// Wakes readers, within one process.
+/// Wakes readers in this process.
 #[derive(Debug)]
 pub struct Hints {
     work: watch::Sender<()>,
@@ -24,7 +23,7 @@ pub struct Hints {
     logs: Mutex<BTreeMap<ExecutionId, WatchedLog>>,
 }
 
-/// A log that somebody follows in this process.
+/// A log that has followers in this process.
 #[derive(Debug, Default)]
 struct WatchedLog {
     hint: watch::Sender<()>,
@@ -32,14 +31,14 @@ struct WatchedLog {
 }
 
 impl WatchedLog {
-    /// Wakes the followers. Returns `false` if there are none.
-    fn poke(&self) -> bool {
+    /// Wakes the followers. Returns `false` if the log has no followers.
+    fn wake_followers(&self) -> bool {
         self.recent.expect_more();
         self.hint.send(()).is_ok()
     }
 }
 
-/// What a follower of a log waits for, and where it finds what other followers have read.
+/// The hint of a log's follower, and the events that other followers have read.
 #[derive(Debug)]
 pub(super) struct LogHint {
     pub(super) grown: watch::Receiver<()>,
@@ -48,7 +47,7 @@ pub(super) struct LogHint {
 
 impl Drop for LogHint {
     fn drop(&mut self) {
-        // The map has the one, this follower the other: nobody else reads what is kept.
+        // Only the map and this follower are left, so the events have no further reader.
         if Arc::strong_count(&self.recent) <= 2 {
             self.recent.clear();
         }
@@ -67,17 +66,17 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Returns a hint that there may be executions to claim.
+    /// Returns a hint that executions may be due.
     pub fn work(&self) -> watch::Receiver<()> {
         self.work.subscribe()
     }
 
-    /// Returns a hint that there may be commands.
+    /// Returns a hint that commands may have arrived.
     pub fn inbox(&self) -> watch::Receiver<()> {
         self.inbox.subscribe()
     }
 
-    /// Returns a hint that records may have changed on which all nodes must agree.
+    /// Returns a hint that records shared by all nodes may have changed.
     pub fn records(&self) -> watch::Receiver<()> {
         self.records.subscribe()
     }
@@ -87,8 +86,8 @@ impl Hints {
         self.with_log(id, |log| log.hint.subscribe())
     }
 
-    /// Returns the same for a follower, with what other followers have read.
-    pub(super) fn follow(&self, id: ExecutionId) -> LogHint {
+    /// Returns a hint for a follower, and the events that other followers have read.
+    pub(super) fn follow_log(&self, id: ExecutionId) -> LogHint {
         self.with_log(id, |log| LogHint {
             grown: log.hint.subscribe(),
             recent: Arc::clone(&log.recent),
@@ -96,46 +95,46 @@ impl Hints {
     }
 
     fn with_log<T>(&self, id: ExecutionId, give: impl FnOnce(&WatchedLog) -> T) -> T {
-        let mut logs = self.logs();
+        let mut logs = self.lock_logs();
         if logs.len() >= SWEEP && logs.len().is_power_of_two() {
             logs.retain(|_, log| log.hint.receiver_count() > 0);
         }
         give(logs.entry(id).or_default())
     }
 
-    /// Says that there may be executions to claim.
+    /// Reports that executions may be due.
     pub fn poke_work(&self) {
         self.work.send_replace(());
     }
 
-    /// Says that there may be commands.
+    /// Reports that commands may have arrived.
     pub fn poke_inbox(&self) {
         self.inbox.send_replace(());
     }
 
-    /// Says that records may have changed on which all nodes must agree.
+    /// Reports that records shared by all nodes may have changed.
     pub fn poke_records(&self) {
         self.records.send_replace(());
     }
 
-    /// Says that a log has grown. Forgets logs that nobody watches any more.
+    /// Reports that a log has grown. Drops it if it has no followers.
     pub fn poke_log(&self, id: ExecutionId) {
-        let mut logs = self.logs();
-        if logs.get(&id).is_some_and(|log| !log.poke()) {
+        let mut logs = self.lock_logs();
+        if logs.get(&id).is_some_and(|log| !log.wake_followers()) {
             logs.remove(&id);
         }
     }
 
-    /// Says that any log may have grown, and that there may be anything else, too.
+    /// Reports that anything may have changed.
     pub fn poke_all(&self) {
         self.poke_work();
         self.poke_inbox();
         self.poke_records();
-        self.logs().retain(|_, log| log.poke());
+        self.lock_logs().retain(|_, log| log.wake_followers());
     }
 
-    fn logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, WatchedLog>> {
-        // A map of hints is never half changed.
+    fn lock_logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, WatchedLog>> {
+        // A poisoned lock is harmless: no operation leaves the map half changed.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What outsiders ask of executions.
+//! Commands to executions.
 
 use std::sync::Arc;
 
@@ -11,60 +11,60 @@ use crate::{
     id::{CommandId, ExecutionId, StepId},
 };
 
-/// Something an outsider asks of an execution.
+/// A command to an execution, as its inbox keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Makes it count once.
+    /// The command's id. It prevents a second effect of the same command.
     pub id: CommandId,
-    /// Which execution.
+    /// The execution.
     pub execution: ExecutionId,
-    /// When it was asked.
+    /// The time when the command was sent.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// What.
+    /// The command.
     pub command: Command,
 }
 
-/// Says that no further command can wait.
+/// Makes the error for a full inbox.
 pub fn full_inbox(of: ExecutionId) -> StoreError {
     StoreError::Full { what: format!("the inbox of `{of}`") }
 }
 
-/// What an outsider asks of an execution.
+/// A command to an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Command {
-    /// Stop.
+    /// Cancel the execution.
     Cancel {
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
-    /// Start nothing further.
+    /// Start no further step.
     Pause,
-    /// Go on.
+    /// Start steps again.
     Resume,
-    /// Let a step that waits for a person go on, or not.
+    /// Approve or reject steps that wait for a person.
     Approve {
         /// The step.
         step: StepId,
-        /// Which item of its list; all that wait, if nothing.
+        /// The item of the step's list. `None` means all waiting items.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         item: Option<u32>,
-        /// Whether it may go on.
+        /// Set to approve, clear to reject.
         approved: bool,
-        /// What the person said.
+        /// The person's comment.
         comment: Option<String>,
     },
-    /// Tell a step that waits for it.
+    /// Send a signal to a waiting step.
     Signal {
         /// The signal's name.
         name: String,
-        /// What it brings.
+        /// The signal's payload.
         payload: Arc<Value>,
     },
-    /// An execution that a step of this one began is over: look what came of it.
+    /// A child execution has finished, so the parent should read its result.
     ChildEnded {
-        /// Which.
+        /// The child.
         child: ExecutionId,
     },
 }

@@ -1,15 +1,15 @@
-//! How much one commit takes: everything that waits, up to a limit.
+//! Limits of one commit.
 //!
-//! All appends of a process go through one writer per store. While a commit is on its way others
-//! gather; the next commit takes them all. Nothing ever waits for a timer: a lone append is
+//! All appends of a process go through one writer per store. While one commit runs, further appends
+//! gather, and the next commit takes them all. Nothing waits for a timer: a single append is
 //! committed at once.
 
-/// The most operations that one commit takes.
+/// Operations of one commit.
 pub const COMMIT_OPERATIONS: usize = 1_024;
-/// The most bytes that one commit takes; a single operation may have more.
+/// Bytes of one commit. A single operation may be larger.
 pub const COMMIT_BYTES: usize = 16 << 20;
 
-/// Decides how much one commit takes.
+/// Measures the size of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     operations: usize,
@@ -17,13 +17,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Counts an operation of `bytes` in.
+    /// Adds an operation of `bytes`.
     pub fn add(&mut self, bytes: usize) {
         self.operations += 1;
         self.bytes += bytes;
     }
 
-    /// Returns whether the commit should begin now.
+    /// Returns `true` if the commit should start now.
     pub fn is_full(&self) -> bool {
         self.operations >= COMMIT_OPERATIONS || self.bytes >= COMMIT_BYTES
     }

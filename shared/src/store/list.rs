@@ -1,4 +1,4 @@
-//! Which part of what is kept a list shows.
+//! Filters and pages of lists.
 
 use std::fmt;
 
@@ -8,71 +8,71 @@ use crate::{
     id::{PlanId, RequestId, ToolName},
 };
 
-/// Which requests to list.
+/// Selects requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFilter {
-    /// Words of the query; case does not matter.
+    /// Words of the query. Case is ignored.
     pub search: Option<String>,
-    /// Not before.
+    /// Created at or after this time.
     pub from: Option<Timestamp>,
-    /// Before.
+    /// Created before this time.
     pub to: Option<Timestamp>,
-    /// Has an execution in this state. A request of which no plan came counts as failed, too.
+    /// Has an execution in this state. A request whose planning failed counts as failed, too.
     pub state: Option<ExecutionState>,
 }
 
-/// Which plans to list.
+/// Selects plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
-    /// Of this request.
+    /// Belongs to this request.
     pub request: Option<RequestId>,
-    /// Words of the query; case does not matter.
+    /// Words of the query. Case is ignored.
     pub search: Option<String>,
 }
 
-/// Which executions to list.
+/// Selects executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionFilter {
-    /// In one of these states; empty means any.
+    /// Is in one of these states. Empty means any state.
     pub states: Vec<ExecutionState>,
-    /// Of this request.
+    /// Belongs to this request.
     pub request: Option<RequestId>,
-    /// Of this plan.
+    /// Runs this plan.
     pub plan: Option<PlanId>,
-    /// Only those that no step of another one began.
+    /// Has no parent.
     pub is_root: bool,
-    /// Whose plan uses this tool (`set.name`, or the plain name).
+    /// Its plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
-    /// Created not before.
+    /// Created at or after this time.
     pub from: Option<Timestamp>,
-    /// Created before.
+    /// Created before this time.
     pub to: Option<Timestamp>,
 }
 
-/// Which part of a list.
+/// Selects a part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// At most so many.
+    /// The maximum number of items.
     pub first: usize,
-    /// Behind this place in the order.
+    /// Starts after this position.
     pub after: Option<Cursor>,
 }
 
-/// A place in a list that is ordered by time, then by identifier, the newest first.
+/// A position in a list that is ordered by time, then by id, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// When the thing was created.
+    /// The item's time of creation.
     pub at: Timestamp,
-    /// Its identifier.
+    /// The item's id.
     pub id: String,
 }
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing<T> {
-    /// The things, each with its place.
+    /// The items with their positions.
     pub items: Vec<(Cursor, T)>,
-    /// Whether there are more behind them.
+    /// Set if more items follow.
     pub has_more: bool,
 }
 

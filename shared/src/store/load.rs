@@ -1,4 +1,4 @@
-//! From a log to an execution: the one way in which executions are read.
+//! Loads executions. This is the only code that builds an execution from a log in a store.
 
 use super::{Store, StoreError};
 use crate::{
@@ -7,18 +7,18 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Reads an execution as far as its log goes; nothing where there is no log.
+/// Loads an execution up to the end of its log, or returns `None` if it has no log.
 ///
-/// Of a log that somebody is removing it may find the beginning only. Whoever appends to that is
-/// refused; whoever shows it looks whether its head is still there.
+/// If the log is being removed, the result may contain its beginning only. An append to such an
+/// execution fails. A reader must check that the head still exists.
 ///
 /// # Errors
 ///
-/// If the store fails, or the log or the plan cannot be what it says.
+/// If the store fails, or the log or the plan is invalid.
 pub async fn load(store: &dyn Store, id: ExecutionId) -> Result<Option<Execution>, StoreError> {
     let corrupt = |err| StoreError::corrupt(id, err);
     let mut events = store.read(id, Seq::START).await?;
-    let plan = match events.first().map(|it| &it.event) {
+    let plan = match events.first().map(|recorded| &recorded.event) {
         Some(Event::Created(created)) => created.plan,
         Some(other) => return Err(corrupt(ReplayError::NotCreated(other.kind()))),
         None => return Ok(None),

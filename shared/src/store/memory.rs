@@ -1,9 +1,8 @@
-//! A store that forgets everything when the process ends: for tests, for the simulator, for
-//! trying something out.
+//! A store in memory, for tests, simulation and trials.
 //!
-//! It keeps the same JSON documents as the others and decodes what it reads (plans once, as they
-//! do), so that what does not survive a disk does not survive here either. Nothing happens in the background and
-//! nothing waits: the same calls in the same order give the same answers.
+//! It keeps the same JSON documents as the other stores and decodes them on reads. So data that
+//! would not survive a disk does not survive here either. It has no background work and never
+//! waits: the same calls in the same order give the same results.
 
 mod documents;
 mod log;
@@ -16,8 +15,8 @@ mod work;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::{
-    documents::Kept, log::Logs, permits::Permits, records::KeptRecords, vectors::KeptVectors,
-    work::Work,
+    documents::StoredDocuments, log::Logs, permits::Permits, records::StoredRecords,
+    vectors::StoredVectors, work::Work,
 };
 use super::{Cursor, Hints, Listing, Page, plan_cache::PlanCache};
 
@@ -33,10 +32,10 @@ pub struct Memory {
 struct State {
     logs: Logs,
     work: Work,
-    kept: Kept,
+    documents: StoredDocuments,
     permits: Permits,
-    records: KeptRecords,
-    vectors: KeptVectors,
+    records: StoredRecords,
+    vectors: StoredVectors,
 }
 
 impl Memory {
@@ -45,18 +44,18 @@ impl Memory {
         Self::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No change can panic half way.
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        // A poisoned lock is harmless: no change can panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns one page of things, the newest first.
-fn list<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listing<T> {
-    let is_behind = |it: &Cursor| {
-        page.after.as_ref().is_none_or(|after| (it.at, &it.id) < (after.at, &after.id))
+/// Returns one page of items, newest first.
+fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listing<T> {
+    let is_after_cursor = |cursor: &Cursor| {
+        page.after.as_ref().is_none_or(|after| (cursor.at, &cursor.id) < (after.at, &after.id))
     };
-    let mut items: Vec<_> = items.filter(|(it, _)| is_behind(it)).collect();
+    let mut items: Vec<_> = items.filter(|(cursor, _)| is_after_cursor(cursor)).collect();
     items.sort_by(|(one, _), (other, _)| (other.at, &other.id).cmp(&(one.at, &one.id)));
     let has_more = items.len() > page.first;
     items.truncate(page.first);

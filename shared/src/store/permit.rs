@@ -1,33 +1,33 @@
-//! Limits on calls, for all workers together.
+//! Limits on calls, shared by all workers.
 //!
-//! A limit on *concurrency* counts who holds it. A limit on *rate* is the generic cell rate
-//! algorithm (ITU-T I.371), which keeps a single time: when the next call would come if all came
-//! evenly. A call may be early by what a burst of all calls of one period is early.
+//! A limit on *concurrency* counts its holders. A limit on *rate* uses the generic cell rate
+//! algorithm (ITU-T I.371). It stores one time: the next call's, if all calls came at even
+//! intervals. A call may be early by as much as a burst of all calls of one period is.
 
 use std::collections::BTreeMap;
 
 use crate::{clock::Timestamp, id::WorkerId, limits};
 
-/// The longest period of a rate that is told from a longer one: thirty years.
+/// The longest period of a rate, about thirty years. Longer ones are cut to it.
 const LONGEST_MS: u64 = 1_000_000_000_000;
 
-/// A question for all limits of one call.
+/// A request for the permits of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
-    /// What there is to give back.
+    /// The permit to release later.
     pub permit: Permit,
-    /// What must allow it: all of them, each key once.
+    /// The limits that must all allow the call. Each key is listed once.
     pub limits: Vec<CallLimit>,
 }
 
 /// The right to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
-    /// Whose, a different one for every attempt.
+    /// The holder. Each attempt has a different one.
     pub holder: String,
-    /// The worker that calls.
+    /// The worker that makes the call.
     pub worker: WorkerId,
-    /// The keys of the limits that count it.
+    /// The keys of the limits that count the call.
     pub limits: Vec<String>,
 }
 
@@ -36,88 +36,89 @@ pub struct Permit {
 pub struct CallLimit {
     /// Calls with the same key are counted together.
     pub key: String,
-    /// So many at once.
+    /// The maximum number of simultaneous calls.
     pub concurrency: Option<u32>,
-    /// So many a time.
+    /// The maximum rate of calls.
     pub rate: Option<Rate>,
 }
 
-/// So many calls a time.
+/// A rate of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// So many; also at once, after a time without any.
+    /// The number of calls per period. After a pause, they may come all at once.
     pub calls: u32,
-    /// In so many milliseconds.
+    /// The period in milliseconds.
     pub per_ms: u64,
 }
 
-/// Whether a call may be made.
+/// The answer to a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Now.
+    /// The call may be made now.
     Granted,
-    /// When another holder lets go.
+    /// The call must wait until another holder releases its permit.
     Full,
-    /// Not before.
+    /// The call must wait until this time.
     NotBefore(Timestamp),
 }
 
 impl PermitAsk {
-    /// Returns whether there is a limit on concurrency: only that has holders.
+    /// Returns `true` if a limit on concurrency is included. Only such limits have holders.
     pub fn has_holders(&self) -> bool {
-        self.limits.iter().any(|it| it.concurrency.is_some())
+        self.limits.iter().any(|limit| limit.concurrency.is_some())
     }
 
-    /// Returns the limits in the order in which every store takes them: those that only count
-    /// first, so that who holds the last limit has been counted by all.
+    /// Returns the limits in the order in which every store acquires them.
+    ///
+    /// Rate limits come first. So a caller that holds the last limit has been counted by all.
     pub fn in_order(&self) -> Vec<&CallLimit> {
         let mut limits: Vec<_> = self.limits.iter().collect();
-        limits.sort_by_key(|it| (it.concurrency.is_some(), &it.key));
-        limits.dedup_by_key(|it| &it.key);
+        limits.sort_by_key(|limit| (limit.concurrency.is_some(), &limit.key));
+        limits.dedup_by_key(|limit| &limit.key);
         limits
     }
 }
 
 impl CallLimit {
-    /// Returns how many may hold it at once.
+    /// Returns the maximum number of holders.
     pub fn places(&self) -> Option<usize> {
-        self.concurrency.map(|it| it.min(limits::HOLDERS) as usize)
+        self.concurrency.map(|concurrency| concurrency.min(limits::HOLDERS) as usize)
     }
 }
 
 impl Rate {
-    /// Returns the microseconds from one call to the next when all come evenly.
+    /// Returns the microseconds between two calls at even intervals.
     pub fn interval(self) -> i64 {
         let period = self.per_ms.min(LONGEST_MS) * 1_000;
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 
-    /// Returns by how many microseconds a call may be early.
+    /// Returns the microseconds by which a call may be early.
     pub fn patience(self) -> i64 {
         self.interval() * i64::from(self.calls.max(1) - 1)
     }
 }
 
-/// What is known of one limit.
+/// The state of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Who holds it, and for which worker.
+    /// The holders and their workers.
     pub holders: BTreeMap<String, WorkerId>,
-    /// When the next call would come if all came evenly, in microseconds; zero means long ago.
+    /// The time of the next call at even intervals, in microseconds. Zero means long ago.
     pub next: i64,
-    /// Whom the rate allowed last, so that he who asks again is not counted again.
+    /// The last holder that the rate allowed. It is not counted twice if it asks again.
     pub last: String,
 }
 
 impl Tally {
-    /// Returns when the rate allows the next call.
+    /// Returns the earliest time at which the rate allows a call.
     pub fn not_before(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.patience());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
 
-    /// Takes the limit for a holder.
-    fn take(&mut self, limit: &CallLimit, permit: &Permit, now: i64) -> Permission {
+    /// Acquires the limit for a holder.
+    fn acquire_limit(&mut self, limit: &CallLimit, permit: &Permit, now: i64) -> Permission {
         if limit.places().is_some() {
             if self.holders.contains_key(&permit.holder) {
                 return Permission::Granted;
@@ -139,8 +140,8 @@ impl Tally {
         Permission::Granted
     }
 
-    /// Takes back what [`take`](Self::take) did, now or earlier.
-    fn undo(&mut self, limit: &CallLimit, permit: &Permit) {
+    /// Undoes [`acquire_limit`](Self::acquire_limit).
+    fn undo_acquire(&mut self, limit: &CallLimit, permit: &Permit) {
         self.holders.remove(&permit.holder);
         self.next -= limit.rate.map_or(0, Rate::interval);
         if self.last == permit.holder {
@@ -149,11 +150,13 @@ impl Tally {
     }
 }
 
-/// What is known of the limits of one ask.
+/// The states of the limits of one request.
 pub type Tallies = BTreeMap<String, Tally>;
 
-/// Takes all limits of a call or none, as far as `tallies` has them; what is not there nobody has
-/// asked for lately. Workers that are gone are looked for only when there is no place.
+/// Acquires all limits of a call, or none.
+///
+/// A limit that is not in `tallies` has no holders and no recent calls. Holders of lost workers are
+/// removed only if a limit is full.
 pub fn take_all(
     tallies: &mut Tallies,
     ask: &PermitAsk,
@@ -162,11 +165,12 @@ pub fn take_all(
 ) -> Permission {
     let PermitAsk { permit, .. } = ask;
     let limits = ask.in_order();
-    let mut places = limits.iter().filter_map(|it| it.places().map(|places| (*it, places)));
-    let holds = |it: &Tallies, key: &str| {
-        it.get(key).is_some_and(|it| it.holders.contains_key(&permit.holder))
+    let mut places =
+        limits.iter().filter_map(|limit| limit.places().map(|places| (*limit, places)));
+    let holds = |tallies: &Tallies, key: &str| {
+        tallies.get(key).is_some_and(|tally| tally.holders.contains_key(&permit.holder))
     };
-    if ask.has_holders() && places.clone().all(|(it, _)| holds(tallies, &it.key)) {
+    if ask.has_holders() && places.clone().all(|(limit, _)| holds(tallies, &limit.key)) {
         return Permission::Granted;
     }
     let is_full = places.any(|(limit, places)| {
@@ -183,11 +187,11 @@ pub fn take_all(
     }
     for (n, limit) in limits.iter().enumerate() {
         let tally = tallies.entry(limit.key.clone()).or_default();
-        let taken = tally.take(limit, permit, now.timestamp_micros());
+        let taken = tally.acquire_limit(limit, permit, now.timestamp_micros());
         if taken != Permission::Granted {
             for limit in &limits[..n] {
                 let tally = tallies.entry(limit.key.clone()).or_default();
-                tally.undo(limit, permit);
+                tally.undo_acquire(limit, permit);
             }
             give_back(tallies, permit);
             return taken;
@@ -196,7 +200,7 @@ pub fn take_all(
     Permission::Granted
 }
 
-/// Lets a holder go.
+/// Removes a holder from all limits.
 pub fn give_back(tallies: &mut Tallies, permit: &Permit) {
     for tally in tallies.values_mut() {
         tally.holders.remove(&permit.holder);
@@ -212,7 +216,7 @@ mod tests {
     }
 
     fn ask(holder: &str, limits: &[CallLimit]) -> PermitAsk {
-        let keys = limits.iter().map(|it| it.key.clone()).collect();
+        let keys = limits.iter().map(|limit| limit.key.clone()).collect();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let permit = Permit { holder: holder.to_owned(), worker, limits: keys };
         PermitAsk { permit, limits: limits.to_vec() }

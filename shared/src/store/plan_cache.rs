@@ -1,5 +1,7 @@
-//! Plans that were written or read lately. A plan never changes, so a copy of it is never stale. But
-//! it may be removed, so nobody trusts a copy for long without a look whether it is still there.
+//! Recently used plans.
+//!
+//! A plan never changes, so a copy is never outdated. But a plan may be removed, so a copy is
+//! trusted for a limited time only.
 
 use std::{
     collections::BTreeMap,
@@ -10,23 +12,22 @@ use tokio::time::{Duration, Instant};
 
 use crate::{id::PlanId, plan::Plan};
 
-/// The most plans that are kept.
 const PLANS: usize = 256;
-/// The most bytes of JSON that the kept plans have together; in memory they are a few times that.
+/// Bytes of JSON of all cached plans. In memory they take a few times as much.
 const BYTES: usize = 64 << 20;
-/// How long a plan may be used without a look whether it is still there.
+/// Time for which a copy is used without checking that the plan still exists.
 const TRUST: Duration = Duration::from_mins(1);
-/// A plan that nobody asked for in this time leaves the memory: a large one takes hundreds of megabytes.
+/// Time after which an unused plan leaves the cache. A large plan takes hundreds of megabytes.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// A few plans, those that were asked for last.
+/// Recently used plans.
 #[derive(Debug, Default)]
 pub struct PlanCache {
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedPlans>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedPlans {
     plans: BTreeMap<PlanId, Entry>,
     bytes: usize,
     asked: u64,
@@ -41,21 +42,21 @@ struct Entry {
     seen: Instant,
 }
 
-/// What the cache has of a plan.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Cached {
     /// A copy that may be used.
     Fresh(Arc<Plan>),
-    /// A copy that may be used if the store still has the plan.
+    /// A copy that may be used if the plan still exists in the store.
     Old(Arc<Plan>),
-    /// Nothing.
+    /// Not in the cache.
     Unknown,
 }
 
 impl PlanCache {
-    /// Returns what there is of a plan.
+    /// Looks up a plan.
     pub fn get(&self, id: PlanId) -> Cached {
-        let mut kept = self.kept();
+        let mut kept = self.lock_plans();
         kept.asked += 1;
         let asked = kept.asked;
         let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
@@ -65,11 +66,11 @@ impl PlanCache {
         if entry.seen.elapsed() > TRUST { Cached::Old(plan) } else { Cached::Fresh(plan) }
     }
 
-    /// Notes whether the store still had a plan a moment ago, and returns its copy if so.
+    /// Records the result of a check in the store. Returns the copy if the plan still exists.
     pub fn seen(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
-        let mut kept = self.kept();
+        let mut kept = self.lock_plans();
         if !is_there {
-            kept.forget(plan.id());
+            kept.remove_plan(plan.id());
             return None;
         }
         if let Some(entry) = kept.plans.get_mut(&plan.id()) {
@@ -78,46 +79,48 @@ impl PlanCache {
         Some(plan)
     }
 
-    /// Forgets plans that nobody asked for in a while. A worker calls it with each heartbeat.
+    /// Drops plans that were not used for a while. Workers call it with each heartbeat.
     pub fn evict_idle(&self) {
-        let mut kept = self.kept();
+        let mut kept = self.lock_plans();
         let idle = kept.plans.iter().filter(|(_, entry)| entry.asked_at.elapsed() > IDLE);
         let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
         for id in idle {
-            kept.forget(id);
+            kept.remove_plan(id);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn lock_plans(&self) -> MutexGuard<'_, CachedPlans> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a plan of so many bytes, and forgets those that nobody asked for the longest.
+    /// Adds a plan, and drops the least recently used ones.
     pub fn put(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > BYTES {
             return;
         }
-        let mut kept = self.kept();
+        let mut kept = self.lock_plans();
         kept.asked += 1;
         let (asked, now) = (kept.asked, Instant::now());
         let entry = Entry { plan: Arc::clone(plan), bytes, asked, asked_at: now, seen: now };
-        kept.forget(plan.id());
+        kept.remove_plan(plan.id());
         kept.bytes += bytes;
         kept.plans.insert(plan.id(), entry);
-        kept.shrink();
+        kept.evict_excess();
     }
 }
 
-impl Kept {
-    fn shrink(&mut self) {
+impl CachedPlans {
+    fn evict_excess(&mut self) {
         while self.plans.len() > PLANS || self.bytes > BYTES {
-            let Some(oldest) = self.plans.iter().min_by_key(|(_, it)| it.asked) else { return };
-            let id = *oldest.0;
-            self.forget(id);
+            let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.asked) else {
+                return;
+            };
+            let id = *id;
+            self.remove_plan(id);
         }
     }
 
-    fn forget(&mut self, id: PlanId) {
+    fn remove_plan(&mut self, id: PlanId) {
         if let Some(gone) = self.plans.remove(&id) {
             self.bytes -= gone.bytes;
         }
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_asks_for_is_forgotten() {
+    async fn unused_plans_are_evicted() {
         let cache = PlanCache::default();
         let [asked, idle] = [1, 2].map(plan);
         cache.put(&asked, 1);
@@ -157,7 +160,7 @@ mod tests {
         cache.evict_idle();
         assert!(!matches!(cache.get(asked.id()), Cached::Unknown));
         assert!(matches!(cache.get(idle.id()), Cached::Unknown));
-        assert_eq!(cache.kept().bytes, 1);
+        assert_eq!(cache.lock_plans().bytes, 1);
     }
 
     #[test]
@@ -182,11 +185,11 @@ mod tests {
         assert!(has(&cache, &plan));
         tokio::time::advance(Duration::from_millis(1)).await;
         let Cached::Old(copy) = cache.get(plan.id()) else { panic!("it may have been removed") };
-        assert!(cache.seen(copy, true).is_some_and(|it| Arc::ptr_eq(&it, &plan)));
-        assert!(has(&cache, &plan), "it was there a moment ago");
+        assert!(cache.seen(copy, true).is_some_and(|copy| Arc::ptr_eq(&copy, &plan)));
+        assert!(has(&cache, &plan), "the store had it a moment ago");
         assert!(cache.seen(Arc::clone(&plan), false).is_none());
         assert!(matches!(cache.get(plan.id()), Cached::Unknown), "it was removed");
-        assert_eq!(cache.kept().bytes, 0);
+        assert_eq!(cache.lock_plans().bytes, 0);
     }
 
     #[test]

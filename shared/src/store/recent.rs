@@ -1,7 +1,7 @@
-//! The newest events of a log that is followed, read once for all who follow it.
+//! The newest events of a followed log, read once for all its followers.
 //!
-//! Without this every subscriber would read the store after every event, and ask it again at every
-//! poll: 2,000 subscribers would keep all readers of the store busy.
+//! Without this cache every subscriber would read the store after every event and at every poll.
+//! 2,000 subscribers would keep all readers of the store busy.
 
 use std::{
     collections::VecDeque,
@@ -24,33 +24,34 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Events that are kept. A follower that is further behind reads the store itself.
+/// Events in the cache. A follower that is further behind reads the store itself.
 const EVENTS: usize = 512;
-/// Bytes of events that are kept; the newest event is always kept.
+/// Bytes of events in the cache. The newest event always stays.
 const BYTES: usize = 1 << 20;
 
-/// How long followers wait for one of them that reads. A follower whose client takes nothing is not
-/// polled, and may be the one that reads: then another takes over.
+/// Time that followers wait while another follower reads.
+///
+/// A follower whose client takes nothing is not polled. If such a follower reads, another one takes
+/// over.
 const TURN: Duration = Duration::from_millis(20);
 
-/// The newest events of one log.
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents {
-    /// Counts how often somebody said that the log has grown.
+    /// Counts reports that the log has grown.
     growth: AtomicU64,
     window: Mutex<Window>,
-    /// Signalled when a read at the end of the log is over.
+    /// Signalled when a read at the end of the log has finished.
     read: Notify,
 }
 
-/// Neighbouring events up to the end of the log, as it was when it was last read.
+/// Consecutive events up to the end of the log at the last read.
 #[derive(Debug, Default)]
 struct Window {
     events: VecDeque<Recorded>,
-    /// The position behind which the last read found nothing more.
+    /// The position after which the last read found nothing.
     end: Option<Seq>,
     last_read: Option<LastRead>,
-    /// Since when somebody reads at the end.
+    /// The start of a running read at the end.
     reading: Option<Instant>,
 }
 
@@ -60,36 +61,34 @@ struct LastRead {
     at: Instant,
 }
 
-/// What stands behind a position.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) events: Vec<Recorded>,
-    /// Whether the log is over at the position, if that is known.
+    /// Set if it is known that the log is finished, or not finished, at the position.
     pub(super) is_over: Option<bool>,
 }
 
-/// What a follower has to do.
 enum Turn {
     Done(Found),
-    /// Read at the end, for all.
+    /// Read at the end of the log, for all followers.
     Read(LastRead),
-    /// Wait for the one that reads.
+    /// Wait for the follower that reads.
     Wait,
-    /// Read elsewhere in the log, for itself.
+    /// Read another part of the log, for this follower only.
     ReadHistory,
 }
 
 impl RecentEvents {
-    /// Notes that the log may have grown, so that the next follower reads it again.
+    /// Records that the log may have grown, so that the next follower reads it.
     pub(super) fn expect_more(&self) {
         self.growth.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns the events behind `after`, from memory where another follower has just read them.
+    /// Returns the events after a position, from the cache if another follower has just read them.
     ///
-    /// Finding nothing is repeated from memory for at most `fresh`: another process may have
-    /// written, and no hint came.
-    pub(super) async fn behind(
+    /// An empty result is repeated from the cache for at most `fresh`, because another process
+    /// gives no hint of its writes.
+    pub(super) async fn read_after(
         &self,
         store: &dyn Store,
         id: ExecutionId,
@@ -99,17 +98,17 @@ impl RecentEvents {
         loop {
             let mut over = pin!(self.read.notified());
             over.as_mut().enable();
-            match self.turn(after, fresh) {
+            match self.next_turn(after, fresh) {
                 Turn::Done(found) => return Ok(found),
                 Turn::Wait => drop(timeout(TURN, over).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;
-                    let mut window = self.window();
+                    let mut window = self.lock_window();
                     if window.reading == Some(read.at) {
                         window.reading = None;
                     }
-                    let found = found.map(|events| window.take_over(read, after, events));
+                    let found = found.map(|events| window.add_read(read, after, events));
                     drop(window);
                     self.read.notify_waiters();
                     return found;
@@ -118,9 +117,9 @@ impl RecentEvents {
         }
     }
 
-    fn turn(&self, after: Seq, fresh: Duration) -> Turn {
-        let mut window = self.window();
-        if let Some(events) = window.behind(after) {
+    fn next_turn(&self, after: Seq, fresh: Duration) -> Turn {
+        let mut window = self.lock_window();
+        if let Some(events) = window.events_after(after) {
             return Turn::Done(Found { events, is_over: None });
         }
         if window.end.is_some_and(|end| end != after) {
@@ -139,7 +138,7 @@ impl RecentEvents {
         Turn::Read(LastRead { growth, at })
     }
 
-    /// Reads for a follower that is elsewhere in the log.
+    /// Reads for a follower that is not at the end of the log.
     async fn read_history(
         &self,
         store: &dyn Store,
@@ -147,29 +146,31 @@ impl RecentEvents {
         after: Seq,
     ) -> Result<Found, StoreError> {
         let events = store.read(id, after).await?;
-        let mut window = self.window();
+        let mut window = self.lock_window();
         let is_new = window.end.is_some_and(|end| end < after) && !events.is_empty();
         let is_wrong = window.end.is_some_and(|end| end > after) && events.is_empty();
         if is_new || is_wrong {
-            // The window was elsewhere: behind the log's end, or left behind.
+            // The cache is of no use here: it is past the end of the log, or too far behind.
             *window = Window { end: Some(after), ..Window::default() };
-            window.add(&events);
+            window.append_events(&events);
         }
         Ok(Found { events, is_over: None })
     }
 
-    /// Forgets the events, once nobody follows the log any more.
+    /// Drops the events when no follower is left.
     pub(super) fn clear(&self) {
-        *self.window() = Window::default();
+        *self.lock_window() = Window::default();
     }
 
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn lock_window(&self) -> MutexGuard<'_, Window> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads what is behind `after`, and the event there, too: it says whether the log is over, and that
-/// the log is still there. Returns nothing where there is no such event.
+/// Reads the events after a position, and the event at this position.
+///
+/// The latter shows if the log is finished, and that the log still exists. Returns `None` if there
+/// is no such event.
 async fn read_end(
     store: &dyn Store,
     id: ExecutionId,
@@ -181,15 +182,15 @@ async fn read_end(
         return Ok(None);
     }
     if events.len() == 1 {
-        // A read has an end: a large event may hide those behind it.
+        // A read is limited in size, so a large event may leave no room for the next ones.
         events.extend(store.read(id, after).await?);
     }
     Ok(Some(events))
 }
 
 impl Window {
-    /// Returns the events behind a position, if there are any and all of them are here.
-    fn behind(&self, after: Seq) -> Option<Vec<Recorded>> {
+    /// Returns the events after a position, if all of them are in the cache.
+    fn events_after(&self, after: Seq) -> Option<Vec<Recorded>> {
         let first = self.events.front()?.seq;
         if self.end? <= after || after.plus(1) < first {
             return None;
@@ -197,10 +198,10 @@ impl Window {
         Some(self.events.iter().filter(|event| event.seq > after).cloned().collect())
     }
 
-    /// Keeps what a read at the end found, and returns what of it is behind `after`.
-    fn take_over(&mut self, read: LastRead, after: Seq, events: Option<Vec<Recorded>>) -> Found {
+    /// Adds a read of the log's end to the cache. Returns the events after the position.
+    fn add_read(&mut self, read: LastRead, after: Seq, events: Option<Vec<Recorded>>) -> Found {
         let Some(mut events) = events else {
-            // The log was removed, or never had so many events.
+            // The log was removed, or never had an event at this position.
             *self = Self::default();
             return Found::default();
         };
@@ -210,15 +211,15 @@ impl Window {
             self.end = Some(after);
             let known = self.events.back().map(|event| event.seq);
             let new = events.iter().position(|event| Some(event.seq) > known);
-            self.add(&events[new.unwrap_or(events.len())..]);
+            self.append_events(&events[new.unwrap_or(events.len())..]);
             self.last_read = Some(read);
         }
         events.retain(|event| event.seq > after);
         Found { events, is_over }
     }
 
-    /// Adds events that follow those that are here.
-    fn add(&mut self, events: &[Recorded]) {
+    /// Appends events to the cache, and drops old ones.
+    fn append_events(&mut self, events: &[Recorded]) {
         self.events.extend(events.iter().cloned());
         if let Some(last) = self.events.back() {
             self.end = Some(last.seq);
@@ -229,7 +230,7 @@ impl Window {
         }
     }
 
-    /// Returns whether the log is over at a position whose event is here.
+    /// Returns `true` if the log is finished at a position, or `None` if its event is not cached.
     fn is_over_at(&self, at: Seq) -> Option<bool> {
         let event = self.events.iter().rev().find(|event| event.seq == at)?;
         Some(event.event.is_last())
@@ -270,7 +271,7 @@ mod tests {
     }
 
     async fn seqs(recent: &RecentEvents, store: &Memory, after: u64) -> Vec<u64> {
-        let found = recent.behind(store, log(), Seq(after), FRESH).await.unwrap();
+        let found = recent.read_after(store, log(), Seq(after), FRESH).await.unwrap();
         found.events.iter().map(|event| event.seq.0).collect()
     }
 
@@ -279,7 +280,7 @@ mod tests {
         let (store, empty, recent) = (Memory::new(), Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         assert_eq!(seqs(&recent, &store, 0).await, [1, 2, 3]);
-        // A store without the events proves that nobody reads it.
+        // The second store has no events, so an answer proves that the cache served it.
         assert_eq!(seqs(&recent, &empty, 0).await, [1, 2, 3]);
         assert_eq!(seqs(&recent, &empty, 2).await, [3]);
         assert!(seqs(&recent, &store, 3).await.is_empty());
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_no_hint_tells_of_is_found_after_a_while() {
+    async fn events_without_a_hint_are_found_later() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         assert!(seqs(&recent, &store, 3).await.is_empty());
@@ -313,22 +314,24 @@ mod tests {
         assert_eq!(seqs(&recent, &store, 0).await.len(), 2_000);
     }
 
-    /// A follower whose client takes nothing is not polled, also in the middle of a read.
+    /// A follower whose client takes nothing is not polled, not even in the middle of a read.
     #[tokio::test(start_paused = true)]
     async fn a_follower_that_is_not_polled_holds_up_nobody() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
-        let Turn::Read(stalled) = recent.turn(Seq(3), FRESH) else { panic!("nobody reads yet") };
-        assert!(matches!(recent.turn(Seq(3), FRESH), Turn::Wait));
+        let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH) else {
+            panic!("nobody reads yet")
+        };
+        assert!(matches!(recent.next_turn(Seq(3), FRESH), Turn::Wait));
         let began = Instant::now();
         assert!(seqs(&recent, &store, 3).await.is_empty());
         assert!(began.elapsed() <= 2 * TURN, "{:?}", began.elapsed());
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);
-        // What it read meanwhile is old.
+        // The result of the stalled read is old.
         let late = read_end(&store, log(), Seq(3)).await.unwrap();
-        let found = recent.window().take_over(stalled, Seq(3), late);
+        let found = recent.lock_window().add_read(stalled, Seq(3), late);
         assert_eq!(found.events.len(), 1);
         assert_eq!(seqs(&recent, &store, 2).await, [3, 4]);
     }

@@ -1,5 +1,5 @@
-//! Small documents by kind and name: what was registered and switched while Faber ran, what tools
-//! remember, what was called outside plans.
+//! Records: small documents by kind and name, such as registered tools, switches, memory and calls
+//! outside plans.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -18,17 +18,17 @@ const SHOWN: usize = 64;
 /// A small document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// What it is about.
+    /// The kind.
     pub kind: RecordKind,
-    /// What it is called: one to [`limits::NAME_BYTES`] bytes without control characters.
+    /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters.
     pub name: String,
-    /// What it says: at most [`limits::DOCUMENT_BYTES`] of JSON.
+    /// The content: at most [`limits::DOCUMENT_BYTES`] of JSON.
     pub value: Arc<Value>,
-    /// When it was written, by the clock of who wrote it.
+    /// The time of the write, by the writer's clock.
     pub at: Timestamp,
 }
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RecordKind {
@@ -36,27 +36,28 @@ pub enum RecordKind {
     ToolSet,
     /// A tool that was registered while Faber ran.
     Tool,
-    /// Whether a toolset or a tool is active, where somebody said so.
+    /// A toolset or tool that was switched on or off.
     Switch,
-    /// Data on which toolsets depend.
+    /// Data that conditions of toolsets read.
     Context,
-    /// What the memory tools keep.
+    /// Data of the memory tools.
     Memory,
-    /// What was changed in the toolkit graph.
+    /// Changes of the toolkit graph.
     Toolkit,
-    /// What executions that succeeded taught about which tool follows which.
+    /// Learned sequences of tools from successful executions.
     Learned,
-    /// A call outside plans; names order by time. Only the newest [`limits::CALL_HISTORY`] are
-    /// kept, for as long as executions are.
+    /// A call outside plans. Names are ordered by time.
+    ///
+    /// Only the newest [`limits::CALL_HISTORY`] are kept, for as long as executions are.
     Call,
-    /// What a [blob](crate::blob) is.
+    /// The description of a [blob](crate::blob).
     Blob,
-    /// What is in a blob, or a part of that.
+    /// The content of a blob, or a part of it.
     BlobPart,
 }
 
 impl RecordKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::ToolSet,
         Self::Tool,
@@ -70,7 +71,7 @@ impl RecordKind {
         Self::BlobPart,
     ];
 
-    /// Returns the word that stores write.
+    /// Returns the name that stores use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolSet => "toolset",
@@ -86,8 +87,8 @@ impl RecordKind {
         }
     }
 
-    /// Returns whether all nodes must agree on it: its changes count as
-    /// [revisions](Records::records_revision).
+    /// Returns `true` if all nodes must agree on records of this kind. Their changes increase the
+    /// [revision](Records::records_revision).
     pub fn is_agreed(self) -> bool {
         match self {
             Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit => true,
@@ -96,76 +97,76 @@ impl RecordKind {
     }
 }
 
-/// What keeps a record from being written.
+/// The condition that prevents a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unless {
-    /// Nothing: the last write wins.
+    /// None: the last write wins.
     Never,
-    /// That there is one of the same name.
+    /// A record with this name exists.
     Exists,
-    /// That the one of the same name is not there, or was not written at this time.
+    /// The record with this name does not exist, or has another time.
     ///
-    /// Who reads a record, changes it, and writes it with a later time undoes nothing that another
-    /// wrote in between.
+    /// A caller that read the record writes it with a later time. So it cannot overwrite a change
+    /// that was made in between.
     ChangedSince(Timestamp),
 }
 
 impl Unless {
-    /// Returns what who read `before` writes under, now, so that he undoes nothing that another wrote
-    /// in between, and at which time: it says which record it is, so it only grows, whatever the
-    /// clocks say.
+    /// Returns the condition and the time for a write that must not overwrite a newer change.
+    ///
+    /// `before` is the record that the caller read. The time identifies a version, so it always
+    /// grows, whatever the clocks show.
     pub fn since(before: Option<&Record>, now: Timestamp) -> (Self, Timestamp) {
         match before {
             None => (Self::Exists, now),
-            Some(it) => (Self::ChangedSince(it.at), now.max(clock::after(it.at))),
+            Some(read) => (Self::ChangedSince(read.at), now.max(clock::after(read.at))),
         }
     }
 }
 
-/// Which records of a kind, in the order of their names.
+/// Selects records of a kind, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPage {
-    /// Only those whose names begin so.
+    /// Names that start with this prefix.
     pub prefix: Option<String>,
-    /// Only those behind this name, in the order that is asked for.
+    /// Names after this one, in the requested order.
     pub after: Option<String>,
-    /// At most so many; fewer only at the end.
+    /// The maximum number of records. Fewer are returned only at the end.
     pub first: usize,
-    /// By name, descending: the newest first, where names order by time.
+    /// Set for descending names. This is newest first if names are ordered by time.
     pub newest: bool,
 }
 
 impl RecordPage {
-    /// Asks for the first few of all, ascending.
+    /// Selects the first records in ascending order.
     pub fn first(first: usize) -> Self {
         Self { prefix: None, after: None, first, newest: false }
     }
 
-    /// Asks only for those whose names begin so.
+    /// Restricts the selection to names with a prefix.
     #[must_use]
     pub fn under(self, prefix: impl Into<String>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
     }
 
-    /// Returns the range that the names are in, from the least to the greatest, unless that is
-    /// empty for certain.
+    /// Returns the range of names in ascending order, or `None` if it is certainly empty.
     pub fn span(&self) -> Option<Span> {
-        let prefix = self.prefix.as_deref().filter(|it| !it.is_empty());
-        let mut from = prefix.map_or(Bound::Unbounded, |it| Bound::Included(it.to_owned()));
-        let mut to = prefix.and_then(successor).map_or(Bound::Unbounded, Bound::Excluded);
+        let prefix = self.prefix.as_deref().filter(|prefix| !prefix.is_empty());
+        let mut from = prefix.map_or(Bound::Unbounded, |prefix| Bound::Included(prefix.to_owned()));
+        let mut to = prefix.and_then(prefix_end).map_or(Bound::Unbounded, Bound::Excluded);
         if let Some(after) = &self.after {
             let (bound, is_tighter) = if self.newest {
-                let is_tighter = text(&to).is_none_or(|it| after.as_str() < it);
+                let is_tighter = bound_text(&to).is_none_or(|end| after.as_str() < end);
                 (&mut to, is_tighter)
             } else {
-                let is_tighter = text(&from).is_none_or(|it| after.as_str() >= it);
+                let is_tighter = bound_text(&from).is_none_or(|start| after.as_str() >= start);
                 (&mut from, is_tighter)
             };
             if is_tighter {
                 *bound = Bound::Excluded(after.clone());
             }
         }
-        match (text(&from), text(&to)) {
+        match (bound_text(&from), bound_text(&to)) {
             (Some(from), Some(to)) if from >= to => None,
             _ if self.first == 0 => None,
             _ => Some((from, to)),
@@ -176,18 +177,18 @@ impl RecordPage {
 /// A range of names.
 pub type Span = (Bound<String>, Bound<String>);
 
-fn text(bound: &Bound<String>) -> Option<&str> {
+fn bound_text(bound: &Bound<String>) -> Option<&str> {
     match bound {
-        Bound::Included(it) | Bound::Excluded(it) => Some(it),
+        Bound::Included(text) | Bound::Excluded(text) => Some(text),
         Bound::Unbounded => None,
     }
 }
 
-/// Returns the least text that is greater than all that begin with `prefix`, if there is one.
-fn successor(prefix: &str) -> Option<String> {
+/// Returns the smallest text that is greater than all texts with a prefix, if there is one.
+fn prefix_end(prefix: &str) -> Option<String> {
     let mut next = prefix.to_owned();
     while let Some(last) = next.pop() {
-        // Between the two halves of the characters there is a gap.
+        // Surrogate code points are not characters.
         let above =
             if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
         if let Some(above) = above {
@@ -199,7 +200,7 @@ fn successor(prefix: &str) -> Option<String> {
 }
 
 impl Record {
-    /// Returns the value as text, or says why no store can keep the record.
+    /// Returns the value as text, or an error if no store can keep the record.
     pub fn encode(&self) -> Result<String, StoreError> {
         let unfit = |why: &str| {
             let shown: String = self.name.chars().take(SHOWN).collect();
@@ -222,7 +223,7 @@ impl Record {
         Ok(text)
     }
 
-    /// Reads what a store kept.
+    /// Parses a stored record.
     pub fn decode(
         kind: RecordKind,
         name: &str,
@@ -239,27 +240,26 @@ impl Record {
 /// Keeps small documents by kind and name.
 #[async_trait]
 pub trait Records: std::fmt::Debug + Send + Sync {
-    /// Writes a record, and says whether it did: not where one is there that it must not replace.
+    /// Writes a record. Returns `false` if the condition `unless` prevented it.
     ///
-    /// What no store can keep is refused as [too large](StoreError::TooLarge) or
+    /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
     /// [unfit](StoreError::Unfit).
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError>;
 
-    /// Returns the record of a name.
+    /// Returns the record with a name.
     async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError>;
 
-    /// Returns records of a kind in the order of their names, byte by byte. What is damaged is left
-    /// out.
+    /// Returns records of a kind, in byte order of their names. Skips damaged ones.
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError>;
 
-    /// Returns the names of such records, without reading what they say.
+    /// Returns the names of such records without reading the records.
     async fn record_names(
         &self,
         kind: RecordKind,
         page: RecordPage,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Counts the records whose names begin so, up to `most`, without reading them.
+    /// Counts the records with a prefix, up to `most`, without reading them.
     async fn count_records(
         &self,
         kind: RecordKind,
@@ -267,19 +267,19 @@ pub trait Records: std::fmt::Debug + Send + Sync {
         most: usize,
     ) -> Result<usize, StoreError>;
 
-    /// Removes a record, and says whether there was one.
+    /// Removes a record. Returns `false` if there was none.
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
 
-    /// Returns a number that has grown when a record was written or removed of a kind on which
-    /// [all nodes must agree](RecordKind::is_agreed), and never otherwise.
+    /// Returns a number that grows with each change of records on which [all nodes must
+    /// agree](RecordKind::is_agreed), and only then.
     ///
-    /// Whoever reads the number first and the records then misses nothing.
+    /// A caller that reads the number before the records misses no change.
     async fn records_revision(&self) -> Result<u64, StoreError>;
 
-    /// Adds calls of tools to those that are counted.
+    /// Adds calls to the usage of tools.
     async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError>;
 
-    /// Returns how often each tool was called, by the names of the tools.
+    /// Returns the usage of each tool, ordered by name.
     async fn usage(&self) -> Result<Vec<Usage>, StoreError>;
 }
 
@@ -296,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_store_can_keep_is_refused() {
-        let deep = (0..=limits::RECORD_DEPTH).fold(json!(1), |it, _| json!([it]));
+    fn records_that_no_store_can_keep_are_refused() {
+        let deep = (0..=limits::RECORD_DEPTH).fold(json!(1), |inner, _| json!([inner]));
         let long = "x".repeat(limits::NAME_BYTES + 1);
         for (record, why) in [
             (record("", json!(1)), "the memory `` cannot be kept: a name has 1 to 512 bytes"),
@@ -320,19 +320,19 @@ mod tests {
     #[test]
     fn kinds_have_words_of_their_own() {
         let words: std::collections::BTreeSet<_> =
-            RecordKind::ALL.iter().map(|it| it.as_str()).collect();
+            RecordKind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(words.len(), RecordKind::ALL.len());
     }
 
     fn name() -> impl Strategy<Value = String> {
         let letters =
             prop::sample::select(vec!['a', 'b', '/', 'ö', '\u{d7ff}', '\u{e000}', '\u{10ffff}']);
-        prop::collection::vec(letters, 0..4).prop_map(|it| it.into_iter().collect())
+        prop::collection::vec(letters, 0..4).prop_map(|letters| letters.into_iter().collect())
     }
 
     proptest! {
         #[test]
-        fn a_span_has_what_is_asked_for(
+        fn a_span_has_what_is_selected(
             names in prop::collection::btree_set(name(), 0..40),
             prefix in prop::option::of(name()),
             after in prop::option::of(name()),
@@ -340,12 +340,12 @@ mod tests {
             first in 0..3_usize,
         ) {
             let page = RecordPage { prefix, after, first, newest };
-            let is_asked_for = |it: &&String| {
-                let begins = page.prefix.as_ref().is_none_or(|prefix| it.starts_with(prefix));
-                let is_behind = |after: &String| if newest { *it < after } else { *it > after };
+            let is_selected = |name: &&String| {
+                let begins = page.prefix.as_ref().is_none_or(|prefix| name.starts_with(prefix));
+                let is_behind = |after: &String| if newest { *name < after } else { *name > after };
                 begins && page.after.as_ref().is_none_or(is_behind)
             };
-            let expected: Vec<_> = names.iter().filter(is_asked_for).collect();
+            let expected: Vec<_> = names.iter().filter(is_selected).collect();
             match page.span() {
                 Some(span) => {
                     let found: Vec<_> = names.range(span).collect();

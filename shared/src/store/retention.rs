@@ -1,23 +1,23 @@
-//! What may be removed, said once, so that every store keeps the same.
+//! Types and rules of pruning, shared by all stores.
 
 use crate::{id::PlanId, plan::Plan};
 
-/// What was removed.
+/// The numbers of removed things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// So many executions.
+    /// Removed executions.
     pub executions: usize,
-    /// So many plans.
+    /// Removed plans.
     pub plans: usize,
-    /// So many requests.
+    /// Removed requests.
     pub requests: usize,
-    /// Whether there is more to remove.
+    /// Set if there is more to remove.
     pub more: bool,
 }
 
-/// Returns the plans that steps of a plan execute: they stay as long as it does.
+/// Returns the plans that a plan's steps execute. They stay as long as the plan does.
 ///
-/// Stores write them down when a plan is put, and never read plans to find out.
+/// Stores record them when a plan is stored, so that pruning does not read plans.
 pub fn sub_plans(plan: &Plan) -> Vec<PlanId> {
     let found: std::collections::BTreeSet<PlanId> = plan.sub_plans().collect();
     found.into_iter().collect()

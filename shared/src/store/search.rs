@@ -1,30 +1,31 @@
-//! What lists look for, said once, so that every store finds the same.
+//! Search terms of lists, shared by all stores so that they find the same.
 
 use std::collections::BTreeSet;
 
 use crate::plan::Plan;
 
-/// Returns a text as it is searched: case does not matter.
+/// Returns a text in the form in which it is searched: case is ignored.
 pub fn fold_case(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// Returns the words that a text must have, each somewhere, each once.
+/// Returns the words that a text must contain, without duplicates.
 ///
-/// A query of a store nests as deep as there are words: [`crate::limits::SEARCH_WORDS`] says how many whoever
-/// takes a search from outside lets through.
+/// The nesting of a store's query grows with the number of words. Callers with outside input must
+/// enforce [`crate::limits::SEARCH_WORDS`].
 pub fn search_words(search: Option<&str>) -> Vec<String> {
     let words = search.unwrap_or_default().split_whitespace();
     words.map(fold_case).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns the names by which the tools of a plan are looked for: `set.name` and the plain name.
+/// Returns the names under which a plan's tools are found: `set.name` and the plain name.
 pub fn searched_tools(plan: &Plan) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     for step in plan.steps() {
         let name = step.tool.as_str();
         names.insert(name);
-        names.extend(name.split_once('.').map(|(_, plain)| plain).filter(|it| !it.is_empty()));
+        names
+            .extend(name.split_once('.').map(|(_, plain)| plain).filter(|plain| !plain.is_empty()));
     }
     names
 }

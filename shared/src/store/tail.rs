@@ -1,4 +1,4 @@
-//! Follows a log: first the past, then the present, without gap or repeat.
+//! Follows a log: first its existing events, then new ones, without gaps or repeats.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -11,22 +11,21 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Follows a log from position `after` until the execution is over.
+/// Follows a log from position `after` until the execution finishes.
 ///
-/// Subscriptions, the command line and tests all learn what happened from reads. A slow reader
-/// falls behind; it never misses anything. The stream of a log that is over ends at once. Followers
-/// of one log share their reads.
+/// Subscriptions, the command line and tests all use it. A slow reader falls behind, but misses
+/// nothing. The stream of a finished log ends at once. Followers of the same log share their reads.
 pub fn tail(
     store: Arc<dyn Store>,
     id: ExecutionId,
     after: Seq,
     poll: Duration,
 ) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
-    let hint = store.hints().follow(id);
+    let hint = store.hints().follow_log(id);
     let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
     stream::try_unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
-        Ok(next.map(|it| (it, reader)))
+        Ok(next.map(|recorded| (recorded, reader)))
     })
 }
 
@@ -52,9 +51,9 @@ impl Reader {
                 return Ok(None);
             }
             self.hint.grown.mark_unchanged();
-            // Half of the time, so that a look at every poll finds what no hint told of.
+            // Half the poll interval, so that every poll reads what no hint reported.
             let (store, fresh) = (&*self.store, self.poll / 2);
-            let found = self.hint.recent.behind(store, self.id, self.after, fresh).await?;
+            let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
             self.read = found.events.into();
             if self.read.is_empty() {
                 let is_over = match found.is_over {
@@ -64,23 +63,23 @@ impl Reader {
                 if is_over {
                     return Ok(None);
                 }
-                // The hint may be lost, or come from another process. Hence the timeout.
+                // A hint may be lost, and another process gives none. Hence the timeout.
                 let _ = time::timeout(self.poll, self.hint.grown.changed()).await;
             }
         }
     }
 
-    /// Returns whether the log was over at the position to begin behind.
+    /// Returns `true` if the log was finished at the start position.
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        // Without a head it has been removed meanwhile, or it is so new that the head lags.
-        if head.is_some_and(|it| !it.state.is_over()) {
+        // No head: the execution was removed, or it is so new that the head lags behind.
+        if head.is_some_and(|head| !head.state.is_over()) {
             return Ok(false);
         }
-        // A head may lag behind its log, but never runs ahead: read the event at the position
-        // again. If others are behind it, they were written since, and are yet to be told.
+        // The head may lag behind its log, but is never ahead of it. So the event at the start
+        // position decides. If other events follow it, they are new and still to be read.
         let events = self.store.read(self.id, Seq(last)).await?;
-        Ok(events.first().is_none_or(|it| it.event.is_last()))
+        Ok(events.first().is_none_or(|recorded| recorded.event.is_last()))
     }
 }

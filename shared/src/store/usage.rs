@@ -1,31 +1,31 @@
-//! How often a tool was called, as the store adds it up over all nodes.
+//! Usage counts of tools, added up over all nodes.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{clock::Timestamp, id::ToolName};
 
-/// Buckets for each doubling of a time.
+/// Histogram buckets for each doubling of a duration.
 const PER_DOUBLING: f64 = 8.0;
-/// The last bucket: days.
+/// The last bucket. It holds durations of days.
 const LAST: u16 = 320;
 
-/// How often a tool was called.
+/// The usage of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The tool: `set.name`.
+    /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// Calls that have ended, failed ones included.
+    /// The number of finished calls, failed ones included.
     pub calls: u64,
-    /// Those that failed.
+    /// The number of failed calls.
     pub failures: u64,
-    /// When the last one ended.
+    /// The end of the last call.
     pub last: Timestamp,
-    /// How many took how long, by [`bucket`](Self::bucket).
+    /// A histogram of durations: the number of calls by [`bucket`](Self::bucket).
     pub times: BTreeMap<u16, u64>,
 }
 
 impl Usage {
-    /// Returns the bucket of a time: each is a tenth longer than the one before.
+    /// Returns the bucket of a duration. Each bucket is about a tenth longer than the one before.
     pub fn bucket(took: Duration) -> u16 {
         let micros = took.as_secs_f64() * 1e6;
         let bucket = (micros.max(1.0).log2() * PER_DOUBLING).floor();
@@ -38,8 +38,8 @@ impl Usage {
         bucket
     }
 
-    /// Returns the time that a share of the calls did not exceed, to a tenth; nothing without
-    /// calls.
+    /// Returns the duration that a share of the calls did not exceed, within a tenth. `None`
+    /// without calls.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let all: u64 = self.times.values().sum();
         #[expect(
@@ -58,7 +58,7 @@ impl Usage {
         Some(Duration::from_secs_f64(micros / 1e6))
     }
 
-    /// Adds another's calls of the same tool.
+    /// Adds calls of the same tool.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);

@@ -1,45 +1,39 @@
-//! Finds the braces in a string, in a time that grows with its length and not faster.
+//! Finds the braces in a string, in linear time.
 
-/// A piece of a string, before anybody asks what it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// Text that stays.
+    /// Literal text.
     Text(&'a str),
     /// A pair of braces.
-    Braces {
-        /// With the braces.
-        whole: &'a str,
-        /// Without them.
-        inner: &'a str,
-    },
+    Braces { whole: &'a str, inner: &'a str },
 }
 
-/// Cuts `text` into what stays and what is between braces.
+/// Splits `text` into literal text and braces.
 ///
-/// `{{{{` is a literal `{{`; a `{{` that nothing closes is literal as well.
-pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
-    Lexer::new(text).tokens()
+/// `{{{{` is a literal `{{`. A `{{` without a closing `}}` is literal, too.
+pub(super) fn split_tokens(text: &str) -> Vec<Token<'_>> {
+    Lexer::new(text).split_tokens()
 }
 
-/// Where a look for the braces that close is: what a byte means depends on it and on nothing else.
+/// The state of a search for closing braces. The meaning of a byte depends on this state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Outside brackets, where quotes mean nothing.
+    /// Outside brackets, where quotes have no meaning.
     Plain,
-    /// In brackets, where a quote begins a key.
+    /// In brackets, where a quote starts a key.
     Brackets,
-    /// In a key that began with this quote.
+    /// In a key that started with this quote.
     Quoted(u8),
 }
 
 struct Lexer<'a> {
     text: &'a str,
-    /// For each place the states in which a look from there ends in a quote that nothing closes,
-    /// once there was such a look: looks that come to the same place in the same state end alike.
+    /// For each position, the states from which a search ends in an unclosed quote. Searches that
+    /// reach the same position in the same state have the same result.
     doomed: Vec<u8>,
-    /// How many bytes were looked at, to show that nothing is looked at again and again.
+    /// The number of bytes read. A test checks that it grows linearly.
     #[cfg(test)]
-    looked: usize,
+    bytes_read: usize,
 }
 
 impl State {
@@ -52,7 +46,7 @@ impl State {
         }
     }
 
-    /// Returns how many bytes are behind the next one in `rest`, with it, and the state there.
+    /// Returns the number of bytes to advance, and the state after them.
     fn next(self, rest: &[u8]) -> (usize, Self) {
         match (self, rest[0]) {
             (Self::Quoted(_), b'\\') => (2, self),
@@ -71,13 +65,13 @@ impl<'a> Lexer<'a> {
             text,
             doomed: Vec::new(),
             #[cfg(test)]
-            looked: 0,
+            bytes_read: 0,
         }
     }
 
-    fn tokens(&mut self) -> Vec<Token<'a>> {
+    fn split_tokens(&mut self) -> Vec<Token<'a>> {
         let (mut tokens, text, mut at) = (Vec::new(), self.text, 0);
-        while let Some(open) = text[at..].find("{{").map(|it| at + it) {
+        while let Some(open) = text[at..].find("{{").map(|offset| at + offset) {
             if open > at {
                 tokens.push(Token::Text(&text[at..open]));
             }
@@ -86,7 +80,7 @@ impl<'a> Lexer<'a> {
                 at = open + 4;
                 continue;
             }
-            let Some(end) = self.closing(open + 2) else {
+            let Some(end) = self.find_end(open + 2) else {
                 tokens.push(Token::Text(&text[open..]));
                 return tokens;
             };
@@ -99,13 +93,13 @@ impl<'a> Lexer<'a> {
         tokens
     }
 
-    /// Returns where the braces end whose inside begins at `from`. Braces inside a quoted key do
-    /// not close; but a quote that never ends quotes nothing.
-    fn closing(&mut self, from: usize) -> Option<usize> {
+    /// Finds the end of the braces whose content starts at `from`. Braces inside a quoted key do
+    /// not close, unless the quote itself is never closed.
+    fn find_end(&mut self, from: usize) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let (mut at, mut state) = (from, State::Plain);
         while at < bytes.len() && !self.is_doomed(at, state) {
-            self.count();
+            self.count_byte();
             let is_quoted = matches!(state, State::Quoted(_));
             if !is_quoted && bytes[at..].starts_with(b"}}") {
                 return Some(at + 2);
@@ -116,21 +110,21 @@ impl<'a> Lexer<'a> {
         if at >= bytes.len() && !matches!(state, State::Quoted(_)) {
             return None;
         }
-        self.doom(from, at);
-        self.text[from..].find("}}").map(|it| from + it + 2)
+        self.mark_doomed(from, at);
+        self.text[from..].find("}}").map(|offset| from + offset + 2)
     }
 
     fn is_doomed(&self, at: usize, state: State) -> bool {
-        self.doomed.get(at).is_some_and(|it| it & state.bit() != 0)
+        self.doomed.get(at).is_some_and(|states| states & state.bit() != 0)
     }
 
-    /// Notes the way of a look that ended in a quote that nothing closes.
-    fn doom(&mut self, from: usize, to: usize) {
+    /// Marks the states of a search that ended in an unclosed quote.
+    fn mark_doomed(&mut self, from: usize, to: usize) {
         let bytes = self.text.as_bytes();
         self.doomed.resize(bytes.len(), 0);
         let (mut at, mut state) = (from, State::Plain);
         while at < to.min(bytes.len()) {
-            self.count();
+            self.count_byte();
             self.doomed[at] |= state.bit();
             let (len, next) = state.next(&bytes[at..]);
             (at, state) = (at + len, next);
@@ -138,13 +132,13 @@ impl<'a> Lexer<'a> {
     }
 
     #[cfg(test)]
-    fn count(&mut self) {
-        self.looked += 1;
+    fn count_byte(&mut self) {
+        self.bytes_read += 1;
     }
 
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "tests count")]
-    fn count(&self) {}
+    fn count_byte(&self) {}
 }
 
 #[cfg(test)]
@@ -153,8 +147,8 @@ mod tests {
 
     use super::*;
 
-    /// Finds the end as a person would say it, however long that takes.
-    fn plainly(text: &str) -> Option<usize> {
+    /// Finds the end in the obvious way, however long that takes.
+    fn find_end_plainly(text: &str) -> Option<usize> {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();
         let mut in_brackets = false;
@@ -173,10 +167,10 @@ mod tests {
         quote.and_then(|_| text.find("}}")).map(|at| at + 2)
     }
 
-    fn looked(text: &str) -> usize {
+    fn bytes_read(text: &str) -> usize {
         let mut lexer = Lexer::new(text);
-        lexer.tokens();
-        lexer.looked
+        lexer.split_tokens();
+        lexer.bytes_read
     }
 
     #[test]
@@ -184,7 +178,7 @@ mod tests {
         for piece in [r"{{[\'}}", "{{['}}'", r#"{{["\'}}"#, r#"{{[\"}}{{[\'}}"#, "{{[", "{{a}}"] {
             for tail in ["", "'", "\"", "}}"] {
                 let text = piece.repeat(2_000) + tail;
-                let n = looked(&text);
+                let n = bytes_read(&text);
                 assert!(n <= 8 * text.len(), "{piece}…{tail}: {n} for {} bytes", text.len());
             }
         }
@@ -196,8 +190,8 @@ mod tests {
             let (mut rest, mut lexer) = (text.as_str(), Lexer::new(&text));
             while let Some(open) = rest.find("{{") {
                 let begin = text.len() - rest.len() + open;
-                let end = lexer.closing(begin + 2);
-                prop_assert_eq!(end, plainly(&text[begin..]).map(|it| begin + it));
+                let end = lexer.find_end(begin + 2);
+                prop_assert_eq!(end, find_end_plainly(&text[begin..]).map(|offset| begin + offset));
                 rest = &text[begin + 2..];
             }
         }

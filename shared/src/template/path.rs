@@ -1,4 +1,4 @@
-//! Paths into JSON: `.field`, `.0`, `[0]`, `["any key"]`.
+//! Paths into JSON values: `.field`, `.0`, `[0]`, `["any key"]`.
 
 use std::{fmt, str::FromStr};
 
@@ -6,45 +6,45 @@ use serde_json::Value;
 
 use crate::id::is_step_id_char;
 
-/// No name of a step or a tool has more bytes.
+/// The maximum size of the name of a step or a tool.
 const NAME_BYTES: usize = 1 << 10;
 
-/// A way into a JSON value. The empty path is the value itself.
+/// A path into a JSON value. The empty path is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Segment>);
 
-/// One step of a path.
+/// One segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A key of an object; one that is a number also means a place in a list.
+    /// A key of an object, or an index of an array if it is a number.
     Key(String),
-    /// A key in quotes, which never means a place in a list.
+    /// A quoted key of an object. Never an index of an array.
     Quoted(String),
 }
 
-/// Why a text is not a path.
+/// The reason why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// There is nothing.
+    /// The text is empty.
     #[error("nothing is between the braces")]
     Empty,
-    /// A name or field is missing or has characters that need quotes.
+    /// A name or field is missing, or has characters that need quotes.
     #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]
     NotAName(String),
-    /// A bracket is not closed, or holds neither a number nor a quoted key.
+    /// A bracket is not closed, or contains neither a number nor a quoted key.
     #[error("`{0}` is neither `[0]` nor `[\"any key\"]`")]
     Bracket(String),
 }
 
 impl Path {
-    /// Parses a path: nothing, or segments that begin with `.` or `[`.
+    /// Parses a path: an empty text, or segments that start with `.` or `[`.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let mut segments = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {
             let (segment, after) = match rest.strip_prefix('.') {
-                Some(field) => field_segment(field)?,
-                None => bracket_segment(rest)?,
+                Some(field) => parse_field(field)?,
+                None => parse_bracket(rest)?,
             };
             segments.push(segment);
             rest = after.trim_start();
@@ -52,7 +52,7 @@ impl Path {
         Ok(Self(segments))
     }
 
-    /// Returns what is at the path, if anything is.
+    /// Returns the value at the path, if there is one.
     pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, segment| segment.find(value))
     }
@@ -63,7 +63,7 @@ impl Path {
     }
 
     pub(super) fn first_key(&self) -> Option<&str> {
-        self.0.first().map(|it| match it {
+        self.0.first().map(|segment| match segment {
             Segment::Key(key) | Segment::Quoted(key) => key.as_str(),
         })
     }
@@ -77,7 +77,7 @@ impl Path {
 impl FromStr for Path {
     type Err = PathError;
 
-    /// Parses a path that may begin with a plain field: `address.city`.
+    /// Parses a path that may start with a plain field, such as `address.city`.
     fn from_str(text: &str) -> Result<Self, PathError> {
         let text = text.trim();
         if text.is_empty() || text.starts_with(['.', '[']) {
@@ -90,7 +90,7 @@ impl FromStr for Path {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|segment| match segment {
-            Segment::Key(key) | Segment::Quoted(key) => f.write_str(&written(key)),
+            Segment::Key(key) | Segment::Quoted(key) => f.write_str(&format_key(key)),
         })
     }
 }
@@ -100,7 +100,7 @@ impl Segment {
         match (self, value) {
             (Self::Key(key) | Self::Quoted(key), Value::Object(fields)) => fields.get(key),
             (Self::Key(key), Value::Array(items)) => {
-                let is_index = !key.is_empty() && key.bytes().all(|it| it.is_ascii_digit());
+                let is_index = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
                 if is_index { items.get(key.parse::<usize>().ok()?) } else { None }
             }
             _ => None,
@@ -108,23 +108,22 @@ impl Segment {
     }
 }
 
-/// Returns a key as a path would have it: `.key`, or `["any key"]` where it must be.
-pub(super) fn written(key: &str) -> String {
+/// Formats a key as a path segment: `.key`, or `["any key"]` if it needs quotes.
+pub(super) fn format_key(key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(is_field_char);
     if is_plain { format!(".{key}") } else { format!("[{}]", Value::from(key)) }
 }
 
-/// Returns every way to cut `text` into a name and a path, the longest name first. What is too long
-/// for a name is none, and is not looked up.
-pub(super) fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
+/// Returns all ways to split `text` into a name and a path, longest name first. Skips names that
+/// are too long.
+pub(super) fn split_names(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let end = text.find('[').unwrap_or(text.len());
     let dots = text[..end].rmatch_indices('.').map(|(at, _)| at);
     let splits = std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]));
     splits.filter(|(name, _)| name.len() <= NAME_BYTES)
 }
 
-/// Cuts `text` after its first name.
-pub(super) fn head(text: &str) -> Result<(&str, &str), PathError> {
+pub(super) fn split_first_name(text: &str) -> Result<(&str, &str), PathError> {
     if text.is_empty() {
         return Err(PathError::Empty);
     }
@@ -141,7 +140,7 @@ fn is_field_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':')
 }
 
-fn field_segment(text: &str) -> Result<(Segment, &str), PathError> {
+fn parse_field(text: &str) -> Result<(Segment, &str), PathError> {
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let field = text[..end].trim();
     if field.is_empty() || !field.chars().all(is_field_char) {
@@ -150,25 +149,25 @@ fn field_segment(text: &str) -> Result<(Segment, &str), PathError> {
     Ok((Segment::Key(field.to_owned()), &text[end..]))
 }
 
-fn bracket_segment(text: &str) -> Result<(Segment, &str), PathError> {
+fn parse_bracket(text: &str) -> Result<(Segment, &str), PathError> {
     let wrong = || PathError::Bracket(text.to_owned());
     let inside = text.strip_prefix('[').ok_or_else(|| PathError::NotAName(text.to_owned()))?;
     let inside = inside.trim_start();
-    let Some(quote) = inside.chars().next().filter(|it| matches!(it, '"' | '\'')) else {
+    let Some(quote) = inside.chars().next().filter(|char| matches!(char, '"' | '\'')) else {
         let (index, rest) = inside.split_once(']').ok_or_else(wrong)?;
         let index = index.trim();
-        let is_index = !index.is_empty() && index.bytes().all(|it| it.is_ascii_digit());
+        let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
         let index = if is_index { index } else { return Err(wrong()) };
         return Ok((Segment::Key(index.to_owned()), rest));
     };
-    let (key, rest) = quoted(&inside[1..], quote).ok_or_else(wrong)?;
+    let (key, rest) = parse_quoted(&inside[1..], quote).ok_or_else(wrong)?;
     let rest = rest.trim_start().strip_prefix(']').ok_or_else(wrong)?;
     Ok((Segment::Quoted(key), rest))
 }
 
-/// Reads to the closing `quote`; a backslash takes the next character as it is, `\u` and the
-/// other escapes of JSON mean what they mean there.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+/// Reads a quoted key up to its closing `quote`. Understands the escapes of JSON, and an escaped
+/// quote.
+fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut is_escaped = false;
     let end = text.char_indices().find_map(|(at, c)| match c {
         _ if is_escaped => {
@@ -186,13 +185,13 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     if !raw.contains('\\') {
         return Some((raw.to_owned(), rest));
     }
-    let json = if quote == '"' { raw.to_owned() } else { requoted(raw) };
+    let json = if quote == '"' { raw.to_owned() } else { to_double_quoted(raw) };
     let key = serde_json::from_str(&format!("\"{json}\"")).ok()?;
     Some((key, rest))
 }
 
-/// Turns the inside of a single-quoted string into that of a double-quoted one.
-fn requoted(raw: &str) -> String {
+/// Converts the content of a single-quoted string to that of a double-quoted one.
+fn to_double_quoted(raw: &str) -> String {
     raw.replace("\\'", "'").replace('"', "\\\"")
 }
 
@@ -201,10 +200,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_for_a_name_is_not_looked_up() {
+    fn names_that_are_too_long_are_not_looked_up() {
         let text = "a.".repeat(100_000);
-        let longest = splits(&text).map(|(name, _)| name.len()).max();
-        assert!(longest.is_some_and(|it| it <= NAME_BYTES), "{longest:?}");
-        assert_eq!(splits("a.b [0].c").collect::<Vec<_>>(), [("a.b", "[0].c"), ("a", ".b [0].c")]);
+        let longest = split_names(&text).map(|(name, _)| name.len()).max();
+        assert!(longest.is_some_and(|length| length <= NAME_BYTES), "{longest:?}");
+        assert_eq!(
+            split_names("a.b [0].c").collect::<Vec<_>>(),
+            [("a.b", "[0].c"), ("a", ".b [0].c")]
+        );
     }
 }

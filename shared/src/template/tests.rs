@@ -2,12 +2,12 @@ use serde_json::json;
 
 use super::*;
 
-/// Knows steps by their place in a list, and an output each.
+/// A test world: steps with an output each, found by their index.
 struct World(Vec<(&'static str, Value)>);
 
 impl Names for World {
     fn step(&self, name: &str) -> Option<StepIx> {
-        self.0[..4].iter().position(|(it, _)| *it == name).map(StepIx::new)
+        self.0[..4].iter().position(|(id, _)| *id == name).map(StepIx::new)
     }
 
     fn tool(&self, name: &str) -> Option<StepIx> {
@@ -39,7 +39,7 @@ fn world() -> World {
         ("list", json!([{ "_id": "x1" }, { "_id": "x2" }])),
         ("flow.echo", json!({ "v": 1 })),
         ("flow", json!({ "echo": { "v": "wrong" }, "other": 5 })),
-        // What is given, and the item of a loop: no step has such a name.
+        // The input, and the item and index of a loop. No step has these names.
         ("input", json!({ "days": 7, "deep": { "list": [true] } })),
         ("item", json!({ "name": "Bob", "tags": ["x"] })),
         ("index", json!(3)),
@@ -124,7 +124,7 @@ fn templates_work_at_any_depth_and_never_in_keys() {
 }
 
 #[test]
-fn what_is_missing_stays_as_written() {
+fn references_without_a_value_stay_as_written() {
     let world = world();
     for template in [
         "{{createAuthor.missing}}",
@@ -171,7 +171,7 @@ fn braces_around_anything_else_are_refused() {
 }
 
 #[test]
-fn what_is_brought_in_has_a_limit() {
+fn inserted_values_are_limited() {
     let world = world();
     let template =
         Template::parse(&json!(["{{createAuthor.name}}", "{{createAuthor.name}}"]), &world);

@@ -1,14 +1,14 @@
-//! What strangers may write: nothing panics, overflows the stack, or takes long.
+//! Untrusted conditions: none of them panics, overflows the stack, or takes long.
 
 use std::thread;
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{World, told, world};
+use super::{World, evaluate, world};
 use crate::condition::{number::Number, *};
 
-/// Tells a condition where a stack is as small as a worker's ever gets.
+/// Runs `act` on a stack as small as the smallest stack of a worker.
 fn on_a_small_stack<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(1 << 20);
@@ -48,7 +48,7 @@ fn brackets_and_chains_as_deep_as_a_text_is_long_overflow_no_stack() {
 }
 
 #[test]
-fn what_is_as_deep_as_may_be_needs_little_stack() {
+fn the_deepest_conditions_need_little_stack() {
     let depth = limits::CONDITION_DEPTH;
     let chain = limits::CONDITION_OPERATORS - 1;
     for source in [
@@ -70,20 +70,23 @@ fn what_is_as_deep_as_may_be_needs_little_stack() {
         format!("1{} == false", " in [1]".repeat(chain / 2)),
         format!("has(input{}) == false", ".a".repeat(chain - 3)),
     ] {
-        let told = on_a_small_stack(|| told(&source));
-        assert!(told.is_ok() || source.contains("in"), "{source}: {told:?}");
+        let result = on_a_small_stack(|| evaluate(&source));
+        assert!(result.is_ok() || source.contains("in"), "{source}: {result:?}");
     }
 }
 
-/// Does what a plan from a stranger makes a worker do.
+/// Parses and evaluates a condition twice, as a worker does with a plan.
 fn survives(source: &str) -> Result<(), TestCaseError> {
     let world = world();
     let Ok(condition) = Condition::parse(source, &world) else { return Ok(()) };
     prop_assert_eq!(condition.source(), source);
     let again = Condition::parse(source, &world);
-    prop_assert_eq!(again.map(|it| it.targets().to_vec()), Ok(condition.targets().to_vec()));
-    let told = condition.holds(&world, &Value::Null);
-    prop_assert_eq!(told, condition.holds(&world, &Value::Null));
+    prop_assert_eq!(
+        again.map(|parsed| parsed.targets().to_vec()),
+        Ok(condition.targets().to_vec())
+    );
+    let result = condition.holds(&world, &Value::Null);
+    prop_assert_eq!(result, condition.holds(&world, &Value::Null));
     Ok(())
 }
 
@@ -135,11 +138,11 @@ proptest! {
 
     #[test]
     fn integers_and_doubles_compare_as_their_values_do(left: i64, right: i64, half: bool) {
-        let double = Number::Integer(right.into()).double();
+        let double = Number::Integer(right.into()).to_double();
         let double = if half { double + 0.5 } else { double };
         let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
         let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
-        let order = number::order(left.into(), double).unwrap();
+        let order = number::compare_exactly(left.into(), double).unwrap();
         prop_assert_eq!(holds("a < b"), Ok(order.is_lt()));
         prop_assert_eq!(holds("b > a"), Ok(order.is_lt()));
         prop_assert_eq!(holds("a == b"), Ok(order.is_eq()));
@@ -163,7 +166,7 @@ fn the_good_conditions_are_good() {
     }
 }
 
-/// A list as long as a loop over an earlier list may give, and a long text.
+/// Outputs as long as a loop over an earlier list may return, and a long text.
 fn large() -> World {
     let items: Vec<_> = (0..10_000).map(|n| json!({ "n": n, "ok": true, "tags": ["a"] })).collect();
     World(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])
@@ -184,7 +187,7 @@ fn ten_thousand_items_are_looked_at() {
 }
 
 #[test]
-fn what_would_take_long_is_given_up() {
+fn slow_conditions_are_stopped() {
     let world = large();
     let doubled = format!("['x']{}[0] == ''", ".map(x, x + x)".repeat(25));
     let longer = format!("[l]{}[0] == []", ".map(x, x + x)".repeat(25));
@@ -207,8 +210,8 @@ fn what_would_take_long_is_given_up() {
         &longer,
     ] {
         let condition = Condition::parse(source, &world).unwrap();
-        let told = condition.holds(&world, &Value::Null);
-        let why = told.expect_err(source);
+        let result = condition.holds(&world, &Value::Null);
+        let why = result.expect_err(source);
         assert!(why.starts_with("it takes too many operations"), "{source}: {why}");
     }
 }

@@ -18,22 +18,28 @@ use crate::{
     },
 };
 
-/// Every log, and what outsiders ask.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     documents: BTreeMap<ExecutionId, Vec<Document>>,
-    /// By arrival.
-    inbox: BTreeMap<u64, (CommandId, ExecutionId, String)>,
+    /// Waiting commands in the order of their arrival.
+    inbox: BTreeMap<u64, WaitingCommand>,
     known: BTreeMap<CommandId, u64>,
     arrived: u64,
-    /// How many appends there were.
     pub(super) appends: u64,
+}
+
+/// A command in an inbox.
+#[derive(Debug)]
+struct WaitingCommand {
+    id: CommandId,
+    execution: ExecutionId,
+    json: String,
 }
 
 impl Logs {
     fn end(&self, id: ExecutionId) -> Seq {
         let documents = self.documents.get(&id);
-        documents.and_then(|it| it.last()).map_or(Seq::START, Document::last)
+        documents.and_then(|documents| documents.last()).map_or(Seq::START, Document::last)
     }
 
     fn append(&mut self, append: &mut Append) -> Result<(), AppendError> {
@@ -51,7 +57,7 @@ impl Logs {
     fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
         let mut assembly = Assembly::new(id, after);
         let documents = self.documents.get(&id).map_or(&[][..], Vec::as_slice);
-        let next = documents.partition_point(|it| it.first <= after.next());
+        let next = documents.partition_point(|document| document.first <= after.next());
         for document in &documents[next.saturating_sub(1)..] {
             if !assembly.push(Ok(document.clone())) {
                 break;
@@ -65,35 +71,36 @@ impl Logs {
             return Ok(());
         }
         let of = envelope.execution;
-        if self.inbox.values().filter(|(_, it, _)| *it == of).count() >= limits::INBOX {
+        if self.inbox.values().filter(|waiting| waiting.execution == of).count() >= limits::INBOX {
             return Err(full_inbox(of));
         }
         self.arrived += 1;
         let json = serde_json::to_string(envelope).expect("envelopes are JSON");
         self.known.insert(envelope.id, self.arrived);
-        self.inbox.insert(self.arrived, (envelope.id, envelope.execution, json));
+        let waiting = WaitingCommand { id: envelope.id, execution: of, json };
+        self.inbox.insert(self.arrived, waiting);
         Ok(())
     }
 
     fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
-        let waiting = self.inbox.values().filter(|(_, it, _)| of.is_none_or(|of| of == *it));
-        let read = |(id, _, json): &(CommandId, ExecutionId, String)| {
+        let waiting =
+            self.inbox.values().filter(|waiting| of.is_none_or(|of| of == waiting.execution));
+        let read = |WaitingCommand { id, json, .. }: &WaitingCommand| {
             serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
         };
         let most = if of.is_some() { usize::MAX } else { limits::INBOX_LOOK };
         let mut bytes = 0;
-        let fits = |(_, _, json): &&(CommandId, ExecutionId, String)| {
+        let fits = |waiting: &&WaitingCommand| {
             let fits = of.is_some() || bytes < limits::INBOX_BYTES;
-            bytes += json.len();
+            bytes += waiting.json.len();
             fits
         };
         waiting.take_while(fits).take(most).map(read).collect()
     }
 
-    /// Forgets an execution.
     pub(super) fn remove(&mut self, id: ExecutionId) {
         self.documents.remove(&id);
-        self.inbox.retain(|_, (_, of, _)| *of != id);
+        self.inbox.retain(|_, waiting| waiting.execution != id);
         let Self { inbox, known, .. } = self;
         known.retain(|_, arrived| inbox.contains_key(arrived));
     }
@@ -111,9 +118,9 @@ impl Logs {
 impl ExecutionLog for Memory {
     async fn append(&self, mut append: Append) -> Result<(), AppendError> {
         let is_work = append.head.as_ref().is_some_and(Head::is_free);
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.logs.append(&mut append)?;
-        append.head.into_iter().for_each(|it| state.work.put_head(it));
+        append.head.into_iter().for_each(|head| state.work.put_head(head));
         drop(state);
         self.hints.poke_log(append.execution);
         if is_work {
@@ -124,7 +131,7 @@ impl ExecutionLog for Memory {
 
     async fn put_head(&self, head: Head) -> Result<(), StoreError> {
         let is_work = head.is_free();
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if state.logs.end(head.execution) == Seq::START {
             return Ok(());
         }
@@ -137,11 +144,11 @@ impl ExecutionLog for Memory {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
-        self.state().logs.read(id, after)
+        self.lock_state().logs.read(id, after)
     }
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-        Ok(self.state().work.due(now, most))
+        Ok(self.lock_state().work.due(now, most))
     }
 
     async fn due_after(
@@ -150,28 +157,28 @@ impl ExecutionLog for Memory {
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
     ) -> Result<Vec<Head>, StoreError> {
-        Ok(self.state().work.due_after(now, after, most))
+        Ok(self.lock_state().work.due_after(now, after, most))
     }
 
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-        Ok(self.state().work.orphans(now, most))
+        Ok(self.lock_state().work.orphans(now, most))
     }
 
     async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
-        Ok(self.state().work.owned(worker, most))
+        Ok(self.lock_state().work.owned(worker, most))
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.state().work.next_due())
+        Ok(self.lock_state().work.next_due())
     }
 
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
-        self.state().work.heartbeat(lease);
+        self.lock_state().work.heartbeat(lease);
         Ok(())
     }
 
     async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.work.retire(worker);
         state.permits.retire(worker);
         drop(state);
@@ -180,51 +187,51 @@ impl ExecutionLog for Memory {
     }
 
     async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        Ok(self.state().work.workers(now))
+        Ok(self.lock_state().work.workers(now))
     }
 
     async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let live = state.work.workers(now);
-        Ok(state.permits.acquire(ask, now, |it| !live.contains(&it)))
+        Ok(state.permits.acquire(ask, now, |worker| !live.contains(&worker)))
     }
 
     async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.state().permits.release(&permits);
+        self.lock_state().permits.release(&permits);
         self.hints.poke_work();
         Ok(())
     }
 
     async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        self.state().kept.cached(key, now)
+        self.lock_state().documents.cached(key, now)
     }
 
     async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        self.state().kept.cache(key, output, until);
+        self.lock_state().documents.cache(key, output, until);
         Ok(())
     }
 
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        Ok(self.state().prune(before, most))
+        Ok(self.lock_state().prune(before, most))
     }
 
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
-        self.state().logs.send(&envelope)?;
+        self.lock_state().logs.send(&envelope)?;
         self.hints.poke_inbox();
         Ok(())
     }
 
     async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
-        self.state().logs.inbox(of)
+        self.lock_state().logs.inbox(of)
     }
 
     async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.state().logs.discard(&commands);
+        self.lock_state().logs.discard(&commands);
         Ok(())
     }
 
     fn commits(&self) -> u64 {
-        self.state().logs.appends
+        self.lock_state().logs.appends
     }
 
     fn hints(&self) -> &Hints {

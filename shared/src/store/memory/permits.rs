@@ -9,10 +9,10 @@ use crate::{
     },
 };
 
-/// From so many limits on, those that count nothing are forgotten when their number has doubled.
+/// Number of limits from which idle ones are dropped, each time the number doubles.
 const SWEEP: usize = 1_024;
 
-/// Every limit that counts something.
+/// Limits that count something.
 #[derive(Debug)]
 pub(super) struct Permits {
     tallies: Tallies,
@@ -32,13 +32,13 @@ impl Permits {
         now: Timestamp,
         is_gone: impl Fn(WorkerId) -> bool,
     ) -> Permission {
-        let keys = ask.limits.iter().map(|it| it.key.as_str());
-        let mut tallies = self.take_out(keys);
+        let keys = ask.limits.iter().map(|limit| limit.key.as_str());
+        let mut tallies = self.take_tallies(keys);
         let permission = take_all(&mut tallies, ask, now, is_gone);
         self.tallies.append(&mut tallies);
         if self.tallies.len() >= self.sweep_at {
             let now = now.timestamp_micros();
-            self.tallies.retain(|_, it| !it.holders.is_empty() || it.next > now);
+            self.tallies.retain(|_, tally| !tally.holders.is_empty() || tally.next > now);
             self.sweep_at = SWEEP.max(2 * self.tallies.len());
         }
         permission
@@ -46,7 +46,7 @@ impl Permits {
 
     pub(super) fn release(&mut self, permits: &[Permit]) {
         for permit in permits {
-            let mut tallies = self.take_out(permit.limits.iter().map(String::as_str));
+            let mut tallies = self.take_tallies(permit.limits.iter().map(String::as_str));
             give_back(&mut tallies, permit);
             self.tallies.append(&mut tallies);
         }
@@ -58,14 +58,13 @@ impl Permits {
         }
     }
 
-    /// Lets go what workers hold that nobody has heard of.
-    pub(super) fn sweep(&mut self, is_known: impl Fn(WorkerId) -> bool) {
+    pub(super) fn drop_unknown(&mut self, is_known: impl Fn(WorkerId) -> bool) {
         for tally in self.tallies.values_mut() {
             tally.holders.retain(|_, worker| is_known(*worker));
         }
     }
 
-    fn take_out<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Tallies {
-        keys.filter_map(|it| self.tallies.remove_entry(it)).collect()
+    fn take_tallies<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Tallies {
+        keys.filter_map(|key| self.tallies.remove_entry(key)).collect()
     }
 }

@@ -12,26 +12,25 @@ use crate::{
     store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
-/// Every record, and how often those changed on which all must agree.
 #[derive(Debug, Default)]
-pub(super) struct KeptRecords {
-    /// When each was written, and its value.
+pub(super) struct StoredRecords {
+    /// The time and value of each record.
     kinds: BTreeMap<RecordKind, BTreeMap<String, (Timestamp, String)>>,
-    /// Calls, the oldest first.
+    /// Calls, oldest first.
     calls: BTreeSet<(Timestamp, String)>,
     revision: u64,
     usage: BTreeMap<ToolName, Usage>,
 }
 
-impl KeptRecords {
-    fn put(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
+impl StoredRecords {
+    fn put_record(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
         let (json, kind, name) = (record.encode()?, record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
         let there = of_kind.get(name);
         let may_write = match unless {
             Unless::Never => true,
             Unless::Exists => there.is_none(),
-            Unless::ChangedSince(at) => there.is_some_and(|it| it.0 == *at),
+            Unless::ChangedSince(at) => there.is_some_and(|(written, _)| written == at),
         };
         if !may_write {
             return Ok(false);
@@ -58,19 +57,18 @@ impl KeptRecords {
         }
     }
 
-    /// Forgets calls that are older.
-    pub(super) fn drop_calls(&mut self, before: Timestamp) {
+    pub(super) fn drop_old_calls(&mut self, before: Timestamp) {
         while self.calls.first().is_some_and(|(at, _)| *at < before) {
             self.drop_oldest_call();
         }
     }
 
     fn get(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
-        let found = self.kinds.get(&kind).and_then(|it| it.get(name));
+        let found = self.kinds.get(&kind).and_then(|records| records.get(name));
         found.map(|(at, json)| Record::decode(kind, name, *at, json)).transpose()
     }
 
-    fn page(&self, kind: RecordKind, page: &RecordPage) -> Result<Vec<Record>, StoreError> {
+    fn list_records(&self, kind: RecordKind, page: &RecordPage) -> Result<Vec<Record>, StoreError> {
         let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else {
             return Ok(Vec::new());
         };
@@ -85,7 +83,7 @@ impl KeptRecords {
         }
     }
 
-    fn names(&self, kind: RecordKind, page: &RecordPage) -> Vec<String> {
+    fn list_names(&self, kind: RecordKind, page: &RecordPage) -> Vec<String> {
         let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else {
             return Vec::new();
         };
@@ -97,13 +95,13 @@ impl KeptRecords {
         }
     }
 
-    fn count(&self, kind: RecordKind, page: &RecordPage) -> usize {
+    fn count_records(&self, kind: RecordKind, page: &RecordPage) -> usize {
         let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else { return 0 };
         of_kind.range(span).take(page.first).count()
     }
 
     fn remove(&mut self, kind: RecordKind, name: &str) -> bool {
-        let removed = self.kinds.get_mut(&kind).and_then(|it| it.remove(name));
+        let removed = self.kinds.get_mut(&kind).and_then(|records| records.remove(name));
         let Some((at, _)) = removed else { return false };
         if kind == RecordKind::Call {
             self.calls.remove(&(at, name.to_owned()));
@@ -116,7 +114,7 @@ impl KeptRecords {
 #[async_trait]
 impl Records for Memory {
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let put = self.state().records.put(record, &unless)?;
+        let put = self.lock_state().records.put_record(record, &unless)?;
         if put && record.kind.is_agreed() {
             self.hints.poke_records();
         }
@@ -124,11 +122,11 @@ impl Records for Memory {
     }
 
     async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
-        self.state().records.get(kind, name)
+        self.lock_state().records.get(kind, name)
     }
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
-        self.state().records.page(kind, &page)
+        self.lock_state().records.list_records(kind, &page)
     }
 
     async fn record_names(
@@ -136,7 +134,7 @@ impl Records for Memory {
         kind: RecordKind,
         page: RecordPage,
     ) -> Result<Vec<String>, StoreError> {
-        Ok(self.state().records.names(kind, &page))
+        Ok(self.lock_state().records.list_names(kind, &page))
     }
 
     async fn count_records(
@@ -145,11 +143,11 @@ impl Records for Memory {
         prefix: &str,
         most: usize,
     ) -> Result<usize, StoreError> {
-        Ok(self.state().records.count(kind, &RecordPage::first(most).under(prefix)))
+        Ok(self.lock_state().records.count_records(kind, &RecordPage::first(most).under(prefix)))
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
-        let removed = self.state().records.remove(kind, name);
+        let removed = self.lock_state().records.remove(kind, name);
         if removed && kind.is_agreed() {
             self.hints.poke_records();
         }
@@ -157,11 +155,11 @@ impl Records for Memory {
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
-        Ok(self.state().records.revision)
+        Ok(self.lock_state().records.revision)
     }
 
     async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
-        let all = &mut self.state().records.usage;
+        let all = &mut self.lock_state().records.usage;
         for more in usage {
             match all.get_mut(&more.tool) {
                 Some(there) => there.add(&more),
@@ -172,6 +170,6 @@ impl Records for Memory {
     }
 
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
-        Ok(self.state().records.usage.values().cloned().collect())
+        Ok(self.lock_state().records.usage.values().cloned().collect())
     }
 }

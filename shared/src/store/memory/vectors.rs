@@ -10,8 +10,8 @@ use crate::store::{
     backend::{check_vectors, decode_vector, encode_vector},
 };
 
-/// The vectors of every model, as a disk would have them.
-pub(super) type KeptVectors = BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>;
+/// Vectors by model and text, encoded as on a disk.
+pub(super) type StoredVectors = BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>;
 
 #[async_trait]
 impl Vectors for Memory {
@@ -20,10 +20,11 @@ impl Vectors for Memory {
         model: &str,
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
-        let state = self.state();
-        let kept = state.vectors.get(model);
-        let find = |it: &TextHash| {
-            kept.and_then(|kept| kept.get(it)).map(|kept| decode_vector(it, kept)).transpose()
+        let state = self.lock_state();
+        let stored = state.vectors.get(model);
+        let find = |text: &TextHash| {
+            let bytes = stored.and_then(|stored| stored.get(text));
+            bytes.map(|bytes| decode_vector(text, bytes)).transpose()
         };
         texts.iter().map(find).collect()
     }
@@ -34,10 +35,10 @@ impl Vectors for Memory {
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
         check_vectors(model, vectors)?;
-        let kept = &mut self.state().vectors;
-        let kept = kept.entry(model.to_owned()).or_default();
+        let mut state = self.lock_state();
+        let stored = state.vectors.entry(model.to_owned()).or_default();
         for (text, numbers) in vectors {
-            kept.entry(*text).or_insert_with(|| encode_vector(numbers));
+            stored.entry(*text).or_insert_with(|| encode_vector(numbers));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Heads and leases in memory, indexed by what claims ask for.
+//! Heads and leases in memory, indexed for claims.
 
 use std::{
     cmp::Reverse,
@@ -13,28 +13,26 @@ use crate::{
     store::{Head, Lease, backend::aged_places},
 };
 
-/// Who works on what.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     heads: BTreeMap<ExecutionId, Head>,
-    /// What nobody has, in the order in which it is taken.
+    /// Executions without an owner, in the order of claims.
     free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
-    /// The same, the longest due first.
+    /// The same executions by due time.
     queue: BTreeSet<(Timestamp, ExecutionId)>,
-    /// What somebody has.
     owned: BTreeSet<(WorkerId, ExecutionId)>,
     leases: BTreeMap<WorkerId, Lease>,
 }
 
 impl Work {
-    /// Keeps a head unless it is older than the one that is there.
+    /// Stores a head unless it is older than the stored one.
     pub(super) fn put_head(&mut self, head: Head) {
         let id = head.execution;
         if let Some(before) = self.heads.get(&id) {
             if head.seq < before.seq {
                 return;
             }
-            self.forget_place(&before.clone());
+            self.unindex_head(&before.clone());
         }
         match (head.owner, head.due) {
             (Some(owner), _) => {
@@ -49,9 +47,9 @@ impl Work {
         self.heads.insert(id, head);
     }
 
-    fn forget_place(&mut self, head: &Head) {
+    fn unindex_head(&mut self, head: &Head) {
         let id = head.execution;
-        head.owner.map(|it| self.owned.remove(&(it, id)));
+        head.owner.map(|owner| self.owned.remove(&(owner, id)));
         if let Some(due) = head.due {
             self.queue.remove(&(due, id));
             let place = Reverse(head.priority);
@@ -64,10 +62,9 @@ impl Work {
         }
     }
 
-    /// Forgets an execution.
     pub(super) fn remove(&mut self, id: ExecutionId) {
         if let Some(head) = self.heads.remove(&id) {
-            self.forget_place(&head);
+            self.unindex_head(&head);
         }
     }
 
@@ -82,11 +79,11 @@ impl Work {
     pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<Head> {
         let aged = aged_places(most);
         let queues = self.free.values().take(limits::PRIORITIES);
-        let due = queues.flat_map(|it| it.iter().take_while(|(due, _)| *due <= now));
+        let due = queues.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
         let mut ids: Vec<_> = due.take(most - aged).map(|(_, id)| *id).collect();
         let longest = self.queue.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
-        ids.extend(longest.filter(|it| !taken.contains(it)).take(most - ids.len()));
+        ids.extend(longest.filter(|id| !taken.contains(id)).take(most - ids.len()));
         ids.iter().map(|id| self.heads[id].clone()).collect()
     }
 
@@ -106,19 +103,19 @@ impl Work {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// Returns whether a worker has said that it lives, and not yet that it has ended.
-    pub(super) fn knows(&self, worker: WorkerId) -> bool {
+    /// Returns `true` if a worker has a lease, even an expired one.
+    pub(super) fn has_lease(&self, worker: WorkerId) -> bool {
         self.leases.contains_key(&worker)
     }
 
-    /// Returns the workers whose lease has not run out.
+    /// Returns the workers whose lease has not expired.
     pub(super) fn workers(&self, now: Timestamp) -> Vec<WorkerId> {
-        let live = self.leases.values().filter(|it| it.until > now);
-        live.map(|it| it.worker).collect()
+        let live = self.leases.values().filter(|lease| lease.until > now);
+        live.map(|lease| lease.worker).collect()
     }
 
     pub(super) fn orphans(&self, now: Timestamp, most: usize) -> Vec<Head> {
-        let is_gone = |id: &WorkerId| self.leases.get(id).is_none_or(|it| it.until <= now);
+        let is_gone = |id: &WorkerId| self.leases.get(id).is_none_or(|lease| lease.until <= now);
         let orphans = self.owned.iter().filter(|(worker, _)| is_gone(worker));
         orphans.take(most).map(|(_, id)| self.heads[id].clone()).collect()
     }

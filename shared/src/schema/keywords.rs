@@ -1,4 +1,4 @@
-//! The keywords of JSON Schema that hold other schemas.
+//! Keywords of JSON Schema that contain other schemas.
 
 use serde_json::Value;
 
@@ -8,26 +8,25 @@ pub(super) const IDENTITY: [&str; 7] =
 /// Keywords that refer to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// The content of a keyword.
+/// The kind of content that a keyword has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A schema, or a list of schemas, that holds for the same value.
+    /// A schema, or a list of schemas, for the same value.
     InPlace,
-    /// A map of schemas that hold for the same value.
+    /// A map of schemas for the same value.
     InPlaceMap,
-    /// A schema, or a list of schemas, that holds for a part of the value.
+    /// A schema, or a list of schemas, for a part of the value.
     Inside,
-    /// A map of schemas, of which each holds for a part of the value or is only referred to.
+    /// A map of schemas. Each applies to a part of the value, or is only a target of references.
     Map,
-    /// No schema.
+    /// Not a schema.
     Data,
-    /// Anything: references may lead into it.
+    /// Unknown content. References may point into it.
     Unknown,
 }
 
 impl Content {
-    /// Returns the content of a keyword.
-    pub(super) fn of(keyword: &str) -> Self {
+    pub(super) fn of_keyword(keyword: &str) -> Self {
         match keyword {
             "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => Self::InPlace,
             "dependentSchemas" | "dependencies" => Self::InPlaceMap,
@@ -47,7 +46,7 @@ impl Content {
         }
     }
 
-    /// Returns the values in `content` that stand where schemas stand.
+    /// Returns the values in `content` at places where schemas are expected.
     pub(super) fn schemas(self, content: &Value) -> Vec<&Value> {
         match (self, content) {
             (Self::Data, _) => Vec::new(),
@@ -59,12 +58,11 @@ impl Content {
     }
 }
 
-/// Returns the value that a reference within the document leads to. Ids and anchors of embedded
-/// schemas are found by their names.
-pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+/// Resolves a reference within the document: a JSON pointer, or the name of an anchor.
+pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
     if pointer.is_empty() || pointer.starts_with('/') {
-        return root.pointer(&decode(pointer));
+        return root.pointer(&decode_fragment(pointer));
     }
     find_anchor(root, pointer)
 }
@@ -83,8 +81,8 @@ fn find_anchor<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// Undoes the percent encoding of a fragment.
-pub(super) fn decode(text: &str) -> String {
+/// Decodes the percent encoding of a fragment.
+pub(super) fn decode_fragment(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
