@@ -116,7 +116,7 @@ impl Proposal {
     ) -> Result<ProposedPlan, PlanningError> {
         let author = self.author.as_deref().unwrap_or(planner);
         match compiler.compile(&self.draft, author).await {
-            Ok(compiled) => Ok(ProposedPlan { compiled, proposal: self }),
+            Ok(plans) => Ok(ProposedPlan { compiled: plans, proposal: self }),
             Err(Rejection::Store(error)) => Err(PlanningError::Store { error, notes: self.notes }),
             Err(Rejection::Invalid(diagnostics)) => {
                 let mut notes = self.notes;

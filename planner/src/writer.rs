@@ -91,9 +91,9 @@ impl ModelPlanner {
         rounds.over();
         let (notes, author) = (rounds.notes, rounds.author);
         match written {
-            Ok((draft, compiled)) => {
+            Ok((draft, plans)) => {
                 let proposal = Proposal { draft, notes, warnings: Vec::new(), author };
-                Ok(ProposedPlan { compiled, proposal })
+                Ok(ProposedPlan { compiled: plans, proposal })
             }
             Err(err) => Err(err.with_notes(notes)),
         }
@@ -127,7 +127,7 @@ impl ModelPlanner {
                 Ok(Written::Draft(draft)) => {
                     has_declined = false;
                     match compiler.compile(&draft, &reply.model).await {
-                        Ok(compiled) => return Ok((*draft, compiled)),
+                        Ok(plans) => return Ok((*draft, plans)),
                         Err(Rejection::Invalid(diagnostics)) => wrong = diagnostics,
                         Err(Rejection::Store(error)) => {
                             return Err(PlanningError::Store { error, notes: Vec::new() });
