@@ -63,7 +63,7 @@ impl Home {
     }
 
     /// Begins a command and lets it run.
-    pub(crate) fn begin(&self, arguments: &[&str]) -> Begun {
+    pub(super) fn begin(&self, arguments: &[&str]) -> Begun {
         Begun::new(self.command(arguments).spawn().unwrap())
     }
 
