@@ -85,7 +85,7 @@ impl Call<'_> {
 
     async fn plan(&mut self, asked: PlanArguments) -> Result<Answer, Failure> {
         let PlanArguments { query, tool_sets, max_tools, planner } = asked;
-        let options = planning_options(tool_sets, max_tools, planner);
+        let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref());
         let planned = make_plan(&self.client, &query, options, Plan::SHOWN);
         Ok(answer::plan(self.reports.during(planned).await?))
     }
@@ -124,7 +124,8 @@ impl Call<'_> {
     }
 
     async fn run(&mut self, asked: RunArguments) -> Result<Answer, Failure> {
-        let planning = planning_options(asked.tool_sets, asked.max_tools, asked.planner);
+        let planning =
+            planning_options(asked.tool_sets.as_deref(), asked.max_tools, asked.planner.as_deref());
         let options = without_nulls(json!({
             "mode": asked.mode.map(Mode::as_str),
             "dryRun": asked.dry_run.then_some(true),
@@ -327,9 +328,9 @@ fn input(plan: Map<String, Value>) -> Result<WrittenPlan, Failure> {
 }
 
 fn planning_options(
-    tool_sets: Option<Vec<String>>,
+    tool_sets: Option<&[String]>,
     max_tools: Option<i32>,
-    planner: Option<String>,
+    planner: Option<&str>,
 ) -> Value {
     without_nulls(json!({ "toolSets": tool_sets, "maxTools": max_tools, "planner": planner }))
 }

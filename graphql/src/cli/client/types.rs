@@ -3,6 +3,8 @@
 //! `FIELDS` is everything that the API has of an object, so that `--json` prints it all. A struct has
 //! the part of it that people are shown. A test compares both with the schema.
 
+#![expect(clippy::struct_field_names, reason = "fields have the names of the API")]
+
 #[cfg(test)]
 mod tests;
 
@@ -472,7 +474,7 @@ pub(crate) struct EventData {
     pub(crate) total: Option<f64>,
     pub(crate) message: Option<Text>,
     pub(crate) cached: bool,
-    pub(crate) reused: BTreeMap<Text, IgnoredAny>,
+    pub(crate) reused: BTreeMap<Text, Value>,
     pub(crate) worker: Text,
     pub(crate) node: Text,
     pub(crate) epoch: u64,

@@ -16,7 +16,7 @@ use crate::cli::{
     failure::Failure,
     plan_file::write_file,
     session::{Need, Session},
-    view::report::report,
+    view::{report::report, screen::write_bytes},
 };
 
 /// The executions of a request that are told, the newest.
@@ -164,7 +164,7 @@ pub(crate) async fn blob(app: &App, id: &str, file: Option<&Path>) -> Result<Exi
             }
         }
         None if screen.is_terminal => screen.document(&String::from_utf8_lossy(&bytes))?,
-        None => screen.bytes(&bytes)?,
+        None => write_bytes(&bytes)?,
     }
     Ok(ExitStatus::Done)
 }

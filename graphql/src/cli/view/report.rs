@@ -269,11 +269,11 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
         _ => format!("by {}", plan.planner),
     };
     let mut parts = vec![format!("{by}, {}", plain::count(plan.tools.len(), "step"))];
-    if let Some(cached) = of("cache").last() {
+    if let Some(cached) = of("cache").next_back() {
         let id = cached.content["requestId"].as_str().unwrap_or_default();
         parts.push(format!("taken from {}", plain::line(id)));
     }
-    let selection = of("selection").last();
+    let selection = of("selection").next_back();
     if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
     {
         let (kept, total) = (selection.kept(), selection.total());
@@ -285,7 +285,7 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
         ("repair", "repair", "repairs"),
         ("assumptions", "assumption", "assumptions"),
     ] {
-        let last = of(kind).last().filter(|_| matches!(kind, "clauses" | "assumptions"));
+        let last = of(kind).next_back().filter(|_| matches!(kind, "clauses" | "assumptions"));
         let n = match last {
             Some(entry) => entry.content.as_array().map_or(0, Vec::len),
             None => of(kind).count(),
@@ -294,7 +294,7 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
             parts.push(format!("{n} {}", if n == 1 { one } else { many }));
         }
     }
-    if let Some(usage) = of("usage").last() {
+    if let Some(usage) = of("usage").next_back() {
         let tokens = |key: &str| usage.content["tokens"][key].as_u64().unwrap_or(0);
         let took = usage.content["ms"].as_f64().map(|ms| format!(" in {}", duration(ms)));
         let took = took.unwrap_or_default();

@@ -59,11 +59,6 @@ impl Screen {
         if self.is_terminal { write(&plain::json(&document)) } else { write(&document) }
     }
 
-    /// Prints bytes as a result.
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        write_bytes(bytes)
-    }
-
     /// Prints a list as a result: as a table, or as JSON.
     pub(crate) fn list<T: DeserializeOwned>(
         &self,
@@ -130,7 +125,7 @@ fn write(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes to standard output. A closed stream is no failure: its reader has read enough.
-fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
