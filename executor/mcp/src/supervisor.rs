@@ -73,12 +73,14 @@ impl Supervisor {
     }
 
     /// Starts the server by this, so that it ends with this process.
+    #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = launcher;
         self
     }
 
     /// Calls the server as somebody who has logged in to it.
+    #[must_use]
     pub fn with_logins(mut self, logins: Option<Logins>) -> Self {
         self.logins = logins;
         self

@@ -17,6 +17,9 @@ use super::{Engine, EngineError};
 /// The most tools that one selection returns.
 pub const SELECTED: usize = 1_000;
 
+/// Selectors by the embedding that they use.
+type EmbeddedSelectors = Vec<(Option<Embedding>, Selectors)>;
+
 /// Selects tools by words and by embeddings.
 #[derive(Clone, Debug)]
 pub(super) struct ToolSelection {
@@ -25,7 +28,7 @@ pub(super) struct ToolSelection {
     /// Compares words only, so that it never waits for an embedder.
     words: Selectors,
     /// Selectors of each embedder that was used. One that is used again has the tools' vectors.
-    embedded: Arc<Mutex<Vec<(Option<Embedding>, Selectors)>>>,
+    embedded: Arc<Mutex<EmbeddedSelectors>>,
     /// The last reason why words alone decided, which is logged once.
     told: Arc<Told>,
 }

@@ -75,7 +75,7 @@ impl Desk {
 }
 
 /// Both stores.
-async fn desks() -> [(Desk, TempDir); 2] {
+fn desks() -> [(Desk, TempDir); 2] {
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     [(Desk::new(Arc::new(InMemory::new())), one), (Desk::in_file(&other), other)]
 }
@@ -111,7 +111,7 @@ fn the_set_is_that_of_the_seed() {
 
 #[tokio::test]
 async fn what_was_saved_is_recalled_exactly() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         let value = "  Grüße\r\n\0 \"alle\" {{a.b}} 👋\n";
         for key in ["k", "a/b/../c", "%-", "line\nbreak\0", "ключ 日本", "%J"] {
             let args = json!({ "key": key, "value": value, "scope": "global", "tags": ["t", " "] });
@@ -150,7 +150,7 @@ async fn memories_outlive_the_process() {
 
 #[tokio::test]
 async fn scopes_are_apart() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         desk.save("k", "of the project").await;
         let global = json!({ "key": "k", "scope": "global" });
         let err = desk.refuse("recall_context", global.clone()).await;
@@ -177,7 +177,7 @@ async fn scopes_are_apart() {
 
 #[tokio::test]
 async fn snippets_say_what_they_are() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         let args = json!({
             "name": "retry", "code": "fn retry() {\n    todo()\n}\n", "language": "rust",
             "description": "Calls again after a while.", "tags": ["http", "backoff"],
@@ -209,7 +209,7 @@ async fn snippets_say_what_they_are() {
 
 #[tokio::test]
 async fn a_search_finds_keys_texts_and_tags_whatever_the_case() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         desk.save("Zürich office", "Bahnhofstrasse 1").await;
         desk.save("a note", "the office in ZÜRICH closes at five\nand opens at eight").await;
         let args = json!({ "key": "b", "value": "x", "tags": ["Zürich", "travel"] });
@@ -230,7 +230,7 @@ async fn a_search_finds_keys_texts_and_tags_whatever_the_case() {
 
 #[tokio::test]
 async fn a_search_shows_ten_and_says_how_many_there_are() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         for n in 0..80 {
             desk.save(&format!("n{n:02}"), if n % 2 == 0 { "even" } else { "odd" }).await;
         }
@@ -268,7 +268,7 @@ async fn a_search_is_bounded() {
 
 #[tokio::test]
 async fn a_scope_is_cleared_and_no_other() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         for n in 0..70 {
             desk.save(&n.to_string(), "x").await;
         }
@@ -300,7 +300,7 @@ async fn an_empty_key_clears_nothing() {
 
 #[tokio::test]
 async fn what_is_too_large_is_refused_with_what_to_do() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         let save =
             |value: &str, tags: &[String]| json!({ "key": "k", "value": value, "tags": tags });
         let tags = |n: usize| (0..n).map(|it| it.to_string()).collect::<Vec<_>>();
@@ -324,7 +324,7 @@ async fn what_is_too_large_is_refused_with_what_to_do() {
 
 #[tokio::test]
 async fn a_scope_that_is_full_says_so() {
-    for (desk, _folder) in desks().await {
+    for (desk, _folder) in desks() {
         let put = |n: &usize| desk.put(format!("project/{n}"), json!({ "value": "v" }));
         for chunk in (0..MEMORIES).collect::<Vec<_>>().chunks(500) {
             futures::future::join_all(chunk.iter().map(put)).await;

@@ -65,7 +65,7 @@ async fn greet(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result
         match legacy_sse::open(connection).await {
             Ok(()) => return ask(connection, id, body).await,
             Err(why) => {
-                tracing::debug!(host = %connection.host, %why, "this is no older server either")
+                tracing::debug!(host = %connection.host, %why, "this is no older server either");
             }
         }
     }
