@@ -44,7 +44,7 @@ impl Upgraded {
         let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
         home.file("faber.yaml", &format!("store: {store}\n{tools}"));
         if store.starts_with("sqlite:") {
-            fs::copy(format!("{FOLDER}/b30c5c8.db"), home.path("old.db")).unwrap();
+            fs::copy(format!("{FOLDER}/b30c5c8.sqlite"), home.path("old.db")).unwrap();
         }
         let listed = home.json(&["list", "executions"], 0).await;
         let listed = listed.as_array().unwrap();
