@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use shared::{
     clock::Timestamp,
-    execution::{Execution, ExecutionState, Phase},
+    execution::{Execution, Phase},
     id::{Seq, ToolName},
     store::{self, Head, Store, StoreError},
 };
 use toolbox::Toolbox;
 
-/// The tools that a started execution may still call, at a position of its log.
+/// The tools that an execution may still call, at a position of its log.
 #[derive(Clone, Debug)]
 pub(crate) struct RequiredTools {
     seq: Seq,
@@ -20,12 +20,10 @@ pub(crate) struct RequiredTools {
 }
 
 impl RequiredTools {
-    /// Reads the required tools of an execution. Returns `None` if it has not started: then it
-    /// needs all tools of its plan.
+    /// Reads the required tools of an execution. Returns `None` if its log was removed.
+    ///
+    /// An execution that has not started needs the tools of all steps, except of reused ones.
     pub(crate) async fn read(store: &dyn Store, head: &Head) -> Result<Option<Self>, StoreError> {
-        if head.state == ExecutionState::Pending {
-            return Ok(None);
-        }
         let execution = store::load(store, head.execution).await?;
         Ok(execution.map(|execution| Self::new(&execution, head.seq)))
     }
