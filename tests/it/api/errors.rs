@@ -62,7 +62,7 @@ async fn planning_that_comes_to_nothing_keeps_the_request() {
     for (words, code, kinds) in [
         ("water the plants", "NO_PLAN_FOUND", &["selection", "candidates", "error"][..]),
         ("a planner that is away", "PLANNER_UNAVAILABLE", &["selection", "candidates", "error"]),
-        (&unknown, "INVALID_PLAN", &["selection", "candidates", "draft", "diagnostics"]),
+        (&unknown, "INVALID_PLAN", &["selection", "candidates", "draft", "diagnostics", "error"]),
     ] {
         let refusal = world.refused(query, json!({ "query": words })).await;
         assert_eq!(refusal["code"], code);
