@@ -1,7 +1,7 @@
 //! Replanning: the next version of a plan that did not get to its end.
 //!
 //! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]), and writes the
-//! next version. Settings that it did not see are carried over ([`carry_over`]), outputs are reused
+//! next version. Settings that it did not see are carried over ([`carry_over()`]), outputs are reused
 //! ([`crate::reuse`]), and a version that would repeat an effect is refused ([`RepeatGuard`]).
 
 mod carry_over;
