@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use serde_json::Value;
 use shared::{
-    id::{Attempt, Part, StepIx, Task, ToolName, ToolSetName},
+    id::{Attempt, Part, StepNumber, Task, ToolName, ToolSetName},
     json, limits,
     tool::{ErrorCode, ToolError},
 };
@@ -85,7 +85,7 @@ impl Call {
         };
         let stderr = aside.take();
         let beside = stderr.as_ref().map_or(0, String::len);
-        let bytes = result.as_ref().map_or(256, json::bytes) + beside;
+        let bytes = result.as_ref().map_or(256, json::json_size) + beside;
         let result = result.map(|output| Answer { stderr, ..Answer::from(output) });
         Ended { task, attempt, result, bytes, is_gone }
     }
@@ -194,7 +194,7 @@ impl Call {
         cancel.cancel();
         let last = time::timeout(grace, call).await;
         match overdue {
-            Some(error) => Err(error.indefinite()),
+            Some(error) => Err(error.with_unknown_outcome()),
             None => last.unwrap_or_else(|_| Err(not_stopped(grace))).map_err(unsure_if_stopped),
         }
     }
@@ -209,11 +209,12 @@ pub async fn outside(
     toolbox: &Toolbox,
     options: &Arc<Options>,
 ) -> Result<Value, ToolError> {
-    let (task, attempt) = (Task { step: StepIx::new(0), part: Part::default() }, Attempt::FIRST);
+    let (task, attempt) =
+        (Task { step: StepNumber::new(0), part: Part::default() }, Attempt::FIRST);
     let call = Call {
         task,
         attempt,
-        tool: tool.definition().qualified(),
+        tool: tool.definition().qualified_name(),
         pinned: Some(tool),
         parameters,
         timeout: limits::STEP_TIMEOUT,
@@ -330,7 +331,7 @@ pub fn late(name: &ToolName, connect: Duration) -> ToolError {
 
 /// A tool that was stopped may have done its work, or a part of it.
 fn unsure_if_stopped(error: ToolError) -> ToolError {
-    if error.code == ErrorCode::CANCELLED { error.indefinite() } else { error }
+    if error.code == ErrorCode::CANCELLED { error.with_unknown_outcome() } else { error }
 }
 
 fn not_begun() -> ToolError {
@@ -353,11 +354,12 @@ fn silent(idle: Duration) -> ToolError {
 }
 
 fn panicked(tool: &ToolName) -> ToolError {
-    ToolError::failed(format!("`{tool}` panicked: this is a bug in the tool")).indefinite()
+    ToolError::failed(format!("`{tool}` panicked: this is a bug in the tool"))
+        .with_unknown_outcome()
 }
 
 fn check(output: Value, most: usize) -> Result<Value, ToolError> {
-    let bytes = json::bytes(&output);
+    let bytes = json::json_size(&output);
     if bytes > most {
         let why = format!(
             "returned {bytes} bytes, the most is {most}: return less, or the name of a file"

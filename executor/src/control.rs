@@ -11,12 +11,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, Timestamp},
-    event::{Created, Event, Recorded},
+    event::{Created, Event, RecordedEvent},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
     limits,
     plan::Plan,
-    store::{Append, AppendError, Command, Envelope, Head, Reservation, Store, StoreError},
+    store::{
+        Append, AppendError, Command, ExecutionHead, Reservation, SentCommand, Store, StoreError,
+    },
 };
 use tokio::sync::oneshot;
 
@@ -106,7 +108,7 @@ enum Place {
 impl Start {
     /// Returns the start of a plan with some options.
     pub fn new(plan: &Arc<Plan>, options: ExecutionOptions) -> Self {
-        let about = plan.about();
+        let about = plan.info();
         Self::from_created(plan, Created::new(about.id, about.request, options))
     }
 
@@ -247,23 +249,27 @@ impl Control {
             // A concurrent start had another plan and won.
             None => self.plan_of(id, first).await?,
         };
-        let replay = |known: &[Recorded]| {
+        let replay = |known: &[RecordedEvent]| {
             let replayed = Execution::replay(id, Arc::clone(&plan), known);
             replayed.map_err(|err| StoreError::corrupt(id, err))
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
-        if last.event.is_last() && execution.leaves_something() {
+        if last.event.is_last() && execution.has_follow_up() {
             // A worker finds the end, and notifies the parent or replans.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
-        self.store.put_head(Head::of(&execution, None, Some(due))).await?;
-        self.store.hints().poke_work();
+        self.store.put_head(ExecutionHead::from_execution(&execution, None, Some(due))).await?;
+        self.store.hints().wake_work();
         Ok(true)
     }
 
     /// Returns the plan of a log.
-    async fn plan_of(&self, id: ExecutionId, first: &Recorded) -> Result<Arc<Plan>, StoreError> {
+    async fn plan_of(
+        &self,
+        id: ExecutionId,
+        first: &RecordedEvent,
+    ) -> Result<Arc<Plan>, StoreError> {
         let Event::Created(created) = &first.event else {
             return Err(StoreError::corrupt(id, "its log does not begin with `created`"));
         };
@@ -275,7 +281,7 @@ impl Control {
     async fn begin(
         &self,
         execution: Execution,
-        created: Recorded,
+        created: RecordedEvent,
         finished: Option<oneshot::Sender<()>>,
     ) -> Result<(), AppendError> {
         let is_due =
@@ -288,11 +294,11 @@ impl Control {
             _ => (execution, created),
         };
         let due = execution.options().start_at.unwrap_or(created.at);
-        let head = Head::of(&execution, None, Some(due));
+        let head = ExecutionHead::from_execution(&execution, None, Some(due));
         let mut append = Append::new(execution.id(), Seq::START, &[created]);
         append.head = Some(head);
         self.store.append(append).await?;
-        self.store.hints().poke_work();
+        self.store.hints().wake_work();
         Ok(())
     }
 
@@ -321,7 +327,7 @@ impl Control {
         reason: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("reason", reason.as_deref())?;
-        if self.head(id).await?.state.is_over() {
+        if self.head(id).await?.state.is_finished() {
             return Ok(());
         }
         self.send(id, Command::Cancel { reason }).await
@@ -364,7 +370,7 @@ impl Control {
         if name.is_empty() {
             return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
         }
-        if shared::json::bytes(&payload) > limits::OUTPUT_BYTES {
+        if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
             let most = limits::OUTPUT_BYTES;
             return Err(ControlError::TooMuch(format!("`payload` has more than {most} bytes")));
         }
@@ -383,9 +389,9 @@ impl Control {
         command: Command,
     ) -> Result<(), StoreError> {
         let at = self.clock.now();
-        let envelope = Envelope { id: CommandId::draw(at), execution, at, command };
+        let envelope = SentCommand { id: CommandId::draw(at), execution, at, command };
         self.store.send(envelope).await?;
-        self.store.hints().poke_inbox();
+        self.store.hints().wake_inbox();
         Ok(())
     }
 
@@ -393,13 +399,13 @@ impl Control {
         Ok(self.tell(execution, command).await?)
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Head, ControlError> {
+    async fn head(&self, id: ExecutionId) -> Result<ExecutionHead, ControlError> {
         self.store.head(id).await?.ok_or(ControlError::NotFound(id))
     }
 
     async fn check_open(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.head(id).await?;
-        if head.state.is_over() {
+        if head.state.is_finished() {
             let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
             return Err(ControlError::Conflict(why));
         }
@@ -407,12 +413,12 @@ impl Control {
     }
 }
 
-fn is_of(first: &Recorded, plan: PlanId) -> bool {
+fn is_of(first: &RecordedEvent, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
-    let replans = options.replans.as_asked();
+    let replans = options.replans.caller_options();
     let options = ExecutionOptions { replans, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
     // The order of fields does not matter.
@@ -425,7 +431,7 @@ fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<
     if key.is_some_and(|key| key.key.is_empty()) {
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
     }
-    if shared::json::bytes(&options.input) > limits::OUTPUT_BYTES {
+    if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
         let most = limits::OUTPUT_BYTES;
         return Err(ControlError::TooMuch(format!("`input` has more than {most} bytes")));
     }
@@ -474,7 +480,7 @@ mod tests {
         let (theirs, ours) = (plan("plan_1_aaaaaaaaa"), plan("plan_1_bbbbbbbbb"));
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
         let created = |plan: &Arc<Plan>| {
-            Created::new(plan.id(), plan.about().request, ExecutionOptions::default())
+            Created::new(plan.id(), plan.info().request, ExecutionOptions::default())
         };
         let (now, id) = (control.clock.now(), ExecutionId::draw(control.clock.now()));
         assert_eq!(control.exists(id).await, Ok(false));

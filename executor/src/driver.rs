@@ -23,10 +23,10 @@ use std::{
 
 use shared::{
     clock::Clock,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::{Execution, Phase},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, ToolName, WorkerId},
-    store::{self, AppendError, Command, Envelope, Head, Store, StoreError},
+    store::{self, AppendError, Command, ExecutionHead, SentCommand, Store, StoreError},
     tool::{Effect, Progress, ToolError},
 };
 use tokio::{
@@ -110,7 +110,7 @@ pub(crate) struct Driver {
 
 /// Commands and the drain signal.
 struct Intake {
-    commands: mpsc::Receiver<Envelope>,
+    commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. The inbox may bring them again.
     applied: BTreeSet<CommandId>,
     /// The worker is about to end, so nothing may begin.
@@ -140,8 +140,8 @@ struct Renewal {
 /// A new execution for a driver.
 pub(crate) struct NewExecution {
     pub(crate) execution: Execution,
-    pub(crate) created: Recorded,
-    pub(crate) commands: mpsc::Receiver<Envelope>,
+    pub(crate) created: RecordedEvent,
+    pub(crate) commands: mpsc::Receiver<SentCommand>,
     /// Notified when the creation is durable, or failed.
     pub(crate) stored: oneshot::Sender<Result<(), AppendError>>,
     pub(crate) place: OwnedSemaphorePermit,
@@ -157,7 +157,7 @@ pub(crate) enum Stop {
     /// The execution waits. Any worker takes it when it is due.
     PutAside,
     /// The execution waits, but its head could not be written. No other worker finds it before.
-    Unwritten(Box<Head>),
+    Unwritten(Box<ExecutionHead>),
 }
 
 /// Why a driver failed.
@@ -183,7 +183,7 @@ impl DriveError {
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::NoLog => true,
-            Self::Store(err) => err.is_damage(),
+            Self::Store(err) => err.is_permanent(),
             Self::Fenced | Self::Taken(_) => false,
         }
     }
@@ -194,7 +194,7 @@ enum Next {
     Appended(Result<(), AppendError>),
     Done(Done),
     Reported(Key, Progress),
-    Command(Envelope),
+    Command(SentCommand),
     Woken,
     Draining,
 }
@@ -215,8 +215,8 @@ impl Driver {
     pub(crate) fn resume(
         context: Arc<Context>,
         execution: Execution,
-        inbox: Vec<Envelope>,
-        commands: mpsc::Receiver<Envelope>,
+        inbox: Vec<SentCommand>,
+        commands: mpsc::Receiver<SentCommand>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
@@ -253,19 +253,19 @@ impl Driver {
         context: Arc<Context>,
         mut execution: Execution,
         durable: Seq,
-        commands: mpsc::Receiver<Envelope>,
+        commands: mpsc::Receiver<SentCommand>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
-        let (calls, tools) = (&context.options.calls, execution.plan().tools());
+        let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.among(tools).cloned().collect();
         if !calls.is_empty() {
             // The tool of a dispatched call, and so its limits, are known later.
-            let tools = execution.plan().tools();
+            let tools = execution.plan().called_tools();
             let dispatched = tools.filter(|tool| dispatch::is(&context.toolbox, tool));
             limited.extend(dispatched.cloned());
         }
-        execution.limit(Arc::new(limited));
+        execution.set_limited_tools(Arc::new(limited));
         let needs_safe_lease = execution
             .plan()
             .steps()
@@ -371,7 +371,7 @@ impl Driver {
         self.decide_at(input, false);
     }
 
-    fn apply_command(&mut self, envelope: Envelope, may_start: bool) {
+    fn apply_command(&mut self, envelope: SentCommand, may_start: bool) {
         if let Command::ChildEnded { child } = envelope.command {
             return self.attend_ended(child, envelope.id);
         }
@@ -395,7 +395,7 @@ impl Driver {
         let may_start = may_start && begins == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
-        for Recorded { seq, event, .. } in &events {
+        for RecordedEvent { seq, event, .. } in &events {
             if let Event::StepStarted(started) = event {
                 self.prepare(*seq, started);
             }
@@ -451,7 +451,7 @@ impl Driver {
 
 /// Loads an execution from its log.
 pub(crate) async fn load(store: &dyn Store, id: ExecutionId) -> Result<Execution, DriveError> {
-    store::load(store, id).await?.ok_or(DriveError::NoLog)
+    store::load_execution(store, id).await?.ok_or(DriveError::NoLog)
 }
 
 #[cfg(test)]

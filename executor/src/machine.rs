@@ -20,14 +20,15 @@ use chrono::TimeDelta;
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, WaitReason},
+    event::{Claimed, Created, Event, Outcome, RecordedEvent, SkipReason, WaitReason},
     execution::{
-        Execution, ExecutionMode, ExecutionOptions, How, Phase, ReplayError, Step, StepState,
+        AttemptKind, Execution, ExecutionMode, ExecutionOptions, Phase, ReplayError, Step,
+        StepState,
     },
-    id::{Attempt, ExecutionId, Seq, StepId, StepIx, Task, WorkerId, fnv1a},
+    id::{Attempt, ExecutionId, Seq, StepId, StepNumber, Task, WorkerId, fnv1a},
     limits,
     plan::{OnError, Plan, StepPolicy},
-    store::Envelope,
+    store::SentCommand,
     tool::{Effect, ErrorCode, Progress, ToolError},
 };
 
@@ -84,7 +85,7 @@ pub enum Input {
     /// There is a permit for the call of a task.
     Permitted(Task),
     /// An outsider asks for something.
-    Command(Envelope),
+    Command(SentCommand),
     /// What came next can never be written: the execution ends without it.
     Unwritable(ToolError),
     /// Time has passed.
@@ -129,8 +130,8 @@ pub fn create(
     plan: &Arc<Plan>,
     options: ExecutionOptions,
     now: Timestamp,
-) -> (Execution, Recorded) {
-    let about = plan.about();
+) -> (Execution, RecordedEvent) {
+    let about = plan.info();
     create_as(id, plan, Created::new(about.id, about.request, options), now)
         .expect("an execution that takes nothing over can begin")
 }
@@ -141,14 +142,19 @@ pub fn create_as(
     plan: &Arc<Plan>,
     created: Created,
     now: Timestamp,
-) -> Result<(Execution, Recorded), ReplayError> {
-    let recorded = Recorded { seq: Seq::START.next(), at: now, event: Event::Created(created) };
+) -> Result<(Execution, RecordedEvent), ReplayError> {
+    let recorded =
+        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(created) };
     let execution = Execution::create(id, Arc::clone(plan), &recorded)?;
     Ok((execution, recorded))
 }
 
 /// Moves `execution` past what happens when `input` arrives, and returns it. Perhaps nothing.
-pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>) -> Vec<Recorded> {
+pub fn decide(
+    execution: &mut Execution,
+    input: Input,
+    moment: impl Into<Moment>,
+) -> Vec<RecordedEvent> {
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
     }
@@ -202,8 +208,8 @@ pub(crate) fn holder(execution: &Execution, task: Task) -> String {
 
 /// Returns the parameters that a task would start with now.
 pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
-    let template = execution.plan().step(task.step).callee(task.part).template;
-    let rendered = template.render(&execution.scope(task), limits::OUTPUT_BYTES);
+    let template = execution.plan().step(task.step).call_of_part(task.part).template;
+    let rendered = template.render(&execution.template_scope(task), limits::OUTPUT_BYTES);
     rendered.map(|it| it.value).unwrap_or_default()
 }
 
@@ -219,26 +225,27 @@ pub(crate) fn lets_begin(execution: &Execution) -> bool {
 /// Returns whether something before a task waits for a permit: one at a time, nothing overtakes.
 fn is_behind(execution: &Execution, task: Task) -> bool {
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
-    is_sequential && execution.agenda().gated().first().is_some_and(|it| *it < task)
+    is_sequential && execution.agenda().waiting_for_permit().first().is_some_and(|it| *it < task)
 }
 
 /// One decision under way: the state so far, and the events that led to it.
 struct Turn<'a> {
     execution: &'a mut Execution,
     moment: Moment,
-    events: Vec<Recorded>,
+    events: Vec<RecordedEvent>,
 }
 
 impl Turn<'_> {
     fn push(&mut self, event: Event) {
-        let recorded = Recorded { seq: self.execution.seq().next(), at: self.moment.now, event };
+        let recorded =
+            RecordedEvent { seq: self.execution.seq().next(), at: self.moment.now, event };
         self.execution.apply(&recorded).expect("the machine proposes only what can happen");
         self.events.push(recorded);
     }
 
     /// Does everything that can be done, until nothing more can.
     fn advance(&mut self) {
-        if !self.execution.agenda().is_over() {
+        if !self.execution.agenda().is_finished() {
             self.expire();
         }
         loop {
@@ -264,7 +271,7 @@ impl Turn<'_> {
     }
 
     fn policy(&self, task: Task) -> StepPolicy {
-        self.execution.plan().step(task.step).callee(task.part).policy.clone()
+        self.execution.plan().step(task.step).call_of_part(task.part).policy.clone()
     }
 
     /// Returns the state of a task that an event or the agenda has named.
@@ -278,7 +285,9 @@ impl Turn<'_> {
         self.take(worker, node, false);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
         for task in running {
-            if let Some(StepState::Running { attempt, how: How::Calling }) = self.state(task) {
+            if let Some(StepState::Running { attempt, how: AttemptKind::Calling }) =
+                self.state(task)
+            {
                 self.interrupt(task, *attempt);
             }
         }
@@ -302,7 +311,7 @@ impl Turn<'_> {
         }
         if interruptions > limits::INTERRUPTIONS {
             let why = format!("the step took its worker down {interruptions} times");
-            let error = ToolError::new(ErrorCode::UNAVAILABLE, why).terminal();
+            let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
             return self.fail(task, attempt, error);
         }
         let (step, part) = (self.id(task), task.part);
@@ -397,7 +406,7 @@ impl Turn<'_> {
         }
     }
 
-    fn skip_step(&mut self, number: StepIx, reason: SkipReason) {
+    fn skip_step(&mut self, number: StepNumber, reason: SkipReason) {
         let task = Task::from(number);
         let (step, part) = (self.id(task), task.part);
         self.push(Event::StepSkipped { step, part, reason });
@@ -405,7 +414,7 @@ impl Turn<'_> {
 
     /// Skips what cannot run because of another step's end.
     fn skip(&mut self) {
-        while let Some(number) = self.execution.agenda().doomed().first().copied() {
+        while let Some(number) = self.execution.agenda().to_skip().first().copied() {
             self.skip_step(number, SkipReason::Dependency);
         }
     }
@@ -413,14 +422,14 @@ impl Turn<'_> {
     /// Decides whether steps with a condition are done, once all that they depend on is over.
     fn judge(&mut self) {
         while self.is_open()
-            && let Some(number) = self.execution.agenda().judging().first().copied()
+            && let Some(number) = self.execution.agenda().conditional().first().copied()
         {
             let plan = Arc::clone(self.execution.plan());
             let Some(condition) = &plan.step(number).when else {
                 unreachable!("only steps with a condition are judged");
             };
-            match condition.holds(&*self.execution, &self.execution.options().input) {
-                Ok(true) => self.execution.admit(number),
+            match condition.evaluate(&*self.execution, &self.execution.options().input) {
+                Ok(true) => self.execution.record_condition_true(number),
                 Ok(false) => self.skip_step(number, SkipReason::Condition),
                 Err(why) => {
                     let why = format!("`when` cannot be told: {why}");
@@ -435,7 +444,7 @@ impl Turn<'_> {
     fn came_to_its_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
-            StepState::Succeeded(_) => !step.items.iter().flat_map(|it| it.all()).any(was_cut),
+            StepState::Succeeded(_) => !step.items.iter().flat_map(|it| it.as_slice()).any(was_cut),
             StepState::Skipped(reason) => *reason != SkipReason::ExecutionFailed,
             StepState::Failed(_) => {
                 let may_fail =
@@ -447,7 +456,7 @@ impl Turn<'_> {
     }
 
     fn conclude(&mut self) {
-        if !self.execution.is_over() {
+        if !self.execution.is_finished() {
             return;
         }
         let outcome = match self.execution.phase() {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
-    event::Recorded,
+    event::RecordedEvent,
     execution::Execution,
     id::{ExecutionId, WorkerId},
     store::{AppendError, CallLimit, StoreError},
@@ -41,7 +41,7 @@ pub(crate) enum Order {
     /// A new execution.
     Begin {
         execution: Box<Execution>,
-        created: Box<Recorded>,
+        created: Box<RecordedEvent>,
         /// Notified when the creation is durable, or failed.
         stored: oneshot::Sender<Result<(), AppendError>>,
         /// Notified when this worker has finished the execution.
@@ -85,14 +85,14 @@ impl Handle {
     pub(crate) async fn begin(
         &self,
         execution: Execution,
-        created: Recorded,
+        created: RecordedEvent,
         finished: Option<oneshot::Sender<()>>,
-    ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
+    ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<RecordedEvent>)> {
         let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             return give_back(execution, created);
         };
-        if !self.toolbox.has_all(execution.plan().tools()) {
+        if !self.toolbox.has_all(execution.plan().called_tools()) {
             return give_back(execution, created);
         }
         let (stored, answer) = oneshot::channel();

@@ -6,7 +6,7 @@ use shared::{
     clock::Timestamp,
     execution::{Execution, Phase},
     id::{Seq, ToolName},
-    store::{self, Head, Store, StoreError},
+    store::{self, ExecutionHead, Store, StoreError},
 };
 use toolbox::Toolbox;
 
@@ -23,8 +23,11 @@ impl RequiredTools {
     /// Reads the required tools of an execution. Returns `None` if its log was removed.
     ///
     /// An execution that has not started needs the tools of all steps, except of reused ones.
-    pub(crate) async fn read(store: &dyn Store, head: &Head) -> Result<Option<Self>, StoreError> {
-        let execution = store::load(store, head.execution).await?;
+    pub(crate) async fn read(
+        store: &dyn Store,
+        head: &ExecutionHead,
+    ) -> Result<Option<Self>, StoreError> {
+        let execution = store::load_execution(store, head.execution).await?;
         Ok(execution.map(|execution| Self::new(&execution, head.seq)))
     }
 
@@ -32,13 +35,13 @@ impl RequiredTools {
         let can_expire = matches!(execution.phase(), Phase::Open | Phase::Failing);
         Self {
             seq,
-            tools: execution.needs().cloned().collect(),
+            tools: execution.required_tools().cloned().collect(),
             deadline: execution.deadline().filter(|_| can_expire),
         }
     }
 
     /// Returns whether they hold for the position of a head.
-    pub(crate) fn is_current(&self, head: &Head) -> bool {
+    pub(crate) fn is_current(&self, head: &ExecutionHead) -> bool {
         self.seq == head.seq
     }
 
@@ -53,11 +56,11 @@ impl RequiredTools {
 pub async fn can_go_on(
     store: &dyn Store,
     toolbox: &Toolbox,
-    head: &Head,
+    head: &ExecutionHead,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let plan = store.plan(head.plan).await?;
-    if plan.is_none_or(|plan| toolbox.has_all(plan.tools())) {
+    if plan.is_none_or(|plan| toolbox.has_all(plan.called_tools())) {
         return Ok(true);
     }
     let required = RequiredTools::read(store, head).await?;

@@ -19,7 +19,7 @@ use shared::{
     clock::Clock,
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
-    store::{AppendError, Envelope, Head, Lease, Store, StoreError},
+    store::{AppendError, ExecutionHead, Lease, SentCommand, Store, StoreError},
     tool::{ErrorCode, ToolError},
 };
 use tokio::{
@@ -70,7 +70,7 @@ type Driven = (ExecutionId, Result<Stop, DriveError>);
 
 /// The executions that drivers of this worker run, with the senders of their commands.
 #[derive(Debug, Default)]
-struct Local(Mutex<BTreeMap<ExecutionId, mpsc::Sender<Envelope>>>);
+struct Local(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
 /// Commands that wait at a driver. Others stay in the inbox.
 const MAX_COMMANDS: usize = 64;
@@ -187,7 +187,7 @@ impl Worker {
     async fn work(&mut self) {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
-        let (mut work, mut inbox) = (hints.work(), hints.inbox());
+        let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
         let mut tools = self.context.toolbox.changes();
         let mut look_at = Instant::now();
         loop {
@@ -218,10 +218,10 @@ impl Worker {
             Ok(Stop::Finished) => (),
             Ok(Stop::NeedsReplan) => self.queue_replan(id),
             // A command may have arrived meanwhile.
-            Ok(Stop::PutAside) => self.context.store.hints().poke_inbox(),
+            Ok(Stop::PutAside) => self.context.store.hints().wake_inbox(),
             Ok(Stop::Unwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
-                self.context.store.hints().poke_inbox();
+                self.context.store.hints().wake_inbox();
             }
             Err(DriveError::Taken(epoch)) => {
                 // Or only its head lags behind.
@@ -321,13 +321,13 @@ async fn drive(
     context: Arc<Context>,
     id: ExecutionId,
     seen: Epoch,
-    commands: mpsc::Receiver<Envelope>,
+    commands: mpsc::Receiver<SentCommand>,
     place: OwnedSemaphorePermit,
 ) -> Result<Stop, DriveError> {
     let store = Arc::clone(&context.store);
     let execution = load(&*store, id).await?;
     let inbox = store.inbox(Some(id)).await?;
-    if execution.state().is_over() {
+    if execution.state().is_finished() {
         // The head lagged, or its owner crashed before it notified the parent or replanned.
         tell_parent(&context, &execution).await?;
         store.discard(inbox.iter().map(|envelope| envelope.id).collect()).await?;
@@ -353,7 +353,7 @@ async fn end_unwritten(
     let place = Arc::clone(&context.room).acquire_owned().await;
     let place = place.expect("the room of a worker is never closed");
     let execution = load(&*context.store, id).await?;
-    if execution.state().is_over() {
+    if execution.state().is_finished() {
         return Ok(Stop::Finished);
     }
     let why = format!("what comes next cannot be written: {err}");
@@ -368,7 +368,7 @@ async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), St
     let head = store.head(execution.id()).await?;
     if let Some(head) = head.filter(|head| head.epoch < execution.epoch()) {
         let (owner, epoch) = (execution.worker(), execution.epoch());
-        store.put_head(Head { owner, epoch, due: None, ..head }).await?;
+        store.put_head(ExecutionHead { owner, epoch, due: None, ..head }).await?;
     }
     Ok(())
 }
@@ -391,12 +391,12 @@ async fn heartbeat(context: &Context) {
 }
 
 impl Local {
-    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<Envelope>>> {
+    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>> {
         // A panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, id: ExecutionId, commands: mpsc::Sender<Envelope>) {
+    fn insert(&self, id: ExecutionId, commands: mpsc::Sender<SentCommand>) {
         self.map().insert(id, commands);
     }
 
@@ -410,7 +410,7 @@ impl Local {
 
     /// Gives a command to the driver of its execution. Returns whether the driver is here. A
     /// command that does not fit stays in the inbox and is found again.
-    fn deliver(&self, envelope: &Envelope) -> bool {
+    fn deliver(&self, envelope: &SentCommand) -> bool {
         match self.map().get(&envelope.execution) {
             Some(driver) => {
                 let _ = driver.try_send(envelope.clone());

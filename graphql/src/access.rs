@@ -19,7 +19,7 @@ use self::{
     role::{mutation_role, query_role},
     token::Digest,
 };
-pub use shared::glob::{Glob, GlobError};
+pub use shared::glob::{GlobError, ToolPattern};
 
 pub use self::{
     grant::{AccessError, Grant, Limits},

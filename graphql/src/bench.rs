@@ -137,7 +137,7 @@ const FOREVER: Duration = Duration::from_hours(24 * 365);
 impl Rig {
     async fn new(url: &str) -> Result<Self, BenchError> {
         let store = crate::store::open_store(url).await?;
-        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
+        let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::new([flow::flow()]);
         let drain = CancellationToken::new();
         let parts = Parts {

@@ -69,7 +69,7 @@ impl Embedded {
         options: Options,
         settle: impl FnOnce(Engine) -> Engine,
     ) -> Result<Self, EngineError> {
-        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
+        let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::default();
         for set in sets {
             // These would be Faber's own instead.

@@ -200,9 +200,9 @@ impl Engine {
 
     /// Returns an execution as its log has it now, if there is one.
     pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, EngineError> {
-        let loaded = store::load(&*self.store, id).await;
+        let loaded = store::load_execution(&*self.store, id).await;
         if let Ok(Some(execution)) = &loaded
-            && execution.state().is_over()
+            && execution.state().is_finished()
         {
             return Ok(loaded?);
         }

@@ -84,7 +84,7 @@ impl LocalEngine {
     ) -> Result<Self, Failure> {
         let config = setup.config;
         let toolbox = Toolbox::default();
-        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
+        let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
     id::{ToolName, ToolSetName},
-    tool::{Names, ToolDefinition},
+    tool::{ToolDefinition, ToolNames},
 };
 
 /// The tools that a plan may use. Clones share one list.
@@ -20,7 +20,7 @@ impl Default for Catalog {
 #[derive(Debug)]
 struct Listed {
     tools: Vec<CatalogTool>,
-    names: Names<usize>,
+    names: ToolNames<usize>,
 }
 
 /// A tool, and whether it may be planned.
@@ -47,9 +47,9 @@ impl Catalog {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
         let own = tools.iter().map(|it| it.definition.set.clone());
         let own: BTreeSet<ToolSetName> = own.chain(sets).collect();
-        let mut names = Names::of(own);
+        let mut names = ToolNames::for_sets(own);
         for (at, tool) in tools.iter().enumerate() {
-            names.add(&tool.definition, at);
+            names.add_tool(&tool.definition, at);
         }
         Self(Arc::new(Listed { tools, names }))
     }
@@ -61,7 +61,7 @@ impl Catalog {
 
     /// Returns the name that people and models are shown of a tool: see [`Names::shown`].
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
-        self.0.names.shown(tool)
+        self.0.names.display_name(tool)
     }
 
     /// Returns whether both are clones of one catalog.
@@ -85,7 +85,7 @@ impl Catalog {
     /// Returns this catalog with only these tools, by the names that always mean them.
     #[must_use]
     pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
-        let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified());
+        let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified_name());
         self.filtered(is_there)
     }
 
@@ -102,7 +102,7 @@ impl Catalog {
     /// tool, `set.name`, and no other name means anything.
     #[must_use]
     pub fn of_plans(&self) -> Self {
-        let mut names = Names::of(self.0.names.sets().iter().cloned());
+        let mut names = ToolNames::for_sets(self.0.names.sets().iter().cloned());
         for (at, tool) in self.tools().iter().enumerate() {
             names.add_qualified(&tool.definition, at);
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn meant(catalog: &Catalog, name: &str) -> Option<String> {
-        catalog.find(name).map(|it| it.definition.qualified().to_string())
+        catalog.find(name).map(|it| it.definition.qualified_name().to_string())
     }
 
     #[test]

@@ -27,7 +27,7 @@ use shared::{
     diagnostic::Diagnostic,
     id::{STEP_ID_LEN, StepId, is_step_id_char},
     limits,
-    plan::{About, Mapping, Plan, StepPolicy},
+    plan::{OutputMapping, Plan, PlanInfo, StepPolicy},
     template::Path,
 };
 
@@ -49,14 +49,14 @@ use crate::{
 ///
 /// Warnings, those of reading the draft included, become the plan's diagnostics; where there is an
 /// error they are returned beside it, in the order of the draft.
-pub fn compile(draft: &Draft, about: About, catalog: &Catalog) -> Result<Plan, Vec<Diagnostic>> {
+pub fn compile(draft: &Draft, about: PlanInfo, catalog: &Catalog) -> Result<Plan, Vec<Diagnostic>> {
     compile_with(draft, about, catalog, &SubPlans::default())
 }
 
 /// Compiles a draft whose steps may execute `plans`, and hold no drafts of their own.
 pub fn compile_with(
     draft: &Draft,
-    about: About,
+    about: PlanInfo,
     catalog: &Catalog,
     plans: &SubPlans,
 ) -> Result<Plan, Vec<Diagnostic>> {
@@ -79,10 +79,10 @@ pub struct Compiled {
 /// begins like `tools[2].plan.`.
 pub fn compile_all(
     draft: &Draft,
-    about: About,
+    about: PlanInfo,
     catalog: &Catalog,
     plans: &SubPlans,
-    inner: &mut dyn FnMut(&Draft) -> About,
+    inner: &mut dyn FnMut(&Draft) -> PlanInfo,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let mut tree = Tree { catalog, plans, about: inner, done: Vec::new() };
     let (plan, _) = tree.compile(draft, about, 0)?;
@@ -97,7 +97,7 @@ struct World<'a> {
     inline: &'a Inline,
 }
 
-fn one(draft: &Draft, about: About, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
+fn one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
     if let Some(refusal) = refusal(draft) {
         report.error(report::WHOLE, || refusal);
@@ -130,7 +130,7 @@ struct Step<'a> {
     id: StepId,
     choice: Choice<'a>,
     given: Given,
-    mapping: Vec<Mapping>,
+    mapping: Vec<OutputMapping>,
     policy: StepPolicy,
     /// What `forEach` says.
     for_each: Option<Arc<Value>>,
@@ -205,7 +205,7 @@ fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Ste
 }
 
 /// Reads a step's `outputMapping`. Wrong entries are reported and left out.
-fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<Mapping> {
+fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputMapping> {
     let Some(mapping) = &step.output_mapping else { return Vec::new() };
     let mut read = Vec::with_capacity(mapping.len());
     for (path, variable) in mapping {
@@ -221,7 +221,7 @@ fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<Mapping
     read
 }
 
-fn check_mapping(written: &str, variable: &Value) -> Result<Mapping, String> {
+fn check_mapping(written: &str, variable: &Value) -> Result<OutputMapping, String> {
     let path = written.parse::<Path>();
     let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
     let Value::String(variable) = variable else {
@@ -233,7 +233,7 @@ fn check_mapping(written: &str, variable: &Value) -> Result<Mapping, String> {
         let rule = "letters, digits, `_`, `-` and `.`, at most 128";
         return Err(format!("`{}` is not a variable's name: {rule}", clip(variable)));
     }
-    Ok(Mapping { written: written.to_owned(), path, variable: variable.as_str().into() })
+    Ok(OutputMapping { written: written.to_owned(), path, variable: variable.as_str().into() })
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ impl Draft {
     /// [`SubPlans::of`](crate::plans::SubPlans::of) finds in it, it gives the same steps.
     pub fn from_plan(plan: &Plan) -> Self {
         Self {
-            query: Some(plan.about().query.clone()),
+            query: Some(plan.info().query.clone()),
             tools: plan.steps().iter().map(|it| DraftStep::from_step(plan, it)).collect(),
             ..Self::default()
         }

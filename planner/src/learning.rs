@@ -88,7 +88,7 @@ impl QueryOutcome {
         at: Timestamp,
         is_chosen: impl Fn(&ToolName) -> bool,
     ) -> Option<Self> {
-        let about = execution.plan().about();
+        let about = execution.plan().info();
         if about.planner == EXPLICIT || about.query.trim().is_empty() {
             return None;
         }

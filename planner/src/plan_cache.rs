@@ -98,7 +98,7 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
     add(query);
     for tool in catalog.tools() {
         let definition = &tool.definition;
-        add(definition.qualified().as_str());
+        add(definition.qualified_name().as_str());
         let told = json!([
             definition.description,
             definition.input_schema,

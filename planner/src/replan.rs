@@ -105,13 +105,13 @@ impl Attempts {
 /// replans of one execution start the same one.
 pub fn next_execution(ended: &Execution) -> ExecutionId {
     let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
-    ExecutionId::derive(at, &format!("{}/replan", ended.id()))
+    ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))
 }
 
 /// Returns why an ended execution is replanned, in words.
 pub fn reason(ended: &Execution) -> String {
     if ended.state() == ExecutionState::Completed
-        && let Some((step, returned)) = ended.asked()
+        && let Some((step, returned)) = ended.replan_request()
     {
         return match returned.get("goal").and_then(Value::as_str) {
             Some(goal) => format!("`{step}` asks for it: {goal}"),
@@ -120,12 +120,12 @@ pub fn reason(ended: &Execution) -> String {
     }
     let steps = ended.plan().steps().iter().zip(ended.steps());
     let mut failed = steps.filter_map(|(planned, step)| match &step.state {
-        StepState::Failed(error) if !step.has_undo() => Some((&planned.id, error)),
+        StepState::Failed(error) if !step.has_compensation() => Some((&planned.id, error)),
         _ => None,
     });
     match failed.next() {
         Some((step, error)) => format!("`{step}` failed: {}: {}", error.code, error.message),
-        None if ended.overran() => "its time was up".to_owned(),
+        None if ended.missed_deadline() => "its time was up".to_owned(),
         None => format!("it is {}", ended.state().as_str()),
     }
 }
@@ -134,7 +134,7 @@ fn result(id: &str, step: &Step) -> StepResult {
     let (mut output, mut error) = (None, None);
     let state = match &step.state {
         _ if step.is_compensated() => "undone",
-        _ if step.has_undo() => "undoing_failed",
+        _ if step.has_compensation() => "undoing_failed",
         StepState::Succeeded(returned) => {
             output = Some(Arc::clone(returned));
             "succeeded"
@@ -146,7 +146,7 @@ fn result(id: &str, step: &Step) -> StepResult {
         StepState::Skipped(_) => "skipped",
         _ => "cancelled",
     };
-    let items = step.items.iter().flat_map(|items| items.all());
+    let items = step.items.iter().flat_map(|items| items.as_slice());
     let items = items.take(TOLD_ITEMS).map(|item| result(id, item).state).collect();
     StepResult { step: id.to_owned(), state, output, error, items }
 }
@@ -168,7 +168,7 @@ mod tests {
         };
         let own = |more: Value| {
             let mut content = json!({ "executionId": id });
-            shared::json::merge(&mut content, &more);
+            shared::json::apply_merge_patch(&mut content, &more);
             content
         };
         let transcript = [

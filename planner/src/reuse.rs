@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use shared::{
     event::{Created, SkipReason},
     execution::{Execution, ExecutionOptions, StepState},
-    id::{StepId, StepIx},
+    id::{StepId, StepNumber},
     json, limits,
     plan::{Plan, ToolExecution},
 };
@@ -58,7 +58,7 @@ pub enum RetryScope<'a> {
 
 /// Returns the first event of a retry. It takes over the outputs of the [kept](kept_steps) steps.
 pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, ReuseError> {
-    if !ended.state().is_over() {
+    if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
     }
     let options = ExecutionOptions { start_at: None, ..ended.options().clone() };
@@ -68,8 +68,8 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     let kept = kept_steps(ended, scope)?;
     for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
         let StepState::Succeeded(output) = &step.state else { continue };
-        let id = ended.plan().step(StepIx::new(at)).id.clone();
-        let bytes = json::bytes(output).saturating_add(id.as_str().len());
+        let id = ended.plan().step(StepNumber::new(at)).id.clone();
+        let bytes = json::json_size(output).saturating_add(id.as_str().len());
         left = left.checked_sub(bytes).ok_or_else(|| too_much(scope))?;
         created.reused.push((id, Arc::clone(output)));
     }
@@ -88,25 +88,26 @@ pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>,
     let steps = ended.steps();
     match scope {
         RetryScope::All => Ok(vec![false; steps.len()]),
-        RetryScope::Failed => {
-            Ok(steps.iter().map(|step| step.output().is_some() && !step.has_undo()).collect())
-        }
+        RetryScope::Failed => Ok(steps
+            .iter()
+            .map(|step| step.output().is_some() && !step.has_compensation())
+            .collect()),
         RetryScope::FromStep(name) => {
             let missing = || ReuseError::NoStep(name.chars().take(128).collect());
             let from: StepId = name.parse().map_err(|_| missing())?;
-            Ok(kept_before(ended, ended.plan().number(&from).ok_or_else(missing)?))
+            Ok(kept_before(ended, ended.plan().step_number(&from).ok_or_else(missing)?))
         }
     }
 }
 
 /// Returns for each step whether a retry from the step `from` keeps it. A step before `from` runs
 /// again if it depends on a step that does, because that one may return another output.
-fn kept_before(ended: &Execution, from: StepIx) -> Vec<bool> {
+fn kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
-        let planned = ended.plan().step(StepIx::new(at));
+        let planned = ended.plan().step(StepNumber::new(at));
         let is_settled = match &step.state {
-            StepState::Succeeded(_) => !step.has_undo(),
+            StepState::Succeeded(_) => !step.has_compensation(),
             StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
             _ => false,
         };
@@ -118,10 +119,10 @@ fn kept_before(ended: &Execution, from: StepIx) -> Vec<bool> {
 /// Returns the first event of a new plan that continues an ended execution. It takes over the
 /// outputs of the [reusable](reusable_steps) steps, and has one replan less left.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
-    if !ended.state().is_over() {
+    if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
     }
-    let replans = ended.options().replans.once_less();
+    let replans = ended.options().replans.after_replan();
     let options = ExecutionOptions { start_at: None, replans, ..ended.options().clone() };
     let mut created = Created::new(plan.id(), ended.request(), options);
     created.retry_of = Some(ended.id());
@@ -129,9 +130,9 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     for (step, _) in
         plan.steps().iter().zip(reusable_steps(ended, plan)).filter(|(_, is_reusable)| *is_reusable)
     {
-        let came = ended.plan().number(&step.id).map(|number| &ended.step(number).state);
+        let came = ended.plan().step_number(&step.id).map(|number| &ended.step(number).state);
         let Some(StepState::Succeeded(output)) = came else { continue };
-        let bytes = json::bytes(output).saturating_add(step.id.as_str().len());
+        let bytes = json::json_size(output).saturating_add(step.id.as_str().len());
         left = left.checked_sub(bytes).ok_or(ReuseError::TooMuchKept)?;
         created.reused.push((step.id.clone(), Arc::clone(output)));
     }
@@ -151,10 +152,10 @@ pub fn reusable_steps(ended: &Execution, plan: &Plan) -> Vec<bool> {
 }
 
 fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
-    let Some(number) = ended.plan().number(&step.id) else { return false };
+    let Some(number) = ended.plan().step_number(&step.id) else { return false };
     let came = ended.step(number);
     let is_over = match &came.state {
-        StepState::Succeeded(_) => !came.has_undo(),
+        StepState::Succeeded(_) => !came.has_compensation(),
         StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
         _ => false,
     };
@@ -178,7 +179,7 @@ pub fn is_same_call(one: &ToolExecution, other: &ToolExecution) -> bool {
         step.for_each.as_ref().map(|it| it.written.as_str())
     }
     (&one.tool, &one.kind, list(one)) == (&other.tool, &other.kind, list(other))
-        && json::is_same_by_worth(&one.parameters, &other.parameters)
+        && json::equals_normalized(&one.parameters, &other.parameters)
 }
 
 #[cfg(test)]
@@ -186,9 +187,9 @@ mod tests {
     use serde_json::{Value, json};
     use shared::{
         clock::Timestamp,
-        event::{Event, Outcome, Recorded, StepStarted},
+        event::{Event, Outcome, RecordedEvent, StepStarted},
         id::{Attempt, ExecutionId, Part, PlanId, RequestId, Seq},
-        plan::{About, OnError, StepPolicy, UncheckedPlan, UncheckedStep},
+        plan::{OnError, PlanInfo, StepPolicy, UncheckedPlan, UncheckedStep},
         tool::ToolError,
     };
 
@@ -197,12 +198,12 @@ mod tests {
     /// Creates an execution as its first event describes it.
     fn create(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
-        let first = Recorded { seq: Seq::START.next(), at, event: Event::Created(created) };
+        let first = RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(created) };
         Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 
     fn created(plan: &Arc<Plan>, options: ExecutionOptions) -> Created {
-        Created::new(plan.id(), plan.about().request, options)
+        Created::new(plan.id(), plan.info().request, options)
     }
 
     fn plan() -> Arc<Plan> {
@@ -215,7 +216,7 @@ mod tests {
 
     fn of(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         let now = Timestamp::UNIX_EPOCH;
-        let about = About {
+        let about = PlanInfo {
             id: PlanId::draw(now),
             request: RequestId::draw(now),
             version: 1,
@@ -295,7 +296,9 @@ mod tests {
             Event::Finished { outcome: Outcome::Completed },
         ];
         for event in events {
-            execution.apply(&Recorded { seq: execution.seq().next(), at: now, event }).unwrap();
+            execution
+                .apply(&RecordedEvent { seq: execution.seq().next(), at: now, event })
+                .unwrap();
         }
         execution
     }
@@ -317,7 +320,7 @@ mod tests {
             assert_eq!(created.retry_of, Some(ended.id()));
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
             let execution = create(ended.plan(), created.clone());
-            assert_eq!(execution.tally().successful, names.len());
+            assert_eq!(execution.count_steps().successful, names.len());
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::Timestamp,
     id::ExecutionId,
-    store::{Record, RecordKind, RecordPage, Records, Store, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Records, Store, StoreError, WriteCondition},
 };
 
 /// The field by which a value is a reference.
@@ -122,11 +122,11 @@ pub async fn put<R: Records + ?Sized>(
     base64: &str,
 ) -> Result<(), StoreError> {
     let parts: Vec<_> = base64.as_bytes().chunks(PART).collect();
-    store.put_record(&blob.entry(parts.len()), Unless::Never).await?;
+    store.put_record(&blob.entry(parts.len()), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
         let part = record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
-        store.put_record(&part, Unless::Never).await?;
+        store.put_record(&part, WriteCondition::Never).await?;
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ pub async fn get<R: Records + ?Sized>(
 pub async fn forget<S: Store + ?Sized>(store: &S, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
     loop {
-        let page = RecordPage { after, ..RecordPage::first(PAGE) };
+        let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
         let records = store.records(RecordKind::Blob, page).await?;
         let is_last = records.len() < PAGE;
         after = records.last().map(|it| it.name.clone());

@@ -21,7 +21,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
 }
 
 /// Returns the next moment.
-pub fn after(at: Timestamp) -> Timestamp {
+pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::{compile::Compiler, eval::Evaluation, expr::Expr, pattern::Pattern, value::Val};
 use crate::{
     limits,
-    template::{Names, Target, Values},
+    template::{LookUpValues, ResolveNames, Target},
 };
 
 /// A parsed condition. Two conditions are equal if their texts are equal.
@@ -123,7 +123,7 @@ pub enum ConditionError {
 
 impl Condition {
     /// Parses a condition. `names` resolves the names of steps and tools.
-    pub fn parse(source: &str, names: &dyn Names) -> Result<Self, ConditionError> {
+    pub fn parse(source: &str, names: &dyn ResolveNames) -> Result<Self, ConditionError> {
         shape::check_source(source)?;
         let tree = parse_tree(source)?;
         let mut compiler = Compiler::new(names);
@@ -154,7 +154,7 @@ impl Condition {
     /// Evaluates the condition. Returns a message for the plan's author if that fails.
     ///
     /// A step without a value in `values` has no output, so it is null.
-    pub fn holds(&self, values: &dyn Values, input: &Value) -> Result<bool, String> {
+    pub fn evaluate(&self, values: &dyn LookUpValues, input: &Value) -> Result<bool, String> {
         let mut evaluation = Evaluation::new(&self.0, values, input);
         match evaluation.eval_expr(&self.0.expr) {
             Ok(Val::Bool(holds)) => Ok(holds),

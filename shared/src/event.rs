@@ -16,7 +16,7 @@ use crate::{
 
 /// An event with its position and time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recorded {
+pub struct RecordedEvent {
     /// The position in the log. A store keeps it once per append, not once per event.
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
@@ -514,10 +514,10 @@ struct Restored {
 }
 
 /// Serializes events to the JSON array that stores keep: `[{"at":…,"type":…,…},…]`.
-pub fn to_json(events: &[Recorded]) -> String {
+pub fn encode_events(events: &[RecordedEvent]) -> String {
     let mut json = Vec::with_capacity(256 * events.len());
     json.push(b'[');
-    for (n, Recorded { at, event, .. }) in events.iter().enumerate() {
+    for (n, RecordedEvent { at, event, .. }) in events.iter().enumerate() {
         let separator = if n == 0 { "" } else { "," };
         write!(json, "{separator}{{\"at\":{}", at.timestamp_micros()).expect("memory is writable");
         let object = json.len();
@@ -530,10 +530,10 @@ pub fn to_json(events: &[Recorded]) -> String {
 }
 
 /// Parses the JSON array that stores keep. `first` is the position of its first event.
-pub fn from_json(first: Seq, text: &str) -> Result<Vec<Recorded>, serde_json::Error> {
+pub fn decode_events(first: Seq, text: &str) -> Result<Vec<RecordedEvent>, serde_json::Error> {
     let restored: Vec<Restored> = serde_json::from_str(text)?;
     let numbered = restored.into_iter().enumerate();
     Ok(numbered
-        .map(|(n, Restored { at, event })| Recorded { seq: first.plus(n), at, event })
+        .map(|(n, Restored { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
         .collect())
 }

@@ -24,14 +24,14 @@ pub use self::{
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
-    replans::{REPLAN, ReplanCause, Replans, Within},
-    scope::Scope,
-    step::{How, Spent, Step, StepState},
+    replans::{REPLAN, ReplanCause, ReplanOptions, ReplanPermissions},
+    scope::TemplateScope,
+    step::{AttemptKind, Step, StepState, TimeSpent},
 };
 use crate::{
     clock::Timestamp,
-    event::{Claimed, Event, Outcome, Parent, Recorded, WaitReason},
-    id::{CommandId, ExecutionId, RequestId, Seq, StepId, StepIx, Task, ToolName},
+    event::{Claimed, Event, Outcome, Parent, RecordedEvent, WaitReason},
+    id::{CommandId, ExecutionId, RequestId, Seq, StepId, StepNumber, Task, ToolName},
     limits,
     plan::{OnError, Plan, StepKind},
 };
@@ -54,7 +54,7 @@ pub struct Execution {
     is_paused: bool,
     steps: Vec<Step>,
     /// In sequential mode, the first step that is not finished. No later step may start.
-    turn: StepIx,
+    turn: StepNumber,
     agenda: Agenda,
     signals: Vec<Signal>,
     commands: BTreeSet<CommandId>,
@@ -78,7 +78,7 @@ pub struct Signal {
 
 /// Numbers of steps by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StepCounts {
     /// All steps.
     pub total: usize,
     /// Steps that succeeded.
@@ -93,8 +93,12 @@ pub struct Tally {
 
 impl Execution {
     /// Creates the state from the first event of a log, which must be `created`.
-    pub fn create(id: ExecutionId, plan: Arc<Plan>, first: &Recorded) -> Result<Self, ReplayError> {
-        let Recorded { seq, at, event } = first;
+    pub fn create(
+        id: ExecutionId,
+        plan: Arc<Plan>,
+        first: &RecordedEvent,
+    ) -> Result<Self, ReplayError> {
+        let RecordedEvent { seq, at, event } = first;
         if *seq != Seq::START.next() {
             return Err(ReplayError::Gap { expected: Seq::START.next(), found: *seq });
         }
@@ -120,7 +124,7 @@ impl Execution {
             overran: false,
             is_paused: false,
             steps,
-            turn: StepIx::new(0),
+            turn: StepNumber::new(0),
             signals: Vec::new(),
             commands: BTreeSet::new(),
             parent: created.parent.clone(),
@@ -129,7 +133,7 @@ impl Execution {
             limited: Arc::default(),
             plan,
         };
-        for number in (0..execution.steps.len()).map(StepIx::new) {
+        for number in (0..execution.steps.len()).map(StepNumber::new) {
             if execution.steps[number.get()].unmet == 0 && execution.has_turn(number) {
                 execution.unblock_step(number);
             }
@@ -142,7 +146,8 @@ impl Execution {
 
     /// Takes the output of a step from another execution.
     fn reuse_output(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
-        let number = self.plan.number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
+        let number =
+            self.plan.step_number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
         let step = &mut self.steps[number.get()];
         if step.state == StepState::Pending {
             self.agenda.remove_task(number.into(), &step.state);
@@ -158,7 +163,7 @@ impl Execution {
     pub fn replay<'a>(
         id: ExecutionId,
         plan: Arc<Plan>,
-        events: impl IntoIterator<Item = &'a Recorded>,
+        events: impl IntoIterator<Item = &'a RecordedEvent>,
     ) -> Result<Self, ReplayError> {
         let mut events = events.into_iter();
         let first = events.next().ok_or(ReplayError::Empty)?;
@@ -170,8 +175,8 @@ impl Execution {
     }
 
     /// Applies one event. The state changes nowhere else.
-    pub fn apply(&mut self, recorded: &Recorded) -> Result<(), ReplayError> {
-        let Recorded { seq, at, event } = recorded;
+    pub fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), ReplayError> {
+        let RecordedEvent { seq, at, event } = recorded;
         if *seq != self.seq.next() {
             return Err(ReplayError::Gap { expected: self.seq.next(), found: *seq });
         }
@@ -180,8 +185,10 @@ impl Execution {
         }
         match event.step() {
             Some(id) => {
-                let step =
-                    self.plan.number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
+                let step = self
+                    .plan
+                    .step_number(id)
+                    .ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
                 self.apply_to_task(Task { step, part: event.part() }, *at, event)?;
             }
             None => self.apply_to_execution(*at, event)?,
@@ -247,7 +254,7 @@ impl Execution {
     ///
     /// Only a step with `forEach` has a list. Only the latest task that succeeded is undone.
     fn can_have_event(&self, task: Task, event: &Event) -> bool {
-        if task.part.undo && self.undoable.last().map(|done| done.undone()) != Some(task) {
+        if task.part.undo && self.undoable.last().map(|done| done.compensation()) != Some(task) {
             return false;
         }
         if task.part.undo && !matches!(self.phase, Phase::Compensating(_)) {
@@ -261,7 +268,7 @@ impl Execution {
         }
     }
 
-    fn handle_step(&mut self, number: StepIx, state: &StepState) {
+    fn handle_step(&mut self, number: StepNumber, state: &StepState) {
         match state {
             // A step returns to pending after an approval, or stays pending when it is checked.
             StepState::Pending if self.steps[number.get()].is_approved => {
@@ -277,7 +284,7 @@ impl Execution {
                     self.agenda.mark_gathered(number);
                 }
             }
-            state if state.is_over() => {
+            state if state.is_finished() => {
                 if let (StepState::Succeeded(_), None) = (state, &self.plan.step(number).for_each) {
                     self.record_undoable(number.into());
                 }
@@ -299,9 +306,9 @@ impl Execution {
         if *state == StepState::Pending {
             items.requeue_item(index);
         }
-        if state.is_over() {
+        if state.is_finished() {
             items.count_finished();
-            if items.is_over() {
+            if items.is_finished() {
                 self.agenda.mark_gathered(task.step);
             }
         }
@@ -316,27 +323,27 @@ impl Execution {
     }
 
     /// Starts items while the step's limit allows it.
-    fn release_items(&mut self, number: StepIx) {
+    fn release_items(&mut self, number: StepNumber) {
         let plan = Arc::clone(&self.plan);
         let step = plan.step(number);
         while let Some(items) = self.steps[number.get()].items.as_deref_mut()
-            && let Some(index) = items.start_turn(step.policy.width())
+            && let Some(index) = items.start_turn(step.policy.max_parallel())
         {
-            let task = Task::from(number).item(index);
+            let task = Task::from(number).for_item(index);
             self.agenda.unblock_task(task, step.kind == StepKind::Wait);
         }
     }
 
     /// Continues with the previous task when one is undone, or could not be.
     fn handle_undo(&mut self, state: &StepState) {
-        if state.is_over() {
+        if state.is_finished() {
             self.undoable.pop();
             self.schedule_undo();
         }
     }
 
     fn schedule_undo(&mut self) {
-        self.agenda.set_undoing(self.undoable.last().map(|done| done.undone()));
+        self.agenda.set_undoing(self.undoable.last().map(|done| done.compensation()));
     }
 
     fn record_undoable(&mut self, task: Task) {
@@ -355,7 +362,7 @@ impl Execution {
     }
 
     /// Adds a step whose dependencies allow it to run to the agenda.
-    fn unblock_step(&mut self, number: StepIx) {
+    fn unblock_step(&mut self, number: StepNumber) {
         if self.plan.step(number).when.is_some() {
             self.agenda.add_judging(number);
         } else {
@@ -366,7 +373,7 @@ impl Execution {
 
     /// Updates the dependents of a finished step, and fails the execution if the step had to
     /// succeed.
-    fn end_step(&mut self, number: StepIx) {
+    fn end_step(&mut self, number: StepNumber) {
         let on_error = self.plan.step(number).policy.on_error;
         let state = &self.steps[number.get()].state;
         let is_failed = matches!(state, StepState::Failed(_));
@@ -399,7 +406,7 @@ impl Execution {
     }
 
     /// Returns `true` if the mode allows a step to start now.
-    fn has_turn(&self, number: StepIx) -> bool {
+    fn has_turn(&self, number: StepNumber) -> bool {
         self.options.mode == ExecutionMode::Parallel || number == self.turn
     }
 
@@ -410,7 +417,7 @@ impl Execution {
             return;
         }
         let before = self.turn;
-        while self.steps.get(self.turn.get()).is_some_and(|step| step.state.is_over()) {
+        while self.steps.get(self.turn.get()).is_some_and(|step| step.state.is_finished()) {
             self.turn = self.turn.next();
         }
         let Some(step) = self.steps.get(self.turn.get()) else { return };
@@ -453,7 +460,9 @@ impl Execution {
             }
             Event::Paused { .. } if !self.is_paused => self.is_paused = true,
             Event::Resumed { .. } if self.is_paused => self.is_paused = false,
-            Event::CompensationStarted if self.agenda.is_over() && !self.undoable.is_empty() => {
+            Event::CompensationStarted
+                if self.agenda.is_finished() && !self.undoable.is_empty() =>
+            {
                 self.phase = match self.phase {
                     Phase::Cancelling => Phase::Compensating(Outcome::Cancelled),
                     Phase::Failing | Phase::Expired => Phase::Compensating(Outcome::Failed),
@@ -461,7 +470,7 @@ impl Execution {
                 };
                 self.schedule_undo();
             }
-            Event::Finished { outcome } if self.is_over() => {
+            Event::Finished { outcome } if self.is_finished() => {
                 self.phase = Phase::Finished(*outcome);
                 self.finished_at = Some(at);
             }
@@ -471,9 +480,9 @@ impl Execution {
     }
 
     /// Returns `true` if all steps are finished and nothing is left to undo.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         let is_undone = !matches!(self.phase, Phase::Compensating(_)) || self.undoable.is_empty();
-        self.agenda.is_over() && is_undone
+        self.agenda.is_finished() && is_undone
     }
 
     /// Removes the oldest kept signal called `name`, because a step takes it.

@@ -10,14 +10,14 @@ const BYTES: usize = 256;
 /// character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Glob(String);
+pub struct ToolPattern(String);
 
 /// A text that can match no tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no pattern of tools: write `set.name`, `set.*` or `*`")]
 pub struct GlobError(String);
 
-impl FromStr for Glob {
+impl FromStr for ToolPattern {
     type Err = GlobError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -30,7 +30,7 @@ impl FromStr for Glob {
     }
 }
 
-impl TryFrom<String> for Glob {
+impl TryFrom<String> for ToolPattern {
     type Error = GlobError;
 
     fn try_from(text: String) -> Result<Self, GlobError> {
@@ -38,33 +38,33 @@ impl TryFrom<String> for Glob {
     }
 }
 
-impl From<Glob> for String {
-    fn from(glob: Glob) -> Self {
+impl From<ToolPattern> for String {
+    fn from(glob: ToolPattern) -> Self {
         glob.0
     }
 }
 
-impl fmt::Display for Glob {
+impl fmt::Display for ToolPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Glob {
+impl ToolPattern {
     /// Returns `true` if the pattern starts with the literal name of the set.
     pub fn names_set(&self, set: &str) -> bool {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }
 
     /// Returns `true` if a name with this beginning can match.
-    pub fn reaches(&self, beginning: &str) -> bool {
+    pub fn can_match_prefix(&self, beginning: &str) -> bool {
         let ends = self.0.char_indices().map(|(at, char)| at + char.len_utf8());
         let mut heads = ends.map(|end| Self(self.0[..end].to_owned()));
         heads.any(|head| head.matches(beginning))
     }
 
     /// Puts the name of a set in front of the pattern. Returns `None` if the result is too long.
-    pub fn within(&self, set: &str) -> Option<Self> {
+    pub fn with_set_prefix(&self, set: &str) -> Option<Self> {
         format!("{set}.{self}").parse().ok()
     }
 
@@ -123,7 +123,7 @@ mod tests {
             ("*a*b*.*", "xxbxxaxx.y", false),
             ("b[l]og.*", "blog.x", false),
         ] {
-            let glob: Glob = pattern.parse().unwrap();
+            let glob: ToolPattern = pattern.parse().unwrap();
             assert_eq!(glob.matches(name), expected, "{pattern} {name}");
         }
     }
@@ -141,20 +141,20 @@ mod tests {
             ("?.*", "file_tools.", false),
             ("ä.*", "ä.", true),
         ] {
-            let glob: Glob = pattern.parse().unwrap();
-            assert_eq!(glob.reaches(beginning), expected, "{pattern} {beginning}");
+            let glob: ToolPattern = pattern.parse().unwrap();
+            assert_eq!(glob.can_match_prefix(beginning), expected, "{pattern} {beginning}");
         }
-        let glob: Glob = "file_tools.*".parse().unwrap();
-        assert_eq!(glob.within("files").unwrap().to_string(), "files.file_tools.*");
-        assert_eq!(glob.within(&"x".repeat(250)), None);
+        let glob: ToolPattern = "file_tools.*".parse().unwrap();
+        assert_eq!(glob.with_set_prefix("files").unwrap().to_string(), "files.file_tools.*");
+        assert_eq!(glob.with_set_prefix(&"x".repeat(250)), None);
     }
 
     #[test]
     fn patterns_without_matches_are_refused() {
         for text in ["", "blog", "bl?g", "a b.*", &format!("{}.*", "x".repeat(300))] {
-            assert!(text.parse::<Glob>().is_err(), "{text}");
+            assert!(text.parse::<ToolPattern>().is_err(), "{text}");
         }
-        let glob: Glob = format!("{}.b", "*a".repeat(100)).parse().unwrap();
+        let glob: ToolPattern = format!("{}.b", "*a".repeat(100)).parse().unwrap();
         assert!(!glob.matches(&"a".repeat(10_000)), "it ends");
     }
 }

@@ -119,7 +119,7 @@ prefixed_id!(/// Identifies an execution.
 impl ExecutionId {
     /// Derives the id of a child execution. The same seed gives the same id, so that a child starts
     /// only once.
-    pub fn derive(now: Timestamp, seed: &str) -> Self {
+    pub fn derive_child(now: Timestamp, seed: &str) -> Self {
         let mut left = fnv1a(seed.bytes());
         let random = std::array::from_fn(|at| {
             // Nine letters take 47 bits. Mixing again keeps the last letters as random as the
@@ -268,7 +268,7 @@ impl Seq {
 
     /// Returns the position `n` events later.
     #[must_use]
-    pub const fn plus(self, n: usize) -> Self {
+    pub const fn advance_by(self, n: usize) -> Self {
         Self(self.0 + n as u64)
     }
 }
@@ -304,7 +304,7 @@ impl Attempt {
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
     /// Returns the attempt after `n` attempts.
-    pub const fn after(n: u32) -> Self {
+    pub const fn nth_after(n: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(n))
     }
 
@@ -328,9 +328,9 @@ impl fmt::Display for Attempt {
 
 /// The number of a step: its index in the plan's topological order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct StepIx(u32);
+pub struct StepNumber(u32);
 
-impl StepIx {
+impl StepNumber {
     /// Numbers the step at `position`.
     ///
     /// # Panics
@@ -371,13 +371,13 @@ impl Part {
     pub const WHOLE: Self = Self { item: None, undo: false };
 
     /// Returns the part for one item.
-    pub const fn item(index: u32) -> Self {
+    pub const fn for_item(index: u32) -> Self {
         Self { item: Some(index), undo: false }
     }
 
     /// Returns the compensation of this part.
     #[must_use]
-    pub const fn undone(self) -> Self {
+    pub const fn compensation(self) -> Self {
         Self { undo: true, ..self }
     }
 
@@ -391,7 +391,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
     /// The step.
-    pub step: StepIx,
+    pub step: StepNumber,
     /// The part of the step.
     pub part: Part,
 }
@@ -399,19 +399,19 @@ pub struct Task {
 impl Task {
     /// Returns an item of the same step.
     #[must_use]
-    pub const fn item(self, index: u32) -> Self {
-        Self { part: Part::item(index), ..self }
+    pub const fn for_item(self, index: u32) -> Self {
+        Self { part: Part::for_item(index), ..self }
     }
 
     /// Returns the compensation of the task.
     #[must_use]
-    pub const fn undone(self) -> Self {
-        Self { part: self.part.undone(), ..self }
+    pub const fn compensation(self) -> Self {
+        Self { part: self.part.compensation(), ..self }
     }
 }
 
-impl From<StepIx> for Task {
-    fn from(step: StepIx) -> Self {
+impl From<StepNumber> for Task {
+    fn from(step: StepNumber) -> Self {
         Self { step, part: Part::WHOLE }
     }
 }
@@ -423,11 +423,11 @@ mod tests {
     #[test]
     fn derived_ids_are_the_same_for_the_same_seed() {
         let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
-        let id = ExecutionId::derive(now, "a/b/1");
-        assert_eq!(id, ExecutionId::derive(now, "a/b/1"));
+        let id = ExecutionId::derive_child(now, "a/b/1");
+        assert_eq!(id, ExecutionId::derive_child(now, "a/b/1"));
         assert_eq!(id.to_string().parse(), Ok(id));
         let many: std::collections::BTreeSet<_> =
-            (0..10_000).map(|n| ExecutionId::derive(now, &format!("a/b/{n}"))).collect();
+            (0..10_000).map(|n| ExecutionId::derive_child(now, &format!("a/b/{n}"))).collect();
         assert_eq!(many.len(), 10_000);
     }
 

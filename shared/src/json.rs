@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::{Number, Value};
 
-pub use self::foreign::from_foreign;
+pub use self::foreign::parse_lenient;
 
 /// Returns `true` if lists and objects nest deeper than `limit`. A string alone has depth 0.
 ///
@@ -26,15 +26,15 @@ pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
 /// it.
 ///
 /// It recurses without limit, so check [`is_deeper_than`] first.
-pub fn bytes(value: &Value) -> usize {
+pub fn json_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
         Value::Number(number) => number_bytes(number),
         Value::String(text) => text_bytes(text),
-        Value::Array(items) => 1 + items.len().max(1) + items.iter().map(bytes).sum::<usize>(),
+        Value::Array(items) => 1 + items.len().max(1) + items.iter().map(json_size).sum::<usize>(),
         Value::Object(fields) => {
-            let inside = fields.iter().map(|(key, value)| text_bytes(key) + 1 + bytes(value));
+            let inside = fields.iter().map(|(key, value)| text_bytes(key) + 1 + json_size(value));
             1 + fields.len().max(1) + inside.sum::<usize>()
         }
     }
@@ -61,28 +61,29 @@ fn text_bytes(text: &str) -> usize {
 /// Normalizes numbers: each whole number becomes an integer, so that `1.0` and `1` are equal.
 ///
 /// It recurses without limit, so check [`is_deeper_than`] first.
-pub fn by_worth(value: &Value) -> Cow<'_, Value> {
+pub fn normalize_numbers(value: &Value) -> Cow<'_, Value> {
     if !has_whole_float(value) {
         return Cow::Borrowed(value);
     }
     let mut value = value.clone();
-    normalize_numbers(&mut value);
+    normalize_in_place(&mut value);
     Cow::Owned(value)
 }
 
-/// Compares two values as if both were normalized by [`by_worth`]. Stops at the first difference.
-pub fn is_same_by_worth(one: &Value, other: &Value) -> bool {
+/// Compares two values as if both were normalized by [`normalize_numbers`]. Stops at the first difference.
+pub fn equals_normalized(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
             to_integer(one).as_ref() == Some(other) || to_integer(other).as_ref() == Some(one)
         }
         (Value::Array(one), Value::Array(other)) => {
             let mut pairs = one.iter().zip(other);
-            one.len() == other.len() && pairs.all(|(one, other)| is_same_by_worth(one, other))
+            one.len() == other.len() && pairs.all(|(one, other)| equals_normalized(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
-            let is_equal =
-                |(name, value)| other.get(name).is_some_and(|other| is_same_by_worth(value, other));
+            let is_equal = |(name, value)| {
+                other.get(name).is_some_and(|other| equals_normalized(value, other))
+            };
             one.len() == other.len() && one.iter().all(is_equal)
         }
         _ => one == other,
@@ -98,15 +99,15 @@ fn has_whole_float(value: &Value) -> bool {
     }
 }
 
-fn normalize_numbers(value: &mut Value) {
+fn normalize_in_place(value: &mut Value) {
     match value {
         Value::Number(number) => {
             if let Some(whole) = to_integer(number) {
                 *number = whole;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_in_place),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_in_place),
         _ => (),
     }
 }
@@ -122,7 +123,7 @@ fn to_integer(number: &Number) -> Option<Number> {
 
 /// Applies a JSON Merge Patch (RFC 7396): replaces fields one by one, and removes fields that are
 /// null.
-pub fn merge(target: &mut Value, patch: &Value) {
+pub fn apply_merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         target.clone_from(patch);
         return;
@@ -135,7 +136,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.shift_remove(name);
         } else {
-            merge(target.entry(name.clone()).or_insert(Value::Null), value);
+            apply_merge_patch(target.entry(name.clone()).or_insert(Value::Null), value);
         }
     }
 }
@@ -144,7 +145,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
 ///
 /// Nulls stay, because they remove fields. Fields of `target` that the first patch removed stay
 /// removed.
-pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
+pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>) {
     let Value::Object(fields) = later else {
         patch.clone_from(later);
         return;
@@ -157,7 +158,7 @@ pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
     for (name, value) in fields {
         let there = target.and_then(|target| target.get(name));
         match patch.get_mut(name) {
-            Some(earlier) if !value.is_null() => compose(earlier, value, there),
+            Some(earlier) if !value.is_null() => combine_patches(earlier, value, there),
             _ => {
                 // A field that was removed last must be last.
                 patch.shift_remove(name);
@@ -171,7 +172,7 @@ pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
 ///
 /// The patch may be applied to other targets where they remove something. The limit bounds the
 /// patch's size.
-pub fn prune(patch: &mut Value, target: Option<&Value>, most: usize) {
+pub fn prune_patch(patch: &mut Value, target: Option<&Value>, most: usize) {
     let mut excess = count_idle_nulls(patch, target).saturating_sub(most);
     drop_nulls(patch, target, &mut excess);
 }
@@ -211,14 +212,14 @@ mod tests {
         let target = json!({ "a": 1, "b": { "c": 1 } });
         let mut patch = json!({ "a": null, "b": { "c": null, "d": null, "e": 2 }, "f": null });
         let mut whole = target.clone();
-        merge(&mut whole, &patch);
-        prune(&mut patch, Some(&target), 0);
+        apply_merge_patch(&mut whole, &patch);
+        prune_patch(&mut patch, Some(&target), 0);
         assert_eq!(patch, json!({ "a": null, "b": { "c": null, "e": 2 } }));
         let mut pruned = target;
-        merge(&mut pruned, &patch);
+        apply_merge_patch(&mut pruned, &patch);
         assert_eq!(pruned, whole);
         let mut alone = json!({ "x": null, "y": { "z": null } });
-        prune(&mut alone, None, 0);
+        prune_patch(&mut alone, None, 0);
         assert_eq!(alone, json!({ "y": {} }));
     }
 
@@ -238,21 +239,25 @@ mod tests {
             ("1", "2.0", false),
         ] {
             let (one, other) = (read(one), read(other));
-            assert_eq!(by_worth(&one) == by_worth(&other), is_same, "{one} {other}");
-            assert_eq!(is_same_by_worth(&one, &other), is_same, "{one} {other}");
-            assert_eq!(is_same_by_worth(&other, &one), is_same, "{other} {one}");
+            assert_eq!(
+                normalize_numbers(&one) == normalize_numbers(&other),
+                is_same,
+                "{one} {other}"
+            );
+            assert_eq!(equals_normalized(&one, &other), is_same, "{one} {other}");
+            assert_eq!(equals_normalized(&other, &one), is_same, "{other} {one}");
         }
         let plain = json!({ "a": [1, 1.5, "1.0", null, true] });
-        assert!(matches!(by_worth(&plain), Cow::Borrowed(_)));
+        assert!(matches!(normalize_numbers(&plain), Cow::Borrowed(_)));
     }
 
     #[test]
     fn of_the_nulls_that_remove_nothing_here_the_last_are_kept() {
         let mut patch = json!({ "a": null, "b": null, "c": 1 });
-        compose(&mut patch, &json!({ "d": { "e": null }, "a": null }), None);
-        prune(&mut patch, None, 2);
+        combine_patches(&mut patch, &json!({ "d": { "e": null }, "a": null }), None);
+        prune_patch(&mut patch, None, 2);
         assert_eq!(patch, json!({ "c": 1, "d": { "e": null }, "a": null }));
-        prune(&mut patch, None, 1);
+        prune_patch(&mut patch, None, 1);
         assert_eq!(patch, json!({ "c": 1, "d": {}, "a": null }));
     }
 
@@ -277,17 +282,17 @@ mod tests {
             // A null in a document would not be part of a patch.
             let mut whole = json!({});
             if target.is_object() {
-                merge(&mut whole, &target);
+                apply_merge_patch(&mut whole, &target);
             }
             let target = whole.clone();
             let mut one = json!({});
             for patch in patches.iter().filter(|patch| patch.is_object()) {
-                merge(&mut whole, patch);
-                compose(&mut one, patch, Some(&target));
-                prune(&mut one, Some(&target), most);
+                apply_merge_patch(&mut whole, patch);
+                combine_patches(&mut one, patch, Some(&target));
+                prune_patch(&mut one, Some(&target), most);
             }
             let mut composed = target;
-            merge(&mut composed, &one);
+            apply_merge_patch(&mut composed, &one);
             prop_assert_eq!(composed, whole);
         }
     }
@@ -327,12 +332,12 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_are_those_of_the_text(value in anything()) {
-            prop_assert_eq!(bytes(&value), value.to_string().len());
+            prop_assert_eq!(json_size(&value), value.to_string().len());
         }
     }
 
     #[test]
     fn a_control_character_counts_six_times() {
-        assert_eq!(bytes(&json!("\u{1}".repeat(1_000))), 6_002);
+        assert_eq!(json_size(&json!("\u{1}".repeat(1_000))), 6_002);
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
-    inputs::Inputs,
+    inputs::PlanInputs,
     names::StepNames,
     policy::{OnError, RetryPolicy, StepPolicy},
     unchecked::{PlanError, StoredPlanError, UncheckedCompensation, UncheckedPlan, UncheckedStep},
@@ -27,27 +27,27 @@ use crate::{
     clock::Timestamp,
     condition::Condition,
     diagnostic::Diagnostic,
-    id::{Part, PlanId, RequestId, StepId, StepIx, ToolName},
+    id::{Part, PlanId, RequestId, StepId, StepNumber, ToolName},
     template::{Path, Reference, Template},
 };
 
 /// A compiled plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    about: About,
+    about: PlanInfo,
     steps: Vec<ToolExecution>,
     /// The steps in the order of the draft.
-    written: Vec<StepIx>,
-    numbers: IndexMap<StepId, StepIx>,
-    dependents: Vec<Vec<StepIx>>,
+    written: Vec<StepNumber>,
+    numbers: IndexMap<StepId, StepNumber>,
+    dependents: Vec<Vec<StepNumber>>,
     /// The steps that fill each variable, in plan order. The last successful step wins.
-    variables: BTreeMap<Arc<str>, Vec<StepIx>>,
+    variables: BTreeMap<Arc<str>, Vec<StepNumber>>,
     diagnostics: Vec<Diagnostic>,
 }
 
 /// The purpose and origin of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct PlanInfo {
     /// The plan's id.
     pub id: PlanId,
     /// The request that the plan belongs to.
@@ -73,15 +73,15 @@ pub struct ToolExecution {
     /// The way in which the step is carried out.
     pub kind: StepKind,
     /// The inputs of the plan that the step executes, if they have a schema.
-    pub inputs: Option<Inputs>,
+    pub inputs: Option<PlanInputs>,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
     /// The parsed parameters.
     pub template: Template,
     /// The steps that must finish before this one starts, in plan order.
-    pub depends_on: Vec<StepIx>,
+    pub depends_on: Vec<StepNumber>,
     /// The parts of the output that fill variables.
-    pub output_mapping: Vec<Mapping>,
+    pub output_mapping: Vec<OutputMapping>,
     /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
     /// The condition. A step with one waits until its dependencies finish, whether or not they
@@ -130,7 +130,7 @@ pub struct Callee<'a> {
 
 /// A part of an output, and the variable that it fills.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mapping {
+pub struct OutputMapping {
     /// The path as it was written.
     pub written: String,
     /// The parsed path.
@@ -154,21 +154,21 @@ pub enum StepKind {
 
 impl ToolExecution {
     /// Returns `true` if the step waits for a person or a signal before its call.
-    pub fn asks_first(&self) -> bool {
+    pub fn must_wait_first(&self) -> bool {
         self.kind == StepKind::Wait || self.policy.requires_approval
     }
 
     /// Returns the tool that the step calls, or `None` if it executes a plan.
-    pub fn calls(&self) -> Option<&ToolName> {
+    pub fn called_tool(&self) -> Option<&ToolName> {
         (!matches!(self.kind, StepKind::Plan(_))).then_some(&self.tool)
     }
 
     /// Returns the call of a part of the step.
-    pub fn callee(&self, part: Part) -> Callee<'_> {
+    pub fn call_of_part(&self, part: Part) -> Callee<'_> {
         match &self.compensate {
             Some(undo) if part.undo => Callee {
                 tool: &undo.tool,
-                kind: StepKind::of(&undo.tool),
+                kind: StepKind::of_tool(&undo.tool),
                 template: &undo.template,
                 policy: &undo.policy,
             },
@@ -184,7 +184,7 @@ impl ToolExecution {
 
 impl StepKind {
     /// Returns the kind of a call of `tool`.
-    pub fn of(tool: &ToolName) -> Self {
+    pub fn of_tool(tool: &ToolName) -> Self {
         match tool.as_str() {
             "flow.sleep" => Self::Sleep,
             "flow.wait" => Self::Wait,
@@ -195,13 +195,13 @@ impl StepKind {
 
 impl Plan {
     /// Returns the purpose and origin of the plan.
-    pub fn about(&self) -> &About {
+    pub fn info(&self) -> &PlanInfo {
         &self.about
     }
 
     /// Returns a plan with the same steps, for another version or request.
     #[must_use]
-    pub fn with_about(self, about: About) -> Self {
+    pub fn with_info(self, about: PlanInfo) -> Self {
         Self { about, ..self }
     }
 
@@ -223,24 +223,24 @@ impl Plan {
     }
 
     /// Returns a step by its number.
-    pub fn step(&self, number: StepIx) -> &ToolExecution {
+    pub fn step(&self, number: StepNumber) -> &ToolExecution {
         &self.steps[number.get()]
     }
 
     /// Returns the number of the step `id`.
-    pub fn number(&self, id: &StepId) -> Option<StepIx> {
+    pub fn step_number(&self, id: &StepId) -> Option<StepNumber> {
         self.numbers.get(id).copied()
     }
 
     /// Returns the steps that depend on a step.
-    pub fn dependents(&self, number: StepIx) -> &[StepIx] {
+    pub fn dependents(&self, number: StepNumber) -> &[StepNumber] {
         &self.dependents[number.get()]
     }
 
     /// Returns the tools that the plan calls, compensations included.
-    pub fn tools(&self) -> impl Iterator<Item = &ToolName> {
+    pub fn called_tools(&self) -> impl Iterator<Item = &ToolName> {
         self.steps.iter().flat_map(|step| {
-            step.calls().into_iter().chain(step.compensate.as_ref().map(|undo| &undo.tool))
+            step.called_tool().into_iter().chain(step.compensate.as_ref().map(|undo| &undo.tool))
         })
     }
 
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// Returns the variables and the steps that fill them, in plan order.
-    pub fn variables(&self) -> &BTreeMap<Arc<str>, Vec<StepIx>> {
+    pub fn variables(&self) -> &BTreeMap<Arc<str>, Vec<StepNumber>> {
         &self.variables
     }
 
@@ -263,7 +263,7 @@ impl Plan {
     }
 
     /// Returns the steps in the order of the draft.
-    pub fn written(&self) -> &[StepIx] {
+    pub fn draft_order(&self) -> &[StepNumber] {
         &self.written
     }
 
@@ -271,7 +271,7 @@ impl Plan {
     ///
     /// A step's layer is one more than the highest layer of its dependencies. Steps of a layer are
     /// in the order of the draft.
-    pub fn layers(&self) -> Vec<Vec<StepIx>> {
+    pub fn layers(&self) -> Vec<Vec<StepNumber>> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let depth = step.depends_on.iter().map(|number| depths[number.get()] + 1).max();

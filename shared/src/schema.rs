@@ -82,12 +82,12 @@ pub struct Budget {
 
 impl Budget {
     /// Makes the budget of a single check.
-    pub fn of_check() -> Self {
+    pub fn for_check() -> Self {
         Self { evaluations: u64::MAX }
     }
 
     /// Makes the budget of all checks of one plan.
-    pub fn of_plan() -> Self {
+    pub fn for_plan() -> Self {
         Self { evaluations: PLAN_EVALUATIONS }
     }
 }
@@ -109,20 +109,20 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
 
 /// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SchemaViolation {
     /// The place in the value, as a JSON pointer such as `/tags/0`.
     pub at: String,
     /// The message for people.
     pub message: String,
     /// The kind of violation.
-    pub kind: MisfitKind,
+    pub kind: ViolationKind,
     /// Set if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
 /// The kind of a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MisfitKind {
+pub enum ViolationKind {
     /// A required property is missing.
     Missing {
         /// The property's name.
@@ -177,7 +177,7 @@ impl Schema {
 
     /// Returns `true` if `value` fits the schema. A value that cannot be checked does not fit.
     pub fn is_valid(&self, value: &Value) -> bool {
-        self.is_valid_within(value, &mut Budget::of_check())
+        self.is_valid_within(value, &mut Budget::for_check())
     }
 
     /// Checks `value` and charges the evaluations to `budget`.
@@ -186,21 +186,21 @@ impl Schema {
     }
 
     /// Returns all violations, up to a limit.
-    pub fn misfits(&self, value: &Value) -> Vec<Misfit> {
-        self.misfits_that(value, &mut Budget::of_check(), |_| true)
+    pub fn misfits(&self, value: &Value) -> Vec<SchemaViolation> {
+        self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
 
     /// Returns the violations for which `keep` is true. Others do not count towards the limit.
-    pub fn misfits_that(
+    pub fn violations_where(
         &self,
         value: &Value,
         budget: &mut Budget,
-        keep: impl Fn(&Misfit) -> bool + Sync,
-    ) -> Vec<Misfit> {
+        keep: impl Fn(&SchemaViolation) -> bool + Sync,
+    ) -> Vec<SchemaViolation> {
         match self.check_value(value, budget) {
             Ok(true) => Vec::new(),
             Ok(false) => self.find_misfits(value, budget, &keep),
-            Err(why) => vec![Misfit::of_whole(MisfitKind::Unchecked, why)],
+            Err(why) => vec![SchemaViolation::of_whole(ViolationKind::Unchecked, why)],
         }
     }
 
@@ -227,11 +227,11 @@ impl Schema {
         &self,
         value: &Value,
         budget: &mut Budget,
-        keep: &(impl Fn(&Misfit) -> bool + Sync),
-    ) -> Vec<Misfit> {
+        keep: &(impl Fn(&SchemaViolation) -> bool + Sync),
+    ) -> Vec<SchemaViolation> {
         let find = |valid: &Validator| {
             let errors = valid.iter_errors(value).take(ERRORS);
-            let misfits = errors.map(|err| Misfit::new(&err)).filter(keep);
+            let misfits = errors.map(|err| SchemaViolation::new(&err)).filter(keep);
             misfits.take(MISFITS).collect::<Vec<_>>()
         };
         if let Some(plain) = self.plain_for(value) {
@@ -240,7 +240,7 @@ impl Schema {
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
             let why = "it does not fit the schema (there is too much to say why)";
-            let misfit = Misfit::of_whole(MisfitKind::Other, why.to_owned());
+            let misfit = SchemaViolation::of_whole(ViolationKind::Other, why.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
     }
@@ -342,21 +342,21 @@ fn is_small(value: &Value, left: &mut u64) -> bool {
     }
 }
 
-impl Misfit {
-    fn of_whole(kind: MisfitKind, message: String) -> Self {
+impl SchemaViolation {
+    fn of_whole(kind: ViolationKind, message: String) -> Self {
         Self { at: String::new(), message, kind, is_conditional: false }
     }
 
     fn new(err: &jsonschema::ValidationError<'_>) -> Self {
         let kind = match err.kind() {
-            ValidationErrorKind::Required { property } => {
-                MisfitKind::Missing { property: property.as_str().unwrap_or_default().to_owned() }
-            }
+            ValidationErrorKind::Required { property } => ViolationKind::Missing {
+                property: property.as_str().unwrap_or_default().to_owned(),
+            },
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                MisfitKind::Unexpected { properties: unexpected.clone() }
+                ViolationKind::Unexpected { properties: unexpected.clone() }
             }
-            ValidationErrorKind::Type { .. } => MisfitKind::Type,
-            _ => MisfitKind::Other,
+            ValidationErrorKind::Type { .. } => ViolationKind::Type,
+            _ => ViolationKind::Other,
         };
         let evaluated = err.evaluation_path().to_string();
         let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
@@ -391,8 +391,8 @@ mod tests {
         );
         let misfits = schema.misfits(&json!({ "a": "x", "b": "y" }));
         let kinds: Vec<_> = misfits.into_iter().map(|misfit| (misfit.at, misfit.kind)).collect();
-        assert!(kinds.contains(&("/a".to_owned(), MisfitKind::Type)), "{kinds:?}");
-        let missing = MisfitKind::Missing { property: "c".to_owned() };
+        assert!(kinds.contains(&("/a".to_owned(), ViolationKind::Type)), "{kinds:?}");
+        let missing = ViolationKind::Missing { property: "c".to_owned() };
         assert!(kinds.contains(&(String::new(), missing)), "{kinds:?}");
     }
 
@@ -406,7 +406,7 @@ mod tests {
         let misfits = Schema::new(&schema).unwrap().misfits(&json!({ "a": 1 }));
         let conditional: Vec<_> =
             misfits.into_iter().map(|misfit| (misfit.kind, misfit.is_conditional)).collect();
-        let missing = |name: &str| MisfitKind::Missing { property: name.to_owned() };
+        let missing = |name: &str| ViolationKind::Missing { property: name.to_owned() };
         assert!(conditional.contains(&(missing("b"), true)), "{conditional:?}");
         assert!(conditional.contains(&(missing("c"), false)), "{conditional:?}");
     }

@@ -37,8 +37,8 @@ mod vector;
 pub mod backend {
     pub use super::{
         assembly::Assembly,
-        inbox::full_inbox,
-        permit::{Tallies, Tally, give_back, take_all},
+        inbox::inbox_full_error,
+        permit::{LimitState, Tallies, give_back, take_all},
         plan_cache::{Cached, PlanCache},
         record::Span,
         search::{fold_case, search_words, searched_tools},
@@ -60,20 +60,20 @@ use serde_json::Value;
 pub use self::{
     error::{AppendError, StoreError},
     hints::Hints,
-    inbox::{Command, Envelope},
+    inbox::{Command, SentCommand},
     list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
-    load::load,
+    load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
-    record::{Record, RecordKind, RecordPage, Records, Unless},
+    record::{Record, RecordKind, RecordPage, Records, WriteCondition},
     retention::{Pruned, sub_plans},
     search::search_words,
-    tail::tail,
+    tail::follow_log,
     usage::Usage,
     vector::{TextHash, Vectors},
 };
 use crate::{
     clock::{Clock as _, SteadyClock, Timestamp, WallClock},
-    event::{self, Recorded},
+    event::{self, RecordedEvent},
     execution::{Execution, ExecutionState},
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     limits,
@@ -98,15 +98,15 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     ///
     /// A head applies only if its position is not before the stored head's. A head without a log is
     /// dropped, because its execution was removed.
-    async fn put_head(&self, head: Head) -> Result<(), StoreError>;
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
 
     /// Returns the events after a position, oldest first.
     ///
     /// Returns about [`limits::READ_EVENTS`] at most, and an empty list only at the end of the log.
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError>;
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError>;
 
     /// Returns the first event of a log, without the rest of it.
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
         Ok(self.read(id, Seq::START).await?.into_iter().next())
     }
 
@@ -118,7 +118,7 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     ///
     /// Only the highest [`limits::PRIORITIES`] priorities of waiting executions are distinguished.
     /// All others are ordered by due time.
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
 
     /// Returns due executions by due time only, starting after a position in this order.
     ///
@@ -128,16 +128,16 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError>;
+    ) -> Result<Vec<ExecutionHead>, StoreError>;
 
     /// Returns executions whose worker is gone, finished ones included.
     ///
     /// A finished one may still have work to do, such as a message to its parent. A worker is gone
     /// if its lease expired or if the store knows that its process ended.
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
 
     /// Returns executions that a worker owns, according to their heads.
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError>;
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
 
     /// Returns the earliest due time of executions without an owner.
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
@@ -184,13 +184,13 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     ///
     /// At most [`limits::INBOX`] commands wait for one execution. Further ones are refused as
     /// [full](StoreError::Full).
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError>;
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
     ///
     /// For all executions it returns at most [`limits::INBOX_LOOK`] commands and about
     /// [`limits::INBOX_BYTES`].
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError>;
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
 
     /// Removes commands that have been handled.
     async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
@@ -251,14 +251,14 @@ pub trait Documents: fmt::Debug + Send + Sync {
     async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError>;
 
     /// Returns the head of an execution.
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError>;
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError>;
 
     /// Lists heads, newest first.
     async fn heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError>;
+    ) -> Result<Listing<ExecutionHead>, StoreError>;
 
     /// Returns executions that finished after `after` and not after `until`, in this order.
     async fn ended(
@@ -266,7 +266,7 @@ pub trait Documents: fmt::Debug + Send + Sync {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError>;
+    ) -> Result<Vec<ExecutionHead>, StoreError>;
 
     /// Stores an idempotency key. Returns the stored reservation if the key exists already.
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError>;
@@ -306,7 +306,7 @@ pub trait Documents: fmt::Debug + Send + Sync {
 /// # Errors
 ///
 /// If the store does not answer.
-pub async fn clock_of(store: &dyn Store) -> Result<SteadyClock, StoreError> {
+pub async fn shared_clock(store: &dyn Store) -> Result<SteadyClock, StoreError> {
     Ok(SteadyClock::starting_at(store.time().await?))
 }
 
@@ -318,16 +318,16 @@ pub struct Append {
     /// The required end of the log.
     pub after: Seq,
     /// The documents to write in order. There is nearly always one.
-    pub documents: Vec<Document>,
+    pub documents: Vec<EventDocument>,
     /// The new head, if it changes. The first append of a log has one.
-    pub head: Option<Head>,
+    pub head: Option<ExecutionHead>,
     /// The commands that the events record. They leave the inbox.
     pub heard: Vec<CommandId>,
 }
 
 /// Consecutive events of one log, as a store keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
+pub struct EventDocument {
     /// The position of the first event.
     pub first: Seq,
     /// The number of events.
@@ -338,7 +338,7 @@ pub struct Document {
 
 impl Append {
     /// Encodes consecutive events.
-    pub fn new(execution: ExecutionId, after: Seq, events: &[Recorded]) -> Self {
+    pub fn new(execution: ExecutionId, after: Seq, events: &[RecordedEvent]) -> Self {
         let mut documents = Vec::with_capacity(1);
         encode_documents(after.next(), events, &mut documents);
         Self { execution, after, documents, head: None, heard: Vec::new() }
@@ -346,7 +346,7 @@ impl Append {
 
     /// Returns the end of the log after the append.
     pub fn end(&self) -> Seq {
-        self.documents.last().map_or(self.after, Document::last)
+        self.documents.last().map_or(self.after, EventDocument::last)
     }
 
     /// Refuses an append that no store can write.
@@ -366,26 +366,26 @@ impl Append {
 }
 
 /// Splits events into documents that are small enough.
-fn encode_documents(first: Seq, events: &[Recorded], documents: &mut Vec<Document>) {
-    let json = event::to_json(events);
+fn encode_documents(first: Seq, events: &[RecordedEvent], documents: &mut Vec<EventDocument>) {
+    let json = event::encode_events(events);
     if json.len() <= limits::APPEND_BYTES || events.len() == 1 {
-        documents.push(Document { first, len: events.len(), json });
+        documents.push(EventDocument { first, len: events.len(), json });
         return;
     }
     let (one, other) = events.split_at(events.len() / 2);
     encode_documents(first, one, documents);
-    encode_documents(first.plus(one.len()), other, documents);
+    encode_documents(first.advance_by(one.len()), other, documents);
 }
 
-impl Document {
+impl EventDocument {
     /// Returns the position of the last event.
     pub fn last(&self) -> Seq {
         Seq(self.first.0 + self.len as u64 - 1)
     }
 
     /// Returns the events.
-    pub fn decode(&self, id: ExecutionId) -> Result<Vec<Recorded>, StoreError> {
-        let events = event::from_json(self.first, &self.json)
+    pub fn decode(&self, id: ExecutionId) -> Result<Vec<RecordedEvent>, StoreError> {
+        let events = event::decode_events(self.first, &self.json)
             .map_err(|err| StoreError::corrupt(id, format!("event {}: {err}", self.first)))?;
         if events.len() != self.len {
             let why = format!("{} events at {}, not {}", events.len(), self.first, self.len);
@@ -399,7 +399,7 @@ impl Document {
 ///
 /// It is a cache of the log: it may be behind the log, but never ahead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ExecutionHead {
     /// The execution.
     pub execution: ExecutionId,
     /// The request that it belongs to.
@@ -427,12 +427,16 @@ pub struct Head {
     pub parent: Option<ExecutionId>,
 }
 
-impl Head {
+impl ExecutionHead {
     /// Makes the head of an execution.
     ///
     /// A finished execution keeps its owner until its parent has its message and its replan has
     /// started.
-    pub fn of(execution: &Execution, owner: Option<WorkerId>, due: Option<Timestamp>) -> Self {
+    pub fn from_execution(
+        execution: &Execution,
+        owner: Option<WorkerId>,
+        due: Option<Timestamp>,
+    ) -> Self {
         let (state, parent) =
             (execution.state(), execution.parent().map(|parent| parent.execution));
         Self {
@@ -444,8 +448,8 @@ impl Head {
             seq: execution.seq(),
             epoch: execution.epoch(),
             // If the owner is lost before that, another worker finds the execution as an orphan.
-            owner: owner.filter(|_| !state.is_over() || execution.leaves_something()),
-            due: due.filter(|_| !state.is_over()),
+            owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
+            due: due.filter(|_| !state.is_finished()),
             priority: execution.options().priority,
             finished_at: execution.finished_at(),
             parent,
@@ -453,8 +457,8 @@ impl Head {
     }
 
     /// Returns `true` if a worker should claim the execution, now or later.
-    pub fn is_free(&self) -> bool {
-        self.owner.is_none() && self.due.is_some() && !self.state.is_over()
+    pub fn is_claimable(&self) -> bool {
+        self.owner.is_none() && self.due.is_some() && !self.state.is_finished()
     }
 }
 
@@ -505,7 +509,7 @@ mod tests {
     fn events_larger_than_a_document_are_refused() {
         let append = |bytes| {
             let json = "x".repeat(bytes);
-            let document = Document { first: Seq(1), len: 1, json };
+            let document = EventDocument { first: Seq(1), len: 1, json };
             let id = "exec_1_aaaaaaaaa".parse().unwrap();
             Append { documents: vec![document], ..Append::new(id, Seq(0), &[]) }
         };
@@ -517,8 +521,8 @@ mod tests {
     #[test]
     fn a_large_append_becomes_several_documents() {
         let output = Arc::new(json!("x".repeat(limits::OUTPUT_BYTES)));
-        let events: Vec<Recorded> = (0..20)
-            .map(|n| Recorded {
+        let events: Vec<RecordedEvent> = (0..20)
+            .map(|n| RecordedEvent {
                 seq: Seq(6 + n),
                 at: Timestamp::UNIX_EPOCH,
                 event: Event::SignalReceived {
@@ -532,7 +536,7 @@ mod tests {
         let append = Append::new(id, Seq(5), &events);
         assert!(append.documents.len() >= 3);
         assert_eq!(append.end(), Seq(25));
-        let decoded: Vec<Recorded> =
+        let decoded: Vec<RecordedEvent> =
             append.documents.iter().flat_map(|document| document.decode(id).unwrap()).collect();
         assert_eq!(decoded, events);
         assert!(

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use self::lex::Token;
 pub use self::path::{Path, PathError, Segment};
 use crate::{
-    id::{RESERVED_STEP_IDS, StepIx},
+    id::{RESERVED_STEP_IDS, StepNumber},
     json,
 };
 
@@ -58,7 +58,7 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The output of a step.
-    Step(StepIx),
+    Step(StepNumber),
     /// A variable, filled by output mappings.
     Variable(Arc<str>),
     /// The execution's input, as in `{{input.x}}`.
@@ -70,17 +70,17 @@ pub enum Target {
 }
 
 /// Resolves names in templates and conditions.
-pub trait Names {
+pub trait ResolveNames {
     /// Returns the step whose id is `name`.
-    fn step(&self, name: &str) -> Option<StepIx>;
+    fn step(&self, name: &str) -> Option<StepNumber>;
 
     /// Returns the step that uses the tool `name`, if exactly one does. Called only if no step has
     /// this id.
-    fn tool(&self, name: &str) -> Option<StepIx>;
+    fn tool(&self, name: &str) -> Option<StepNumber>;
 }
 
 /// Supplies the values of references.
-pub trait Values {
+pub trait LookUpValues {
     /// Returns the value of `target`, if it has one.
     fn value(&self, target: &Target) -> Option<&Value>;
 }
@@ -132,12 +132,15 @@ impl Default for Template {
 
 impl Template {
     /// Parses every string of `value`, at any depth. Returns all errors.
-    pub fn parse(value: &Value, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
+    pub fn parse(value: &Value, names: &dyn ResolveNames) -> Result<Self, Vec<TemplateError>> {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::literal(value.clone())))
     }
 
     /// Parses a shared value. A value without placeholders is not copied.
-    pub fn of(value: &Arc<Value>, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
+    pub fn parse_shared(
+        value: &Arc<Value>,
+        names: &dyn ResolveNames,
+    ) -> Result<Self, Vec<TemplateError>> {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::Literal(Arc::clone(value))))
     }
 
@@ -146,7 +149,7 @@ impl Template {
     }
 
     /// Calls `visit` with every reference.
-    pub fn references(&self, visit: &mut dyn FnMut(&Reference)) {
+    pub fn visit_references(&self, visit: &mut dyn FnMut(&Reference)) {
         match self {
             Self::Literal(_) => (),
             Self::Whole(reference) => visit(reference),
@@ -155,13 +158,15 @@ impl Template {
                     visit(reference);
                 }
             }),
-            Self::Array(items) => items.iter().for_each(|item| item.references(visit)),
-            Self::Object(fields) => fields.iter().for_each(|(_, field)| field.references(visit)),
+            Self::Array(items) => items.iter().for_each(|item| item.visit_references(visit)),
+            Self::Object(fields) => {
+                fields.iter().for_each(|(_, field)| field.visit_references(visit))
+            }
         }
     }
 
     /// Calls `change` with every reference, to renumber steps.
-    pub fn references_mut(&mut self, change: &mut dyn FnMut(&mut Reference)) {
+    pub fn update_references(&mut self, change: &mut dyn FnMut(&mut Reference)) {
         match self {
             Self::Literal(_) => (),
             Self::Whole(reference) => change(reference),
@@ -170,10 +175,10 @@ impl Template {
                     change(reference);
                 }
             }),
-            Self::Array(items) => items.iter_mut().for_each(|item| item.references_mut(change)),
+            Self::Array(items) => items.iter_mut().for_each(|item| item.update_references(change)),
             Self::Object(fields) => {
                 for (_, field) in fields {
-                    field.references_mut(change);
+                    field.update_references(change);
                 }
             }
         }
@@ -194,13 +199,17 @@ impl Template {
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.
-    pub fn render(&self, values: &dyn Values, most_bytes: usize) -> Result<Rendered, TooMuch> {
+    pub fn render(
+        &self,
+        values: &dyn LookUpValues,
+        most_bytes: usize,
+    ) -> Result<Rendered, RenderedTooLarge> {
         let mut renderer =
             Renderer { values, unresolved: Vec::new(), bytes_left: Some(most_bytes) };
         let value = renderer.render_value(self);
         match renderer.bytes_left {
             Some(_) => Ok(Rendered { value, unresolved: renderer.unresolved }),
-            None => Err(TooMuch),
+            None => Err(RenderedTooLarge),
         }
     }
 }
@@ -208,10 +217,10 @@ impl Template {
 /// The inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the templates bring in too much")]
-pub struct TooMuch;
+pub struct RenderedTooLarge;
 
 struct Renderer<'a> {
-    values: &'a dyn Values,
+    values: &'a dyn LookUpValues,
     unresolved: Vec<Arc<str>>,
     /// Bytes that may still be inserted. `None` after the limit was exceeded.
     bytes_left: Option<usize>,
@@ -252,7 +261,7 @@ impl<'a> Renderer<'a> {
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.value(&reference.target)?)?;
         self.bytes_left =
-            self.bytes_left.and_then(|bytes_left| bytes_left.checked_sub(json::bytes(found)));
+            self.bytes_left.and_then(|bytes_left| bytes_left.checked_sub(json::json_size(found)));
         Some(if self.bytes_left.is_some() { found } else { &Value::Null })
     }
 
@@ -263,7 +272,7 @@ impl<'a> Renderer<'a> {
 }
 
 struct Parser<'a> {
-    names: &'a dyn Names,
+    names: &'a dyn ResolveNames,
     /// The place of the current value. It is only formatted for errors.
     place: Vec<PlaceSegment<'a>>,
     errors: Vec<TemplateError>,
@@ -279,7 +288,7 @@ impl<'a> Parser<'a> {
     /// Parses a value. Returns `None` if it contains no braces.
     fn parse(
         value: &'a Value,
-        names: &'a dyn Names,
+        names: &'a dyn ResolveNames,
     ) -> Result<Option<Template>, Vec<TemplateError>> {
         if !has_braces(value) {
             return Ok(None);
@@ -391,7 +400,7 @@ impl<'a> Parser<'a> {
 
     /// Finds the step that uses the named tool, and the path after the name. A reserved word is
     /// never a tool.
-    fn find_tool<'t>(&self, inner: &'t str) -> Option<(StepIx, &'t str)> {
+    fn find_tool<'t>(&self, inner: &'t str) -> Option<(StepNumber, &'t str)> {
         let is_reserved =
             path::split_first_name(inner).is_ok_and(|(name, _)| RESERVED_STEP_IDS.contains(&name));
         let mut splits = path::split_names(inner).filter(|_| !is_reserved);

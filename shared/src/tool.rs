@@ -56,13 +56,13 @@ impl ToolDefinition {
     /// Returns the name that always identifies this tool: `set.name`.
     ///
     /// A name that already starts with the set, such as `flow.echo`, stays as it is.
-    pub fn qualified(&self) -> ToolName {
-        qualified(&self.set, &self.name)
+    pub fn qualified_name(&self) -> ToolName {
+        qualified_name(&self.set, &self.name)
     }
 }
 
 /// Returns the name that always identifies a tool of a set.
-pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
+pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
     let is_qualified =
         name.as_str().strip_prefix(set.as_str()).is_some_and(|rest| rest.starts_with('.'));
     if is_qualified {
@@ -79,15 +79,15 @@ pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
 /// A name that starts with a set and a dot only identifies tools of that set. It never identifies
 /// another set's tool, even if the set has no such tool.
 #[derive(Clone, Debug)]
-pub struct Names<T> {
+pub struct ToolNames<T> {
     /// All sets, including those without tools.
     sets: BTreeSet<ToolSetName>,
-    meanings: BTreeMap<ToolName, (Rank, T)>,
+    meanings: BTreeMap<ToolName, (NameOrigin, T)>,
 }
 
 /// The origin of a name. A lower rank wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum NameOrigin {
     /// The name is `set.name`.
     Qualified,
     /// The name comes from the tool's source.
@@ -97,13 +97,13 @@ pub enum Rank {
 }
 
 /// Returns the part of a name before its first dot, which may be a set.
-pub fn prefix(name: &str) -> Option<&str> {
+pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
 
-impl<T: Copy + Ord> Names<T> {
+impl<T: Copy + Ord> ToolNames<T> {
     /// Makes an empty index for the given sets.
-    pub fn of(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
+    pub fn for_sets(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
         Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
     }
 
@@ -115,33 +115,33 @@ impl<T: Copy + Ord> Names<T> {
     /// Adds all names of a tool. `at` is its position.
     ///
     /// Positions decide between tools with the same name. The order of calls does not matter.
-    pub fn add(&mut self, tool: &ToolDefinition, at: T) {
+    pub fn add_tool(&mut self, tool: &ToolDefinition, at: T) {
         self.add_qualified(tool, at);
         if !self.is_foreign(&tool.name, &tool.set) {
-            self.add_name(tool.name.clone(), Rank::Own, at);
+            self.add_name(tool.name.clone(), NameOrigin::Own, at);
         }
         let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
             if let Ok(name) = name.parse::<ToolName>()
                 && !self.is_foreign(&name, &tool.set)
             {
-                self.add_name(name, Rank::Short, at);
+                self.add_name(name, NameOrigin::Short, at);
             }
         }
     }
 
     /// Adds only the qualified name of a tool.
     pub fn add_qualified(&mut self, tool: &ToolDefinition, at: T) {
-        self.add_name(tool.qualified(), Rank::Qualified, at);
+        self.add_name(tool.qualified_name(), NameOrigin::Qualified, at);
     }
 
     /// Returns `true` if a name starts with a set other than `own`.
     fn is_foreign(&self, name: &ToolName, own: &ToolSetName) -> bool {
-        let set = prefix(name.as_str()).filter(|set| *set != own.as_str());
+        let set = set_prefix(name.as_str()).filter(|set| *set != own.as_str());
         set.is_some_and(|set| self.sets.contains(set))
     }
 
-    fn add_name(&mut self, name: ToolName, rank: Rank, at: T) {
+    fn add_name(&mut self, name: ToolName, rank: NameOrigin, at: T) {
         let new = (rank, at);
         self.meanings.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
@@ -155,15 +155,15 @@ impl<T: Copy + Ord> Names<T> {
     ///
     /// This is `set.name`, unless the name from the source contains a dot and identifies the same
     /// tool, such as `file_tools.glob`.
-    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
-        let (own, qualified) = (&tool.name, tool.qualified());
-        let is_whole = prefix(own.as_str()).is_some()
+    pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
+        let (own, qualified) = (&tool.name, tool.qualified_name());
+        let is_whole = set_prefix(own.as_str()).is_some()
             && self.get(own.as_str()).is_some_and(|at| self.get(qualified.as_str()) == Some(at));
         if is_whole { own.clone() } else { qualified }
     }
 
     /// Returns the position of the tool with a name, and the origin of the name.
-    pub fn find(&self, name: &str) -> Option<(Rank, T)> {
+    pub fn find(&self, name: &str) -> Option<(NameOrigin, T)> {
         self.meanings.get(name).copied()
     }
 }
@@ -284,7 +284,7 @@ impl ToolError {
 
     /// Marks an error after which the call may have taken effect, or may still do so.
     #[must_use]
-    pub fn indefinite(self) -> Self {
+    pub fn with_unknown_outcome(self) -> Self {
         Self { is_definite: false, ..self }
     }
 
@@ -295,7 +295,7 @@ impl ToolError {
 
     /// Marks an error that no retry can fix.
     #[must_use]
-    pub fn terminal(self) -> Self {
+    pub fn without_retry(self) -> Self {
         Self { retryable: false, ..self }
     }
 }
@@ -419,9 +419,9 @@ mod tests {
         let forwards: Vec<usize> = (0..tools.len()).collect();
         let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
         for order in [forwards, backwards, vec![2, 0, 4, 1, 3]] {
-            let mut names = Names::of([]);
+            let mut names = ToolNames::for_sets([]);
             for at in &order {
-                names.add(&tools[*at], *at);
+                names.add_tool(&tools[*at], *at);
             }
             for (name, at) in meanings {
                 assert_eq!(names.get(name), Some(at), "{name} of {order:?}");
@@ -434,9 +434,9 @@ mod tests {
     fn the_name_of_a_set_leads_to_its_own_tools_or_nowhere() {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
-            let mut names = Names::of(sets.iter().map(|set| set.parse().unwrap()));
+            let mut names = ToolNames::for_sets(sets.iter().map(|set| set.parse().unwrap()));
             for (at, tool) in tools.iter().enumerate() {
-                names.add(tool, at);
+                names.add_tool(tool, at);
             }
             ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|name| names.get(name))
         };
@@ -448,10 +448,10 @@ mod tests {
     #[test]
     fn a_tool_is_not_qualified_twice() {
         let mut tool = tool("flow", "flow.echo");
-        assert_eq!(tool.qualified().as_str(), "flow.echo");
+        assert_eq!(tool.qualified_name().as_str(), "flow.echo");
         tool.name = "echo".parse().unwrap();
-        assert_eq!(tool.qualified().as_str(), "flow.echo");
+        assert_eq!(tool.qualified_name().as_str(), "flow.echo");
         tool.name = "flower".parse().unwrap();
-        assert_eq!(tool.qualified().as_str(), "flow.flower");
+        assert_eq!(tool.qualified_name().as_str(), "flow.flower");
     }
 }

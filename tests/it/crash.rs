@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use graphql::store::open_store;
 use shared::{
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     id::{ExecutionId, Seq, WorkerId},
     store::{ExecutionFilter, Page, Store},
 };
@@ -212,8 +212,8 @@ async fn everything(home: &Home) -> Vec<Kept> {
     }
 }
 
-async fn read(store: &dyn Store, id: ExecutionId) -> Vec<Recorded> {
-    let mut log: Vec<Recorded> = Vec::new();
+async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
+    let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
         let after = log.last().map_or(Seq::START, |it| it.seq);
         let more = store.read(id, after).await.unwrap();

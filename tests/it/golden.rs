@@ -15,11 +15,11 @@ use futures::TryStreamExt;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, Timestamp},
-    event::{self, Event, Recorded, WaitReason},
+    event::{self, Event, RecordedEvent, WaitReason},
     execution::{Execution, ExecutionOptions, Phase, StepState},
     id::{ExecutionId, Seq},
-    plan::{About, Plan, UncheckedPlan, UncheckedStep},
-    store::{self, Append, Documents, ExecutionLog, Head, Store, memory::Memory},
+    plan::{Plan, PlanInfo, UncheckedPlan, UncheckedStep},
+    store::{self, Append, Documents, ExecutionHead, ExecutionLog, Store, memory::Memory},
     tool::{Effect, ErrorCode, ToolError},
 };
 use tokio::{task::JoinSet, time};
@@ -71,7 +71,7 @@ fn toolbox() -> Toolbox {
 fn plan(steps: Value) -> Arc<Plan> {
     let steps =
         serde_json::from_value::<Vec<UncheckedStep>>(steps).expect("steps are written well");
-    let about = About {
+    let about = PlanInfo {
         id: "plan_1700000000_aaaaaaaaa".parse().expect("a literal"),
         request: "req_1700000000_aaaaaaaaa".parse().expect("a literal"),
         version: 1,
@@ -221,16 +221,17 @@ impl Stage {
     }
 
     /// Puts the beginning of a log into the store, as a worker that is gone left it.
-    async fn begin(&self, log: &[Recorded]) {
+    async fn begin(&self, log: &[RecordedEvent]) {
         let execution = Execution::replay(self.id, Arc::clone(&self.plan), log).expect("a log");
         let mut append = Append::new(self.id, Seq::START, log);
         let owner = execution.worker();
-        append.head = Some(Head::of(&execution, owner, Some(self.clock.now())));
+        append.head =
+            Some(ExecutionHead::from_execution(&execution, owner, Some(self.clock.now())));
         self.store.append(append).await.expect("memory takes it");
     }
 
     /// Carries the execution on to its end, doing what a person would.
-    async fn finish(&self, worker: &str) -> Vec<Recorded> {
+    async fn finish(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = Parts {
             node: "golden".to_owned(),
@@ -248,7 +249,7 @@ impl Stage {
             Control::new(Arc::clone(&store), Arc::<GoldenClock>::clone(&self.clock), None);
         let poll = Duration::from_millis(250);
         let mut log = Vec::new();
-        let mut tail = Box::pin(store::tail(Arc::clone(&store), self.id, Seq::START, poll));
+        let mut tail = Box::pin(store::follow_log(Arc::clone(&store), self.id, Seq::START, poll));
         while let Some(recorded) = tail.try_next().await.expect("memory does not fail") {
             log.push(recorded);
             let execution =
@@ -282,7 +283,7 @@ impl Stage {
 }
 
 /// Everything that an execution came to, whoever carried it out and when.
-fn results(plan: &Arc<Plan>, log: &[Recorded]) -> String {
+fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
     let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");
     let Phase::Finished(outcome) = execution.phase() else { panic!("it has not ended") };
@@ -301,12 +302,12 @@ fn results(plan: &Arc<Plan>, log: &[Recorded]) -> String {
 }
 
 /// The file has one event a line, so that a change is easy to read.
-fn lines(log: &[Recorded]) -> String {
-    event::to_json(log).replace(",{\"at\":", ",\n{\"at\":") + "\n"
+fn lines(log: &[RecordedEvent]) -> String {
+    event::encode_events(log).replace(",{\"at\":", ",\n{\"at\":") + "\n"
 }
 
 /// Replaces what is drawn at random: the identifiers of commands.
-fn without_chance(mut log: Vec<Recorded>) -> Vec<Recorded> {
+fn without_chance(mut log: Vec<RecordedEvent>) -> Vec<RecordedEvent> {
     let fixed = "cmd_1700000000_aaaaaaaaa".parse().expect("a literal");
     for recorded in &mut log {
         match &mut recorded.event {
@@ -341,7 +342,7 @@ async fn check(name: &str, steps: Value) {
     let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
     expect_file![&path].assert_eq(&lines(&whole));
     let kept = std::fs::read_to_string(&path).expect("the golden file is there");
-    let kept = event::from_json(Seq(1), &kept).expect("the golden file can be read");
+    let kept = event::decode_events(Seq(1), &kept).expect("the golden file can be read");
     assert_eq!(kept, whole, "{name}: what is read is what was written");
     let expected = results(&plan, &whole);
     for end in 1..=kept.len() {

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     execution::{Execution, ExecutionOptions, StepState},
-    id::{ExecutionId, PlanId, RequestId, StepIx, WorkerId},
+    id::{ExecutionId, PlanId, RequestId, StepNumber, WorkerId},
     limits,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     tool::{Effect, ToolDefinition, ToolError},
 };
 
@@ -51,7 +51,7 @@ fn plan(draft: &Draft) -> Arc<Plan> {
     let now = Timestamp::UNIX_EPOCH;
     let (id, request) = (PlanId::draw(now), RequestId::draw(now));
     let (query, planner) = (String::new(), "test".to_owned());
-    let about = About { id, request, version: 1, query, planner, created_at: now };
+    let about = PlanInfo { id, request, version: 1, query, planner, created_at: now };
     Arc::new(compile(draft, about, &catalog).unwrap())
 }
 
@@ -72,7 +72,7 @@ fn carried_out(mut execution: Execution) -> Execution {
         };
         decide(&mut execution, Input::Ended { task, attempt, result }, now);
     }
-    assert!(execution.state().is_over());
+    assert!(execution.state().is_finished());
     execution
 }
 
@@ -184,7 +184,7 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
     };
     // It is taken over, and its parameters stand where it was done.
     let second = next(&first, json!([one("first", "a"), one("worse", "b")]));
-    assert!(second.step(StepIx::new(0)).is_reused);
+    assert!(second.step(StepNumber::new(0)).is_reused);
     let mut done = RepeatGuard::new(&second);
     done.add_earlier(&first, &second);
     assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);

@@ -23,7 +23,7 @@ use futures::TryStreamExt;
 use serde_json::json;
 use shared::{
     clock::Clock,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, Seq, WorkerId},
     plan::Plan,
@@ -148,7 +148,7 @@ fn simulate(seed: u64, tools: Tools) -> End {
 /// How a world ended.
 struct End {
     plans: BTreeMap<ExecutionId, Arc<Plan>>,
-    logs: BTreeMap<ExecutionId, Vec<Recorded>>,
+    logs: BTreeMap<ExecutionId, Vec<RecordedEvent>>,
     wrongs: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ struct Simulation {
     changes: JoinSet<()>,
     tasks: JoinSet<()>,
     born: u32,
-    subscribers: JoinSet<(ExecutionId, Vec<Recorded>)>,
+    subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
     /// What people were told is done.
     told: Vec<people::Told>,
     wrongs: Vec<String>,
@@ -356,7 +356,7 @@ impl Simulation {
     }
 
     /// Returns the plan of a log.
-    async fn plan(&self, log: &[Recorded]) -> Option<Arc<Plan>> {
+    async fn plan(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
         let Some(Event::Created(created)) = log.first().map(|it| &it.event) else { return None };
         self.world.truth.plan(created.plan).await.expect("the truth does not lie")
     }
@@ -440,13 +440,13 @@ fn limits() -> CallLimits {
 }
 
 /// Follows a log to its end, and begins again where it was whenever something breaks.
-async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Recorded>) {
+async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<RecordedEvent>) {
     let view: Arc<dyn Store> = world.view();
     let poll = Duration::from_secs(2);
-    let mut events: Vec<Recorded> = Vec::new();
+    let mut events: Vec<RecordedEvent> = Vec::new();
     while events.last().is_none_or(|it| !it.event.is_last()) {
         let after = events.last().map_or(Seq::START, |it| it.seq);
-        let follow = store::tail(Arc::clone(&view), id, after, poll).try_for_each(|it| {
+        let follow = store::follow_log(Arc::clone(&view), id, after, poll).try_for_each(|it| {
             events.push(it);
             std::future::ready(Ok(()))
         });
@@ -464,7 +464,7 @@ impl End {
         let mut story = String::new();
         for (id, log) in &self.logs {
             writeln!(story, "{id}").expect("strings are writable");
-            for Recorded { at, event, .. } in log {
+            for RecordedEvent { at, event, .. } in log {
                 let step = event.step().map(ToString::to_string).unwrap_or_default();
                 let attempt = event.attempt().map(|it| it.to_string()).unwrap_or_default();
                 let at = at.timestamp_micros() % 1_000_000_000_000;

@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::ExecutionState,
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::Request,
-    store::{Append, Command, Envelope, Head, Page, Store},
+    store::{Append, Command, ExecutionHead, Page, SentCommand, Store},
 };
 
 pub use self::{
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// Writes a head, and before it as much of a log as it is a head of.
-    async fn put_head(&self, head: Head) {
+    async fn put_head(&self, head: ExecutionHead) {
         let events = usize::try_from(head.seq.0).unwrap();
         // It may have a log.
         let _ = self.one.append(some_events(head.execution, 0, events)).await;
@@ -72,15 +72,18 @@ impl World {
     }
 
     /// Reads a log from a position to its end, as readers do.
-    async fn log(&self, id: ExecutionId, after: u64) -> Vec<Recorded> {
-        let mut events: Vec<Recorded> = Vec::new();
+    async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
+        let mut events: Vec<RecordedEvent> = Vec::new();
         loop {
             let end = events.last().map_or(Seq(after), |it| it.seq);
             let mut more = self.other.read(id, end).await.unwrap();
             if more.is_empty() {
                 return events;
             }
-            assert!(more.iter().zip(1..).all(|(it, n)| it.seq == end.plus(n)), "out of order");
+            assert!(
+                more.iter().zip(1..).all(|(it, n)| it.seq == end.advance_by(n)),
+                "out of order"
+            );
             events.append(&mut more);
         }
     }
@@ -117,26 +120,27 @@ pub fn command_id(n: usize) -> CommandId {
 }
 
 /// Returns an event that brings a value.
-pub fn signal(seq: u64, payload: Value) -> Recorded {
+pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
     let event = Event::SignalReceived {
         name: format!("signal {seq}"),
         payload: Arc::new(payload),
         command: command_id(7),
     };
-    Recorded { seq: Seq(seq), at: at(seq.cast_signed()), event }
+    RecordedEvent { seq: Seq(seq), at: at(seq.cast_signed()), event }
 }
 
 /// Returns an append of so many events.
 pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     let event = Event::Paused { command: command_id(1) };
-    let pause = |n| Recorded { seq: Seq(after).plus(n), at: at(0), event: event.clone() };
-    let events: Vec<Recorded> = (1..=events).map(pause).collect();
+    let pause =
+        |n| RecordedEvent { seq: Seq(after).advance_by(n), at: at(0), event: event.clone() };
+    let events: Vec<RecordedEvent> = (1..=events).map(pause).collect();
     Append::new(id, Seq(after), &events)
 }
 
 /// Returns the head of an execution that nobody has and that is not due.
-pub fn head(n: usize, seq: u64) -> Head {
-    Head {
+pub fn head(n: usize, seq: u64) -> ExecutionHead {
+    ExecutionHead {
         execution: execution(n),
         request: request_id(n),
         plan: plan_id(n),
@@ -176,8 +180,8 @@ fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Val
 }
 
 /// Returns what an outsider asks of an execution.
-pub fn envelope(n: usize, of: usize, command: Command) -> Envelope {
-    Envelope { id: command_id(n), execution: execution(of), at: at(0), command }
+pub fn envelope(n: usize, of: usize, command: Command) -> SentCommand {
+    SentCommand { id: command_id(n), execution: execution(of), at: at(0), command }
 }
 
 fn all() -> Page {

@@ -20,15 +20,15 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{CommandId, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
-        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, Store, StoreError,
-        TextHash, Unless, Usage, Vectors,
+        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Hints, Lease,
+        Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record, RecordKind,
+        RecordPage, Records, RequestFilter, Reservation, SavedPlan, SentCommand, Store, StoreError,
+        TextHash, Usage, Vectors, WriteCondition,
     },
 };
 use tokio::sync::watch;
@@ -174,7 +174,7 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.append(append)).await
     }
 
-    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         let refusal = self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(why) = refusal {
             return Err(why);
@@ -182,11 +182,11 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.put_head(head)).await
     }
 
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         self.through(self.inner.read(id, after)).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.through(self.inner.due(now, most)).await
     }
 
@@ -195,15 +195,15 @@ impl ExecutionLog for Faulty {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.through(self.inner.due_after(now, after, most)).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.through(self.inner.orphans(now, most)).await
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.through(self.inner.owned(worker, most)).await
     }
 
@@ -243,11 +243,11 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.prune(before, most)).await
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
         self.through(self.inner.send(envelope)).await
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.through(self.inner.inbox(of)).await
     }
 
@@ -314,7 +314,7 @@ impl Documents for Faulty {
         self.through(self.inner.plans(filter, page)).await
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         self.through(self.inner.head(id)).await
     }
 
@@ -322,7 +322,7 @@ impl Documents for Faulty {
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError> {
+    ) -> Result<Listing<ExecutionHead>, StoreError> {
         self.through(self.inner.heads(filter, page)).await
     }
 
@@ -331,7 +331,7 @@ impl Documents for Faulty {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.through(self.inner.ended(after, until, most)).await
     }
 
@@ -370,7 +370,11 @@ impl Documents for Faulty {
 
 #[async_trait]
 impl Records for Faulty {
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
         self.through(self.inner.put_record(record, unless)).await
     }
 

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shared::{
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     id::{Attempt, ExecutionId, Part, StepId},
     tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
 };
@@ -103,7 +103,7 @@ impl Ledger {
             use shared::clock::Clock as _;
             // A worker whose lease looks over to one with a wrong clock cannot know it. It costs
             // the others an outcome that they do not know, and is still the only call.
-            let takes = |it: &Recorded| matches!(&it.event, Event::Claimed(it) if !it.renewed);
+            let takes = |it: &RecordedEvent| matches!(&it.event, Event::Claimed(it) if !it.renewed);
             let is_taken = log[at..].iter().any(takes);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
@@ -116,13 +116,13 @@ impl Ledger {
     }
 }
 
-fn is_start(recorded: &Recorded, call: &StepCall) -> bool {
+fn is_start(recorded: &RecordedEvent, call: &StepCall) -> bool {
     matches!(&recorded.event, Event::StepStarted(started)
         if started.step == call.step && started.part == call.part && started.attempt == call.attempt)
 }
 
 /// Returns the attempts of a step that called nothing, by the log: the tool was gone.
-fn uncalled(log: &[Recorded], call: &StepCall) -> BTreeSet<Attempt> {
+fn uncalled(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
     let uncalled = log.iter().filter_map(|it| match &it.event {
         Event::StepInterrupted { step, part, attempt, error: Some(_) } => {
             (*step == call.step && *part == call.part).then_some(*attempt)
@@ -134,7 +134,7 @@ fn uncalled(log: &[Recorded], call: &StepCall) -> BTreeSet<Attempt> {
 
 /// Returns whether the log says that a `Once` step may be called again: the last attempt that called
 /// something failed for certain, or a person decided.
-fn allows_another(log: &[Recorded], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
+fn allows_another(log: &[RecordedEvent], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
     let is_of = |it: &&Event| {
         it.step() == Some(&call.step)
             && it.part() == call.part
@@ -186,9 +186,9 @@ impl Tool for Work {
         match fate {
             10..15 | 30..35 => Err(ToolError::failed("simulated")),
             15..18 | 35..38 => {
-                Err(ToolError::new(ErrorCode::UNAVAILABLE, "simulated").indefinite())
+                Err(ToolError::new(ErrorCode::UNAVAILABLE, "simulated").with_unknown_outcome())
             }
-            18..20 | 38..40 => Err(ToolError::failed("simulated").terminal()),
+            18..20 | 38..40 => Err(ToolError::failed("simulated").without_retry()),
             40..43 => {
                 cx.cancel.cancelled().await;
                 Err(stopped())

@@ -21,7 +21,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event,
     id::{ExecutionId, Seq},
-    store::{Append, Document, Hints, Store, memory::Memory},
+    store::{Append, EventDocument, Hints, Store, memory::Memory},
 };
 use tokio::{
     task::JoinSet,
@@ -85,7 +85,7 @@ pub struct World {
     is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
     late: Mutex<JoinSet<()>>,
-    acknowledged: Mutex<Vec<(ExecutionId, Document)>>,
+    acknowledged: Mutex<Vec<(ExecutionId, EventDocument)>>,
     wrongs: Mutex<Vec<String>>,
 }
 
@@ -169,12 +169,12 @@ impl World {
     fn poke(&self) {
         for hints in &*lock(&self.hints) {
             if self.is_calm() || !self.dice.happens(LOST_HINTS) {
-                hints.poke_all();
+                hints.wake_all();
             }
         }
     }
 
-    fn acknowledge(&self, id: ExecutionId, documents: Vec<Document>) {
+    fn acknowledge(&self, id: ExecutionId, documents: Vec<EventDocument>) {
         lock(&self.acknowledged).extend(documents.into_iter().map(|it| (id, it)));
     }
 
@@ -184,10 +184,10 @@ impl World {
     }
 
     /// Returns what happened that must never happen; `logs` is how everything ended.
-    pub fn wrongs(&self, logs: &BTreeMap<ExecutionId, Vec<event::Recorded>>) -> Vec<String> {
+    pub fn wrongs(&self, logs: &BTreeMap<ExecutionId, Vec<event::RecordedEvent>>) -> Vec<String> {
         let mut wrongs = lock(&self.wrongs).clone();
         for (id, document) in &*lock(&self.acknowledged) {
-            let Document { first, len, .. } = document;
+            let EventDocument { first, len, .. } = document;
             let from = usize::try_from(first.0).expect("logs fit into memory") - 1;
             let kept = logs.get(id).and_then(|it| it.get(from..from + len));
             let events = document.decode(*id).unwrap_or_default();
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Returns the log as it really is.
-    pub async fn log(&self, id: ExecutionId) -> Vec<event::Recorded> {
+    pub async fn log(&self, id: ExecutionId) -> Vec<event::RecordedEvent> {
         use shared::store::ExecutionLog as _;
         let mut log = Vec::new();
         loop {

@@ -220,7 +220,7 @@ impl Root {
         if place.meta.as_ref().is_some_and(Metadata::is_dir) {
             return Ok(place);
         }
-        Err(ToolError::failed(format!("Not a folder: {}", place.given)).terminal())
+        Err(ToolError::failed(format!("Not a folder: {}", place.given)).without_retry())
     }
 
     /// Opens a file to read.
@@ -278,13 +278,13 @@ impl Place {
             return Ok(meta);
         }
         let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
-        Err(ToolError::failed(text).terminal())
+        Err(ToolError::failed(text).without_retry())
     }
 }
 
 /// Makes the error of a path of a file that is written as that of a folder.
 fn ends_in_slash(given: &str) -> ToolError {
-    ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).terminal()
+    ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).without_retry()
 }
 
 /// Says what something is, for people.
@@ -319,7 +319,7 @@ pub(crate) fn failure(what: &str, given: &str, err: &io::Error) -> ToolError {
 /// Makes the error of a path that leads out.
 pub(crate) fn refused(given: &str) -> ToolError {
     let given = shown(Path::new(given));
-    ToolError::failed(format!("Refused: Path outside project root: {given}")).terminal()
+    ToolError::failed(format!("Refused: Path outside project root: {given}")).without_retry()
 }
 
 /// Adds what keeps an open from waiting, and from making a terminal ours.

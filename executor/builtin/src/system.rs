@@ -161,7 +161,7 @@ fn not_started(err: &io::Error) -> ToolError {
 fn not_confined(why: &str) -> ToolError {
     let how = if why.ends_with(ELSEWHERE) { HOW } else { "" };
     let message = format!("`bash` was not started: {why}{how}");
-    ToolError::new(ErrorCode::UNAVAILABLE, message).terminal()
+    ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 
 /// Says that a call was told to stop.
@@ -174,7 +174,9 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|err| Err(ToolError::failed(format!("it broke off: {err}")).indefinite()))
+    done.unwrap_or_else(|err| {
+        Err(ToolError::failed(format!("it broke off: {err}")).with_unknown_outcome())
+    })
 }
 
 /// Cuts a text that is longer than `most` bytes.

@@ -63,13 +63,13 @@ pub(super) fn output(
     let misfit = promised.zip(result.structured_content.as_ref());
     if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
         let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
-        return Err(ToolError::failed(message).terminal());
+        return Err(ToolError::failed(message).without_retry());
     }
     let output = match result.structured_content {
         Some(value) => structured(value, result.content),
         None => contents(result.content),
     };
-    if json::bytes(&output.value) > most {
+    if json::json_size(&output.value) > most {
         return Err(too_large(most));
     }
     Ok(output)
@@ -81,8 +81,8 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     match error.code {
         TOO_LARGE => too_large(most),
         // It may have done all that was asked of it.
-        UNREADABLE => ToolError::failed(message).indefinite(),
-        REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
+        UNREADABLE => ToolError::failed(message).with_unknown_outcome(),
+        REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if names_no_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
@@ -176,7 +176,7 @@ fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
 fn content(content: ContentBlock) -> Value {
     match content {
         ContentBlock::Text(text) => {
-            json::from_foreign(text.text.as_bytes()).unwrap_or_else(|_| Value::String(text.text))
+            json::parse_lenient(text.text.as_bytes()).unwrap_or_else(|_| Value::String(text.text))
         }
         other => serde_json::to_value(other).unwrap_or(Value::Null),
     }

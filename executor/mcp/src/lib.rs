@@ -71,7 +71,7 @@ fn tools(
     let tools = offers.into_iter().filter_map(|offer| {
         let obstacle = obstacle(&offer);
         let definition = definition(set, offer)?;
-        if !names.insert(definition.qualified()) {
+        if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
             tracing::warn!(%set, %name, "the server has two tools of a name: the first is kept");
             return None;
@@ -145,7 +145,7 @@ impl Tool for McpTool {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         if let Some(why) = self.obstacle {
             let message = format!("`{}` cannot be called: {why}", self.definition.name);
-            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
         // Dropping a call that is under way tells the server that nobody waits for it.
@@ -153,8 +153,8 @@ impl Tool for McpTool {
             biased;
             result = self.send(request, &cx.reporter) => result?,
             () = cx.cancel.cancelled() => {
-                let message = format!("the call of `{}` was cancelled", self.definition.qualified());
-                return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
+                let message = format!("the call of `{}` was cancelled", self.definition.qualified_name());
+                return Err(ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome());
             }
         };
         let owner = cx.call.map(|call| call.execution);
@@ -194,13 +194,13 @@ impl McpTool {
             Err(lost) => lost,
         };
         if lost == Lost::Sent && self.definition.effect == Effect::Once {
-            return Err(self.lost(&session, ErrorCode::OUTCOME_UNKNOWN).indefinite());
+            return Err(self.lost(&session, ErrorCode::OUTCOME_UNKNOWN).with_unknown_outcome());
         }
         let session = self.availability.session().await?;
         match session.call(request, self.promised(), reporter.clone()).await {
             Ok(answer) => answer,
             Err(Lost::Unsent) => Err(self.lost(&session, ErrorCode::UNAVAILABLE)),
-            Err(Lost::Sent) => Err(self.lost(&session, self.lost_code()).indefinite()),
+            Err(Lost::Sent) => Err(self.lost(&session, self.lost_code()).with_unknown_outcome()),
         }
     }
 
@@ -209,7 +209,7 @@ impl McpTool {
         let make = || {
             let made = Schema::new(self.definition.output_schema.as_ref()?);
             made.inspect_err(|error| {
-                let name = self.definition.qualified();
+                let name = self.definition.qualified_name();
                 tracing::warn!(%name, %error, "the `outputSchema` of a tool is none: it is not heeded");
             })
             .ok()
@@ -225,7 +225,7 @@ impl McpTool {
     }
 
     fn lost(&self, session: &Session, code: ErrorCode) -> ToolError {
-        let (name, set) = (self.definition.qualified(), &self.definition.set);
+        let (name, set) = (self.definition.qualified_name(), &self.definition.set);
         let ended = session.ending();
         let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
         if code == ErrorCode::OUTCOME_UNKNOWN {

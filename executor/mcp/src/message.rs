@@ -13,7 +13,7 @@ use rmcp::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::json::from_foreign;
+use shared::json::parse_lenient;
 
 use super::{
     answer::{TOO_LARGE, UNREADABLE, is_ours},
@@ -59,7 +59,7 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
     let marked = marked(text);
     let text = marked.as_deref().unwrap_or(text);
-    match from_foreign(text) {
+    match parse_lenient(text) {
         // What only we may say is not believed.
         Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
@@ -88,7 +88,7 @@ fn marked(text: &[u8]) -> Option<Vec<u8>> {
     if !text.windows(WORD.len()).any(|word| word == WORD) {
         return None;
     }
-    let mut message: Value = from_foreign(text).ok()?;
+    let mut message: Value = parse_lenient(text).ok()?;
     let mut is_any = false;
     for tool in message.pointer_mut("/result/tools")?.as_array_mut()? {
         if tool.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
@@ -107,7 +107,7 @@ fn marked(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Makes of what cannot be read the failure of the call that it answers, where it says which.
 fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let id = match from_foreign::<Value>(text) {
+    let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
             // Some servers answer a call that came alone with a list, as MCP let them for a while.
             let mut answers = batch.iter().filter(|message| answered(message).is_some());

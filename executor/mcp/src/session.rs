@@ -113,11 +113,11 @@ impl Session {
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
                 let reason = self.ends.seen.clean(reason);
-                Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).indefinite()))
+                Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {
                 let why = format!("the server's answer is not MCP: {err}");
-                Ok(Err(ToolError::failed(why).indefinite()))
+                Ok(Err(ToolError::failed(why).with_unknown_outcome()))
             }
         }
     }

@@ -49,7 +49,7 @@ pub struct Missing(pub String);
 
 impl From<Missing> for ToolError {
     fn from(err: Missing) -> Self {
-        Self::new(ErrorCode::UNAVAILABLE, err.to_string()).terminal()
+        Self::new(ErrorCode::UNAVAILABLE, err.to_string()).without_retry()
     }
 }
 
@@ -329,8 +329,8 @@ mod tests {
         let output = json!({ "secrets": ["my secrets!", 1], "b": "x" });
         let expected = json!({ "***CARGO_PKG_NAME***": ["my ***CARGO_PKG_NAME***!", 1], "b": "x" });
         assert_eq!(seen.clean_value(output), expected);
-        let failed = seen.clean_result(Err(ToolError::failed("no secrets here").terminal()));
-        assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").terminal()));
+        let failed = seen.clean_result(Err(ToolError::failed("no secrets here").without_retry()));
+        assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").without_retry()));
     }
 
     #[test]

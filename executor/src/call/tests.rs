@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use shared::{
-    id::StepIx,
+    id::StepNumber,
     tool::{Effect, Progress},
 };
 use tokio::task::yield_now;
@@ -104,7 +104,7 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
     ] {
         let name = "m.b".parse().unwrap();
         let found = find(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
-        let error = found.map(|it| it.definition().qualified()).unwrap_err();
+        let error = found.map(|it| it.definition().qualified_name()).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }
 }
@@ -123,7 +123,7 @@ impl Trial {
 
     fn of(tool: &str, parameters: Value) -> Self {
         let reports = Reports::default();
-        let key = (Task::from(StepIx::new(0)), Attempt::FIRST);
+        let key = (Task::from(StepNumber::new(0)), Attempt::FIRST);
         let call = Call {
             task: key.0,
             attempt: key.1,

@@ -2,7 +2,7 @@
 
 use shared::{
     id::{ExecutionId, Seq},
-    store::{Append, AppendError, Head, StoreError},
+    store::{Append, AppendError, ExecutionHead, StoreError},
 };
 
 use super::{Control, ControlError, DRAWS, Place, Start, validate};
@@ -27,7 +27,7 @@ impl Control {
                 machine::dry_run(id, &plan, created.clone(), now, verdicts.clone())
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
             let mut append = Append::new(id, Seq::START, &events);
-            append.head = Some(Head::of(&execution, None, None));
+            append.head = Some(ExecutionHead::from_execution(&execution, None, None));
             match self.store.append(append).await {
                 Ok(()) => return Ok(id),
                 Err(AppendError::Conflict) => {
@@ -73,7 +73,7 @@ mod tests {
     async fn a_keyed_dry_run_that_lost_its_head_is_found_again() {
         let (store, clock, plan) = (Arc::new(Memory::new()), Arc::new(WallClock), plan());
         let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
-        let created = Created::new(plan.id(), plan.about().request, options.clone());
+        let created = Created::new(plan.id(), plan.info().request, options.clone());
         let key = IdempotencyKey { key: "k".to_owned(), subject: Value::Null };
         let verdicts =
             || vec![Verdict { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }];

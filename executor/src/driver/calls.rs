@@ -61,9 +61,9 @@ impl Driver {
     /// durable.
     pub(super) fn prepare(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
-        let step = plan.number(&started.step).expect("the machine starts steps of the plan");
+        let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");
         let task = Task { step, part: started.part };
-        let callee = plan.step(step).callee(started.part);
+        let callee = plan.step(step).call_of_part(started.part);
         match callee.kind {
             _ if started.items.is_some() => (),
             StepKind::Sleep | StepKind::Wait => (),
@@ -204,7 +204,7 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
     match context.store.cached(&key, context.clock.now()).await {
         Ok(Some(output)) => {
             let output = Arc::unwrap_or_clone(output);
-            let bytes = shared::json::bytes(&output);
+            let bytes = shared::json::json_size(&output);
             let result = Ok(Answer { cached: true, ..Answer::from(output) });
             let (task, attempt) = (call.task, call.attempt);
             return Ended { task, attempt, result, bytes, is_gone: false };

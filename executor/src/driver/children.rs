@@ -16,11 +16,11 @@ use std::{
 
 use shared::{
     event::{Created, Parent},
-    execution::{Execution, ExecutionOptions, ExecutionState, How, Phase, StepState},
-    id::{Attempt, CommandId, ExecutionId, PlanId, RequestId, StepIx, Task},
+    execution::{AttemptKind, Execution, ExecutionOptions, ExecutionState, Phase, StepState},
+    id::{Attempt, CommandId, ExecutionId, PlanId, RequestId, StepNumber, Task},
     json,
     plan::{OnError, StepKind},
-    store::{Command, Head, StoreError},
+    store::{Command, ExecutionHead, StoreError},
     tool::{ErrorCode, ToolError},
 };
 use tokio::time;
@@ -54,11 +54,12 @@ impl Child {
     /// Returns the child of a task that is under way.
     pub(super) fn of(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
-        let StepState::Running { attempt, how: How::Executing { child } } = state.state else {
+        let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
+        else {
             return None;
         };
         let step = execution.plan().step(task.step);
-        let callee = step.callee(task.part);
+        let callee = step.call_of_part(task.part);
         let StepKind::Plan(plan) = callee.kind else { return None };
         let own = execution.options();
         let options = ExecutionOptions {
@@ -67,7 +68,7 @@ impl Child {
             strict_templates: own.strict_templates,
             priority: own.priority,
             compensate_on_failure: own.compensate_on_failure,
-            deadline_ms: callee.policy.own_timeout_ms(),
+            deadline_ms: callee.policy.explicit_timeout_ms(),
             input: state.parameters.clone().unwrap_or_default(),
             ..ExecutionOptions::default()
         };
@@ -96,7 +97,7 @@ impl Child {
         loop {
             let is_seen = match self.look(&context).await {
                 Ok(Some(result)) => {
-                    let bytes = result.as_ref().map_or(256, |it| json::bytes(&it.output));
+                    let bytes = result.as_ref().map_or(256, |it| json::json_size(&it.output));
                     let (task, attempt) = (self.task, self.attempt);
                     let ended = Ended { task, attempt, result, bytes, is_gone: false };
                     return Seen::Over(ended);
@@ -130,7 +131,7 @@ impl Child {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
                 let why = format!("its plan `{}` is not in the store any more", self.plan);
-                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).terminal())));
+                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
@@ -138,9 +139,9 @@ impl Child {
             self.stop(context).await?;
             return Ok(None);
         };
-        if head.state.is_over() || self.has_ended {
+        if head.state.is_finished() || self.has_ended {
             let child = load(&*context.store, self.id).await?;
-            if child.state().is_over() {
+            if child.state().is_finished() {
                 return Ok(Some(result(&child, context.options.output_bytes)));
             }
         }
@@ -162,13 +163,13 @@ impl Child {
 
 impl Context {
     /// Takes an execution that nobody has, where this process is the only one that would.
-    async fn adopt(&self, head: &Head) -> Result<(), StoreError> {
+    async fn adopt(&self, head: &ExecutionHead) -> Result<(), StoreError> {
         let is_free = match head.owner {
             None => true,
             Some(owner) if owner == self.worker => false,
             Some(owner) => !self.store.workers(self.clock.now()).await?.contains(&owner),
         };
-        if !is_free || head.state.is_over() {
+        if !is_free || head.state.is_finished() {
             return Ok(());
         }
         let can_go_on = can_go_on(&*self.store, &self.toolbox, head, self.clock.now()).await?;
@@ -277,7 +278,7 @@ impl Children {
 impl Driver {
     /// Looks after every child that is under way, as whoever has just taken the parent does.
     pub(super) fn attend_all(&mut self) {
-        let delegated = self.execution.agenda().delegated().iter();
+        let delegated = self.execution.agenda().in_children().iter();
         let delegated: Vec<Task> = delegated.copied().collect();
         for task in delegated {
             self.attend(task);
@@ -288,7 +289,7 @@ impl Driver {
     /// from there with what the child came to, or at once if nothing waits for that.
     pub(super) fn attend_ended(&mut self, child: ExecutionId, word: CommandId) {
         let is_it = |task: &Task| self.execution.task(*task).and_then(|it| it.child) == Some(child);
-        let task = self.execution.agenda().delegated().iter().copied().find(is_it);
+        let task = self.execution.agenda().in_children().iter().copied().find(is_it);
         match task.and_then(|it| Child::of(&self.execution, it)) {
             Some(child) => {
                 let task = child.task;
@@ -301,7 +302,7 @@ impl Driver {
 
     /// Tells every child to stop that was not told.
     pub(super) fn stop_children(&mut self) {
-        let delegated = self.execution.agenda().delegated().iter();
+        let delegated = self.execution.agenda().in_children().iter();
         let left: Vec<Task> =
             delegated.filter(|it| !self.children.stopped.contains(it)).copied().collect();
         for task in left {
@@ -346,7 +347,7 @@ pub(crate) async fn tell_parent(
     let command = Command::ChildEnded { child: execution.id() };
     loop {
         let head = context.store.head(parent.execution).await?;
-        if head.is_none_or(|it| it.state.is_over()) {
+        if head.is_none_or(|it| it.state.is_finished()) {
             break;
         }
         match context.control.tell(parent.execution, command.clone()).await {
@@ -356,7 +357,7 @@ pub(crate) async fn tell_parent(
             Err(err) => return Err(err),
         }
     }
-    context.store.put_head(Head::of(execution, None, None)).await
+    context.store.put_head(ExecutionHead::from_execution(execution, None, None)).await
 }
 
 /// Reads what a child that is over means for its parent's step.
@@ -364,7 +365,7 @@ fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
             let output = child.outputs();
-            let bytes = json::bytes(&output);
+            let bytes = json::json_size(&output);
             if bytes > most {
                 let why = format!(
                     "its steps returned {bytes} bytes, the most is {most}: let them return less"
@@ -400,7 +401,7 @@ fn failed_as_a_whole(child: &Execution) -> ToolError {
 fn failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
     let failed = steps.filter_map(|(at, step)| match &step.state {
-        StepState::Failed(error) => Some((child.plan().step(StepIx::new(at)), step, error)),
+        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
         _ => None,
     });
     let must_succeed = |it: OnError| matches!(it, OnError::Fail | OnError::Wait);
@@ -411,7 +412,7 @@ fn failure(child: &Execution) -> ToolError {
             // The child has ended: whatever its calls did, nothing of it will happen later.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
-        None if child.overran() => {
+        None if child.missed_deadline() => {
             let why = format!("the time of `{}` was up", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }

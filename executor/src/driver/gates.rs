@@ -69,7 +69,7 @@ impl Gates {
 impl Driver {
     /// Asks for the permits of what could begin if it had them, and withdraws the other asks.
     pub(super) fn ask_for_permits(&mut self) {
-        let gated = self.execution.agenda().gated();
+        let gated = self.execution.agenda().waiting_for_permit();
         if gated.is_empty() && self.gates.waiting.is_empty() {
             return;
         }
@@ -128,7 +128,7 @@ impl Driver {
     fn keys(&mut self, task: Task) -> Arc<str> {
         let Self { gates, execution, context, .. } = self;
         let waiting = gates.waiting.entry(task).or_insert_with(|| {
-            let tool = execution.plan().step(task.step).callee(task.part).tool;
+            let tool = execution.plan().step(task.step).call_of_part(task.part).tool;
             let parameters = machine::parameters(execution, task);
             let calls = &context.options.calls;
             let limits = match Dispatch::of(&context.toolbox, tool, &parameters) {
@@ -187,7 +187,7 @@ impl Driver {
 
     fn begin_with(&mut self, task: Task, permit: Granted) {
         self.gates.waiting.remove(&task);
-        if self.execution.agenda().gated().contains(&task) {
+        if self.execution.agenda().waiting_for_permit().contains(&task) {
             self.gates.granted.insert(task, permit);
             self.decide(Input::Permitted(task));
         }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use shared::{clock::Timestamp, store::Head};
+use shared::{clock::Timestamp, store::ExecutionHead};
 use tokio::time;
 use tracing::{debug, error, warn};
 
@@ -121,7 +121,8 @@ impl Driver {
 
     /// Returns for how long a child may yet end before it is worth being put aside.
     pub(super) fn lingers_for(&self) -> Option<Duration> {
-        let until = self.children.until.filter(|_| !self.execution.agenda().delegated().is_empty());
+        let until =
+            self.children.until.filter(|_| !self.execution.agenda().in_children().is_empty());
         until
             .and_then(|it| it.checked_duration_since(time::Instant::now()))
             .filter(|it| !it.is_zero())
@@ -140,11 +141,11 @@ impl Driver {
     /// Lets the execution go. The head is what others find it by: where it cannot be written, that
     /// is left to the worker, which does not keep a driver for it.
     pub(super) async fn put_aside(&mut self, due: Option<Timestamp>) -> Stop {
-        let head = Head::of(&self.execution, None, due);
+        let head = ExecutionHead::from_execution(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "put aside");
         let mut tries = 1;
         while let Err(err) = self.context.store.put_head(head.clone()).await {
-            if err.is_damage() || tries >= self.context.options.store_tries {
+            if err.is_permanent() || tries >= self.context.options.store_tries {
                 error!(
                     execution = %head.execution, %err,
                     "cannot put an execution aside: it stays this worker's until its head is written"

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::BoxFuture};
 use shared::{
-    event::Recorded,
+    event::RecordedEvent,
     execution::{Execution, ExecutionState},
     id::{CommandId, ExecutionId, Seq},
-    store::{Append, AppendError, Head, Store, StoreError},
+    store::{Append, AppendError, ExecutionHead, Store, StoreError},
 };
 use tokio::{sync::oneshot, time};
 use tracing::{debug, warn};
@@ -24,7 +24,7 @@ const BACKOFF: Duration = Duration::from_millis(5);
 /// What was decided and is not durable yet.
 pub(super) struct Pending {
     durable: Seq,
-    queue: Vec<Recorded>,
+    queue: Vec<RecordedEvent>,
     bytes: usize,
     heard: Vec<CommandId>,
     flight: Option<Flight>,
@@ -35,8 +35,8 @@ pub(super) struct Pending {
 
 /// An append on its way.
 struct Flight {
-    events: Vec<Recorded>,
-    head: Option<Head>,
+    events: Vec<RecordedEvent>,
+    head: Option<ExecutionHead>,
     heard: Vec<CommandId>,
     future: BoxFuture<'static, Result<(), AppendError>>,
 }
@@ -66,7 +66,7 @@ impl Pending {
         self.born = Some(born);
     }
 
-    pub(super) fn push(&mut self, events: impl IntoIterator<Item = Recorded>) {
+    pub(super) fn push(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
         self.queue.extend(events);
     }
 
@@ -126,7 +126,8 @@ impl Pending {
         }
         let state = execution.state();
         let is_news = self.head != Some(state);
-        let head = is_news.then(|| Head::of(execution, Some(context.worker), None));
+        let head =
+            is_news.then(|| ExecutionHead::from_execution(execution, Some(context.worker), None));
         self.head = Some(state);
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
@@ -151,7 +152,7 @@ impl Pending {
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
-        let end = self.durable.plus(flight.events.len());
+        let end = self.durable.advance_by(flight.events.len());
         let result = match result {
             Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
             Err(AppendError::Conflict) => Err(DriveError::Fenced),
@@ -202,7 +203,7 @@ impl Pending {
                     return Err(DriveError::Fenced);
                 }
                 Ok(Fate::Prefix(n)) => {
-                    let mut append = Append::new(id, self.durable.plus(n), &events[n..]);
+                    let mut append = Append::new(id, self.durable.advance_by(n), &events[n..]);
                     append.head.clone_from(&head);
                     append.heard.clone_from(&heard);
                     match context.store.append(append).await {
@@ -224,7 +225,7 @@ impl Pending {
 /// Does what an append does beside the events, once these are known to be there.
 async fn complete(
     store: &dyn Store,
-    head: Option<&Head>,
+    head: Option<&ExecutionHead>,
     commands: &[CommandId],
 ) -> Result<(), StoreError> {
     if let Some(head) = head {
@@ -240,11 +241,11 @@ async fn fate(
     store: &dyn Store,
     id: ExecutionId,
     after: Seq,
-    events: &[Recorded],
+    events: &[RecordedEvent],
 ) -> Result<Fate, StoreError> {
     let mut found = Vec::new();
     while found.len() <= events.len() {
-        let more = store.read(id, after.plus(found.len())).await?;
+        let more = store.read(id, after.advance_by(found.len())).await?;
         if more.is_empty() {
             break;
         }

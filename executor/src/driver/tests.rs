@@ -7,7 +7,7 @@ use shared::{
     clock::Timestamp,
     event::{Claimed, Created},
     execution::{ExecutionMode, ExecutionOptions, StepState},
-    id::{Attempt, Part, RequestId, StepIx},
+    id::{Attempt, Part, RequestId, StepNumber},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
     store::{ExecutionLog, Lease, Rate, memory::Memory},
 };
@@ -89,7 +89,7 @@ impl Scene {
     async fn tell(&mut self, command: Command) {
         self.commands += 1;
         let (id, execution) = (numbered(self.commands), self.driver.execution.id());
-        let envelope = Envelope { id, execution, at: self.context.clock.now(), command };
+        let envelope = SentCommand { id, execution, at: self.context.clock.now(), command };
         self.driver.apply_command(envelope, true);
         self.write().await;
     }
@@ -118,11 +118,11 @@ fn numbered(n: u32) -> CommandId {
 }
 
 fn task(n: usize) -> Task {
-    Task::from(StepIx::new(n))
+    Task::from(StepNumber::new(n))
 }
 
 fn ended(task: Task, attempt: u32, bytes: usize) -> Done {
-    let (attempt, result) = (Attempt::after(attempt - 1), Ok(Value::Null.into()));
+    let (attempt, result) = (Attempt::nth_after(attempt - 1), Ok(Value::Null.into()));
     Done::Ended(Ended { task, attempt, result, bytes, is_gone: false })
 }
 
@@ -149,7 +149,7 @@ async fn one_look_at_a_time_goes_after_a_child() {
     driver.attend_all();
     driver.attend_all();
     assert_eq!(driver.attempts.len(), 2, "as many as before");
-    let child = driver.execution.step(StepIx::new(0)).child.unwrap();
+    let child = driver.execution.step(StepNumber::new(0)).child.unwrap();
     driver.attend_ended(child, numbered(1));
     driver.attend_ended(child, numbered(1));
     driver.attend_ended(child, numbered(2));
@@ -201,7 +201,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     let of = "a".parse().unwrap();
     let command = Command::Approve { step: of, item: None, approved: true, comment: None };
     let at = scene.context.clock.now();
-    scene.driver.apply_command(Envelope { id, execution, at, command }, true);
+    scene.driver.apply_command(SentCommand { id, execution, at, command }, true);
     assert!(scene.driver.is_held(task(0)), "it waits for its record");
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
@@ -210,7 +210,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
     assert!(scene.driver.may_put_aside() && scene.driver.due() <= Some(at), "it is let go");
     let StepState::Retrying { error: Some(error), .. } =
-        &scene.driver.execution.step(StepIx::new(0)).state
+        &scene.driver.execution.step(StepNumber::new(0)).state
     else {
         panic!("it begins again")
     };
@@ -229,7 +229,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
 async fn a_word_stays_until_what_the_child_came_to_is_written() {
     let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
     let id = scene.driver.execution.id();
-    let child = scene.driver.execution.step(StepIx::new(0)).child.unwrap();
+    let child = scene.driver.execution.step(StepNumber::new(0)).child.unwrap();
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for _ in 0..2 {
         for envelope in scene.store.inbox(Some(id)).await.unwrap() {
@@ -242,7 +242,7 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
         scene.driver.gather(done.unwrap());
     }
     scene.write().await;
-    assert!(scene.driver.execution.agenda().is_over());
+    assert!(scene.driver.execution.agenda().is_finished());
     assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
     // A word of which nothing waits for what it leads to goes at once.
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
         scene.driver.done.push_back(ended(running[0], 1, 4));
         scene.write().await;
     }
-    assert!(scene.driver.execution.agenda().is_over());
+    assert!(scene.driver.execution.agenda().is_finished());
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -362,11 +362,11 @@ async fn one_at_a_time_what_is_undone_asks_for_itself() {
     let mut scene = Scene::new(plan(vec![done, next]), options).await;
     scene.driver.done.push_back(ended(task(0), 1, 4));
     scene.write().await;
-    assert_eq!(scene.driver.execution.agenda().gated().first(), Some(&task(1)));
+    assert_eq!(scene.driver.execution.agenda().waiting_for_permit().first(), Some(&task(1)));
     assert_eq!(scene.driver.gates.asks(), 1);
     scene.tell(Command::Cancel { reason: None }).await;
     let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..task(0) };
-    let gated = scene.driver.execution.agenda().gated();
+    let gated = scene.driver.execution.agenda().waiting_for_permit();
     assert_eq!(gated.iter().collect::<Vec<_>>(), [&undo]);
     assert_eq!(scene.driver.gates.asks(), 1, "for what undoes the first step");
 }
@@ -423,7 +423,7 @@ fn only_who_has_an_execution_renews_its_claim() {
         Event::Claimed(Claimed { worker, node: "n".into(), epoch: Epoch(epoch), renewed })
     };
     let replay = |events: Vec<Event>| {
-        let log = (1..).zip(events).map(|(seq, event)| Recorded {
+        let log = (1..).zip(events).map(|(seq, event)| RecordedEvent {
             seq: Seq(seq),
             at: Timestamp::UNIX_EPOCH,
             event,
@@ -447,7 +447,7 @@ async fn what_can_never_be_written_is_not_tried_again() {
     let signal = Command::Signal { name: "go".to_owned(), payload };
     let (id, execution) = (numbered(1), scene.driver.execution.id());
     let at = scene.context.clock.now();
-    scene.driver.apply_command(Envelope { id, execution, at, command: signal }, true);
+    scene.driver.apply_command(SentCommand { id, execution, at, command: signal }, true);
     scene.driver.go_on();
     let result = scene.driver.pending.appended().await;
     let err = scene.driver.appended(result).await.unwrap_err();

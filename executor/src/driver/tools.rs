@@ -60,7 +60,7 @@ impl Driver {
         if is_known {
             return;
         }
-        if toolbox.has_all(self.execution.needs()) {
+        if toolbox.has_all(self.execution.required_tools()) {
             // What the last decision could not begin may begin now.
             self.claim.must_decide_again |= self.tools.are_lacking();
             self.tools = Tools { revision: Some(revision), lacking: None };
@@ -80,7 +80,9 @@ impl Driver {
     fn say_what_is_lacking(&self) {
         let Context { toolbox, is_alone, .. } = &*self.context;
         let execution = self.execution.id();
-        let Some(tool) = self.execution.needs().find(|it| !toolbox.has_all([*it])) else { return };
+        let Some(tool) = self.execution.required_tools().find(|it| !toolbox.has_all([*it])) else {
+            return;
+        };
         if *is_alone {
             warn!(%execution, %tool, "it waits: there is no such tool here now");
         } else {

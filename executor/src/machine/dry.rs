@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::{Created, Event, Outcome, Recorded, SkipReason},
+    event::{Created, Event, Outcome, RecordedEvent, SkipReason},
     execution::{Execution, ReplayError, StepState},
     id::{Attempt, ExecutionId, Part},
     plan::Plan,
@@ -32,11 +32,11 @@ pub fn dry_run(
     created: Created,
     now: Timestamp,
     verdicts: Vec<Verdict>,
-) -> Result<(Execution, Vec<Recorded>), ReplayError> {
+) -> Result<(Execution, Vec<RecordedEvent>), ReplayError> {
     let (mut execution, created) = create_as(id, plan, created, now)?;
     let mut events = vec![created];
     let mut push = |execution: &mut Execution, event| {
-        let recorded = Recorded { seq: execution.seq().next(), at: now, event };
+        let recorded = RecordedEvent { seq: execution.seq().next(), at: now, event };
         execution.apply(&recorded)?;
         events.push(recorded);
         Ok::<_, ReplayError>(())

@@ -3,7 +3,7 @@
 use shared::{
     event::Event,
     execution::{Items, Phase, StepState},
-    id::{Attempt, StepIx, Task},
+    id::{Attempt, StepNumber, Task},
     plan::OnError,
     tool::ToolError,
 };
@@ -13,12 +13,12 @@ use super::{Turn, deadline};
 impl Turn<'_> {
     /// Ends every step whose items are all over.
     pub(super) fn gather(&mut self) {
-        while let Some(number) = self.execution.agenda().gathered().first().copied() {
+        while let Some(number) = self.execution.agenda().items_finished().first().copied() {
             self.gather_step(number);
         }
     }
 
-    fn gather_step(&mut self, number: StepIx) {
+    fn gather_step(&mut self, number: StepNumber) {
         let task = Task::from(number);
         let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
         let Some(items) = self.execution.step(number).items.as_deref() else {
@@ -26,7 +26,7 @@ impl Turn<'_> {
         };
         let on_error = self.execution.plan().step(number).policy.on_error;
         let is_cut_short = items
-            .all()
+            .as_slice()
             .iter()
             .any(|it| matches!(it.state, StepState::Skipped(_) | StepState::Cancelled));
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);

@@ -6,9 +6,9 @@ use serde_json::Value;
 use shared::{
     event::Event,
     execution::{ExecutionOptions, Phase, StepState},
-    id::{Attempt, StepIx, Task},
+    id::{Attempt, StepNumber, Task},
     plan::ToolExecution,
-    template::{Reference, Target, Values},
+    template::{LookUpValues, Reference, Target},
     tool::{ErrorCode, ToolError},
 };
 
@@ -23,7 +23,7 @@ impl Turn<'_> {
         let plan = Arc::clone(self.execution.plan());
         let mut errors = Vec::new();
         for (at, step) in plan.steps().iter().enumerate() {
-            let number = StepIx::new(at);
+            let number = StepNumber::new(at);
             let missing = missing_input(step, self.execution.options());
             if !missing.is_empty() && self.execution.step(number).state == StepState::Pending {
                 errors.push((number, unresolved(&missing, "in the input")));
@@ -49,7 +49,7 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
         }
     };
     if options.is_strict(&step.policy, step.policy.effect) {
-        step.template.references(&mut note);
+        step.template.visit_references(&mut note);
         if let Some(list) = &step.for_each {
             note(&list.list);
         }
@@ -58,7 +58,7 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
         && options.compensate_on_failure
         && options.is_strict(&step.policy, undo.policy.effect)
     {
-        undo.template.references(&mut note);
+        undo.template.visit_references(&mut note);
     }
     if !missing.is_empty() && is_ruled_out(step, &options.input) {
         missing.clear();
@@ -70,13 +70,13 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
 /// at the input says nothing before its turn.
 fn is_ruled_out(step: &ToolExecution, input: &Value) -> bool {
     let condition = step.when.as_ref().filter(|condition| condition.source().contains("input"));
-    condition.is_some_and(|condition| condition.holds(&Unknown, input) == Ok(false))
+    condition.is_some_and(|condition| condition.evaluate(&Unknown, input) == Ok(false))
 }
 
 /// The outputs before the first step: none.
 struct Unknown;
 
-impl Values for Unknown {
+impl LookUpValues for Unknown {
     fn value(&self, _: &Target) -> Option<&Value> {
         None
     }

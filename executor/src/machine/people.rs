@@ -9,7 +9,7 @@ use shared::{
     id::{Attempt, CommandId, StepId, Task},
     limits,
     plan::StepKind,
-    store::{Command, Envelope},
+    store::{Command, SentCommand},
     tool::{ErrorCode, ToolError},
 };
 
@@ -20,9 +20,9 @@ use super::{
 
 impl Turn<'_> {
     /// Does what a command asks for, once, and only if it still makes sense.
-    pub(super) fn obey(&mut self, envelope: Envelope) {
-        let Envelope { id, command, .. } = envelope;
-        if self.execution.has_heard(id) {
+    pub(super) fn obey(&mut self, envelope: SentCommand) {
+        let SentCommand { id, command, .. } = envelope;
+        if self.execution.has_command(id) {
             return;
         }
         let before = self.events.len();
@@ -77,7 +77,7 @@ impl Turn<'_> {
         approved: bool,
         comment: Option<&str>,
     ) {
-        let Some(step) = self.execution.plan().number(id) else { return };
+        let Some(step) = self.execution.plan().step_number(id) else { return };
         let waiting = self.execution.agenda().waiting();
         let of_step = waiting.range(Task::from(step)..Task::from(step.next()));
         let is_named = |it: &&Task| item.is_none() || it.part.item == item;
@@ -110,7 +110,7 @@ impl Turn<'_> {
             return self.push(Event::StepApproved { step, part, comment, command });
         }
         let attempts = self.execution.task(task).map_or(1, |it| it.attempts.max(1));
-        let attempt = Attempt::after(attempts - 1);
+        let attempt = Attempt::nth_after(attempts - 1);
         self.push(Event::StepFailed { step, part, attempt, error, command: Some(command) });
     }
 
@@ -160,7 +160,7 @@ impl Turn<'_> {
     /// Asks for what ready tasks need before they begin: consent, or a signal.
     pub(super) fn ask(&mut self) {
         while self.is_open()
-            && let Some(task) = self.execution.agenda().asking().first().copied()
+            && let Some(task) = self.execution.agenda().needs_approval().first().copied()
         {
             self.ask_for(task);
         }
@@ -203,7 +203,7 @@ impl Turn<'_> {
         }
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
-                let most = step.policy.own_timeout_ms();
+                let most = step.policy.explicit_timeout_ms();
                 let until = most.map(|it| later(self.moment.now, it));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }

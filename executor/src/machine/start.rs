@@ -9,7 +9,7 @@ use shared::{
     id::{Attempt, ExecutionId, Task},
     json, limits,
     plan::StepKind,
-    template::{Template, TooMuch, Values},
+    template::{LookUpValues, RenderedTooLarge, Template},
     tool::{ErrorCode, ToolError},
 };
 use toolbox::flow;
@@ -40,7 +40,7 @@ impl Turn<'_> {
             if self.is_list(task) {
                 self.expand(task);
             } else if self.execution.is_limited(task) {
-                self.execution.gate(task);
+                self.execution.set_task_aside(task);
             } else {
                 self.start_task(task);
             }
@@ -53,7 +53,7 @@ impl Turn<'_> {
 
     /// Begins what there is a permit for, if it may still begin.
     pub(super) fn start_permitted(&mut self, task: Task) {
-        if !self.execution.agenda().gated().contains(&task) {
+        if !self.execution.agenda().waiting_for_permit().contains(&task) {
             return;
         }
         let may_begin = if task.part.undo { self.moment.may_start } else { self.has_slot() };
@@ -69,7 +69,7 @@ impl Turn<'_> {
         while let Some(task) = self.first_due()
             && self.execution.is_limited(task)
         {
-            self.execution.gate(task);
+            self.execution.set_task_aside(task);
         }
     }
 
@@ -145,7 +145,7 @@ impl Turn<'_> {
             Ok(rendered) => rendered,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
-        let kind = self.execution.plan().step(task.step).callee(task.part).kind;
+        let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
         if matches!(kind, StepKind::Plan(_)) && self.depth() >= limits::DEPTH {
             let most = limits::DEPTH;
             let why = format!("plans execute plans more than {most} deep");
@@ -158,8 +158,8 @@ impl Turn<'_> {
         let slept = self.sleep_ms(task, &rendered.parameters);
         let until = slept.as_ref().ok().copied().flatten().map(|it| later(self.moment.now, it));
         let seed = seed(self.execution.id(), task, attempt);
-        let child =
-            matches!(kind, StepKind::Plan(_)).then(|| ExecutionId::derive(self.moment.now, &seed));
+        let child = matches!(kind, StepKind::Plan(_))
+            .then(|| ExecutionId::derive_child(self.moment.now, &seed));
         let (step, part) = (self.id(task), task.part);
         let Rendered { parameters, warnings } = rendered;
         self.push(Event::StepStarted(StepStarted {
@@ -194,12 +194,12 @@ impl Turn<'_> {
 
     /// Fills the holes in a task's parameters.
     pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
-        let template = self.execution.plan().step(task.step).callee(task.part).template;
+        let template = self.execution.plan().step(task.step).call_of_part(task.part).template;
         if let Template::Literal(parameters) = template {
             return measured(Arc::clone(parameters), Vec::new());
         }
-        let rendered = template.render(&self.execution.scope(task), limits::OUTPUT_BYTES);
-        let rendered = rendered.map_err(|TooMuch| {
+        let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
+        let rendered = rendered.map_err(|RenderedTooLarge| {
             let most = limits::OUTPUT_BYTES;
             let why = format!("the templates bring in more than {most} bytes: pass less");
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
@@ -218,7 +218,7 @@ impl Turn<'_> {
     /// Returns whether a template that finds nothing fails a task.
     fn is_strict(&self, task: Task) -> bool {
         let step = self.execution.plan().step(task.step);
-        let effect = step.callee(task.part).policy.effect;
+        let effect = step.call_of_part(task.part).policy.effect;
         self.execution.options().is_strict(&step.policy, effect)
     }
 
@@ -229,7 +229,7 @@ impl Turn<'_> {
         let inputs = step.inputs.as_ref().filter(|_| !task.part.undo);
         let Some(inputs) = inputs else { return Ok(rendered) };
         let Rendered { parameters, warnings } = rendered;
-        let fitted = inputs.fit(parameters).map_err(|why| {
+        let fitted = inputs.fill_and_check(parameters).map_err(|why| {
             let why = format!("what `{}` is given does not fit: {why}", step.tool);
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
@@ -238,12 +238,12 @@ impl Turn<'_> {
 
     /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.
     fn sleep_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
-        let callee = self.execution.plan().step(task.step).callee(task.part);
+        let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         if callee.kind != StepKind::Sleep {
             return Ok(None);
         }
         let ms = sleep_ms(parameters)?;
-        Ok(Some(callee.policy.own_timeout_ms().map_or(ms, |most| ms.min(most))))
+        Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
     /// Ends the sleep of every task whose time has come.
@@ -258,7 +258,7 @@ impl Turn<'_> {
                 unreachable!("only running tasks sleep");
             };
             let (attempt, parameters) = (*attempt, parameters.clone().unwrap_or_default());
-            if let Some(timeout_ms) = self.policy(task).own_timeout_ms()
+            if let Some(timeout_ms) = self.policy(task).explicit_timeout_ms()
                 && sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
             {
                 let why = format!("slept longer than its timeout of {timeout_ms} ms");
@@ -303,7 +303,7 @@ pub(super) fn measured(
     parameters: Arc<Value>,
     warnings: Vec<String>,
 ) -> Result<Rendered, ToolError> {
-    let (bytes, most) = (json::bytes(&parameters), limits::PARAMETER_BYTES);
+    let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
             "the parameters have {bytes} bytes, the most is {most}: keep it in a file and pass \

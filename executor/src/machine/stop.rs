@@ -3,7 +3,7 @@
 use shared::{
     event::{Event, SkipReason, WaitReason},
     execution::{Phase, Step, StepState},
-    id::{Attempt, StepIx, Task},
+    id::{Attempt, StepNumber, Task},
     tool::{ErrorCode, ToolError},
 };
 
@@ -48,11 +48,11 @@ impl Turn<'_> {
                 self.stop_task(task, phase);
             }
         }
-        if !is_stopping || !self.execution.agenda().has_idle() {
+        if !is_stopping || !self.execution.agenda().has_waiting_tasks() {
             return;
         }
         for at in 0..self.execution.steps().len() {
-            self.stop_idle(StepIx::new(at).into(), phase);
+            self.stop_idle(StepNumber::new(at).into(), phase);
         }
     }
 
@@ -61,20 +61,20 @@ impl Turn<'_> {
         match self.state(task) {
             Some(StepState::Gathering { .. }) => {
                 let items = self.execution.step(task.step).items.as_deref();
-                let items = items.map_or(0, |it| it.all().len());
+                let items = items.map_or(0, |it| it.as_slice().len());
                 for index in (0..items).filter_map(|it| u32::try_from(it).ok()) {
-                    self.stop_idle(task.item(index), phase);
+                    self.stop_idle(task.for_item(index), phase);
                 }
             }
             Some(StepState::Running { .. }) | None => (),
-            Some(state) if state.is_over() => (),
+            Some(state) if state.is_finished() => (),
             Some(_) => self.stop_task(task, phase),
         }
     }
 
     fn stop_task(&mut self, task: Task, phase: Phase) {
         let Some(Step { state, attempts, .. }) = self.execution.task(task) else { return };
-        let attempt = Attempt::after(attempts.saturating_sub(1));
+        let attempt = Attempt::nth_after(attempts.saturating_sub(1));
         let error = match (phase, state) {
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
             (Phase::Expired, _) => Some(deadline()),

@@ -25,9 +25,9 @@ use expect_test::Expect;
 use serde_json::json;
 use shared::{
     event::StepStarted,
-    execution::{ExecutionMode, ExecutionState, Tally},
+    execution::{ExecutionMode, ExecutionState, StepCounts},
     id::{CommandId, Part, ToolName},
-    plan::{About, UncheckedCompensation, UncheckedPlan, UncheckedStep},
+    plan::{PlanInfo, UncheckedCompensation, UncheckedPlan, UncheckedStep},
     store::Command,
 };
 
@@ -36,7 +36,7 @@ use super::*;
 /// An execution, its log, and the time.
 struct Story {
     execution: Execution,
-    log: Vec<Recorded>,
+    log: Vec<RecordedEvent>,
     now: Timestamp,
     commands: u32,
     told: usize,
@@ -150,7 +150,7 @@ fn sequential() -> ExecutionOptions {
 }
 
 fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
-    let about = About {
+    let about = PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
         request: "req_1_aaaaaaaaa".parse().unwrap(),
         version: 1,
@@ -174,11 +174,11 @@ fn failed() -> ToolError {
 }
 
 fn timed_out() -> ToolError {
-    ToolError::new(ErrorCode::TIMEOUT, "slow").indefinite()
+    ToolError::new(ErrorCode::TIMEOUT, "slow").with_unknown_outcome()
 }
 
 fn stopped() -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, "stopped").indefinite()
+    ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome()
 }
 
 impl Story {
@@ -195,7 +195,7 @@ impl Story {
 
     fn unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
         let about = plan(steps);
-        let created = Created::new(about.id(), about.about().request, options);
+        let created = Created::new(about.id(), about.info().request, options);
         Self::created(&about, created)
     }
 
@@ -221,8 +221,8 @@ impl Story {
         self.decide(&claim())
     }
 
-    fn number(&self, id: &str) -> StepIx {
-        self.execution.plan().number(&id.parse().unwrap()).unwrap()
+    fn number(&self, id: &str) -> StepNumber {
+        self.execution.plan().step_number(&id.parse().unwrap()).unwrap()
     }
 
     /// Ends the attempt of a step that is under way.
@@ -245,7 +245,7 @@ impl Story {
 
     /// Returns the last attempt of a task that began.
     fn attempt(&self, task: Task) -> Attempt {
-        Attempt::after(self.execution.task(task).unwrap().attempts - 1)
+        Attempt::nth_after(self.execution.task(task).unwrap().attempts - 1)
     }
 
     /// Returns what `a`, `a[2]`, `a/undo` or `a[2]/undo` names.
@@ -262,10 +262,10 @@ impl Story {
         self.end(id, Ok(json!({ "by": id })))
     }
 
-    fn envelope(&mut self, command: Command) -> Envelope {
+    fn envelope(&mut self, command: Command) -> SentCommand {
         self.commands += 1;
         let id: CommandId = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
-        Envelope { id, execution: self.execution.id(), at: self.now, command }
+        SentCommand { id, execution: self.execution.id(), at: self.now, command }
     }
 
     fn tell(&mut self, command: Command) -> &mut Self {
@@ -310,7 +310,7 @@ impl Story {
     fn replays(&self) {
         let plan = Arc::clone(self.execution.plan());
         let mut replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
-        replayed.limit(Arc::clone(&self.limited));
+        replayed.set_limited_tools(Arc::clone(&self.limited));
         assert_eq!(essence(&replayed), essence(&self.execution));
     }
 
@@ -322,7 +322,7 @@ impl Story {
     fn limit(&mut self, tools: &[&str]) -> &mut Self {
         let tools: BTreeSet<ToolName> = tools.iter().map(|it| it.parse().unwrap()).collect();
         self.limited = Arc::new(tools);
-        self.execution.limit(Arc::clone(&self.limited));
+        self.execution.set_limited_tools(Arc::clone(&self.limited));
         self
     }
 
@@ -366,7 +366,7 @@ impl Story {
                 story.decide(&Input::Woken);
             }
             let state = story.state();
-            assert!(state.is_over(), "cut after {cut}: {state:?}");
+            assert!(state.is_finished(), "cut after {cut}: {state:?}");
             story.is_over(state);
         }
     }
@@ -376,13 +376,13 @@ impl Story {
     }
 
     /// Asserts that it ended, that everybody was counted, and that nothing more happens.
-    fn is_over(&mut self, state: ExecutionState) -> Tally {
+    fn is_over(&mut self, state: ExecutionState) -> StepCounts {
         assert_eq!(self.state(), state);
         let finished = self.log.iter().filter(|it| it.event.is_last()).count();
         assert_eq!(finished, 1);
         assert!(self.log.last().is_some_and(|it| it.event.is_last()));
-        let tally = self.execution.tally();
-        let Tally { total, successful, failed, skipped, cancelled } = tally;
+        let tally = self.execution.count_steps();
+        let StepCounts { total, successful, failed, skipped, cancelled } = tally;
         assert_eq!(total, successful + failed + skipped + cancelled);
         let events = self.log.len();
         self.claim().cancel().tell(Command::Pause).signal("go", json!(1)).wake(1 << 40);
@@ -397,15 +397,15 @@ impl Story {
 fn essence(execution: &Execution) -> String {
     let agenda = execution.agenda();
     let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|it| it.1).collect();
-    let due = [agenda.ready(), agenda.gated(), agenda.asking(), &retrying];
+    let due = [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), &retrying];
     let due: BTreeSet<Task> = due.into_iter().flatten().copied().collect();
-    let judging = agenda.judging().iter().map(|it| Task::from(*it));
+    let judging = agenda.conditional().iter().map(|it| Task::from(*it));
     let open: BTreeSet<Task> = due.into_iter().chain(agenda.undoing()).chain(judging).collect();
     let rest = [
-        format!("{:?} {:?}", agenda.doomed(), agenda.running()),
-        format!("{:?} {:?}", agenda.sleeping(), agenda.delegated()),
-        format!("{:?} {:?}", agenda.waiting(), agenda.gathered()),
-        format!("{:?} {:?}", agenda.is_over(), agenda.has_idle()),
+        format!("{:?} {:?}", agenda.to_skip(), agenda.running()),
+        format!("{:?} {:?}", agenda.sleeping(), agenda.in_children()),
+        format!("{:?} {:?}", agenda.waiting(), agenda.items_finished()),
+        format!("{:?} {:?}", agenda.is_finished(), agenda.has_waiting_tasks()),
         format!("{:?} {:?}", execution.undoable(), execution.signals()),
         format!("{:?} {:?}", execution.phase(), execution.is_paused()),
         format!("{:?} {:?}", execution.seq(), execution.owner()),
@@ -414,8 +414,8 @@ fn essence(execution: &Execution) -> String {
 }
 
 /// Tells an event in one line.
-fn line(recorded: &Recorded) -> String {
-    let Recorded { at: when, event, .. } = recorded;
+fn line(recorded: &RecordedEvent) -> String {
+    let RecordedEvent { at: when, event, .. } = recorded;
     let mut line = format!("{} {}", (*when - at(0)).num_milliseconds(), event.kind());
     if let Some(step) = event.step() {
         write!(line, " {step}").unwrap();

@@ -12,7 +12,7 @@ impl Turn<'_> {
             Phase::Open | Phase::Compensating(_) | Phase::Finished(_) => false,
         };
         let has_done = !self.execution.undoable().is_empty();
-        if is_due && has_done && self.execution.agenda().is_over() && !self.has_done_all() {
+        if is_due && has_done && self.execution.agenda().is_finished() && !self.has_done_all() {
             self.push(Event::CompensationStarted);
         }
         if let Phase::Compensating(_) = self.execution.phase()
@@ -20,7 +20,7 @@ impl Turn<'_> {
             && let Some(task) = self.next_to_undo()
         {
             if self.execution.is_limited(task) {
-                self.execution.gate(task);
+                self.execution.set_task_aside(task);
             } else {
                 self.start_task(task);
             }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use shared::{clock::Timestamp, id::ExecutionId, store::Head};
+use shared::{clock::Timestamp, id::ExecutionId, store::ExecutionHead};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -23,7 +23,7 @@ pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
 
 #[derive(Debug)]
 struct PendingHead {
-    head: Head,
+    head: ExecutionHead,
     retry_at: Instant,
     /// When the execution comes due. `None` if it was due already, and was put aside for other
     /// workers.
@@ -31,7 +31,7 @@ struct PendingHead {
 }
 
 impl PendingHeads {
-    pub(super) fn push(&mut self, head: Head, now: Timestamp) {
+    pub(super) fn push(&mut self, head: ExecutionHead, now: Timestamp) {
         if self.0.len() < MAX_HEADS {
             let due = head.due.filter(|due| *due > now);
             let retry_at = Instant::now() + RETRY_DELAY;
@@ -53,13 +53,13 @@ impl PendingHeads {
     }
 
     /// Returns the heads of executions that have come due.
-    fn due(&self, now: Timestamp) -> Vec<Head> {
+    fn due(&self, now: Timestamp) -> Vec<ExecutionHead> {
         let due = self.0.values().filter(|pending| pending.due.is_some_and(|due| due <= now));
         due.map(|pending| pending.head.clone()).collect()
     }
 
     /// Returns the heads to offer again, oldest first.
-    fn retryable(&self) -> Vec<Head> {
+    fn retryable(&self) -> Vec<ExecutionHead> {
         let now = Instant::now();
         let mut retryable: Vec<_> =
             self.0.values().filter(|pending| pending.retry_at <= now).collect();
@@ -86,7 +86,7 @@ impl Worker {
                 debug!(execution = %id, %err, "its head still cannot be written");
                 self.backlog.pending_heads.put_off(id);
                 // An unavailable store is not asked again for each of thousands.
-                if !err.is_damage() {
+                if !err.is_permanent() {
                     return;
                 }
             } else {

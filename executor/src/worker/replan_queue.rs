@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use shared::{
     execution::Execution,
     id::ExecutionId,
-    store::{Head, StoreError},
+    store::{ExecutionHead, StoreError},
 };
 use tokio::{task::JoinSet, time::Instant};
 use tracing::{error, warn};
@@ -135,7 +135,7 @@ async fn replan(context: &Context, id: ExecutionId) -> Result<(), DriveError> {
     if ended.replan_cause().is_some() {
         replanner.replan(&ended).await?;
     }
-    Ok(context.store.put_head(Head::of(&ended, None, None)).await?)
+    Ok(context.store.put_head(ExecutionHead::from_execution(&ended, None, None)).await?)
 }
 
 /// Takes ownership of a finished execution that needs a replan, so that no other worker replans it
@@ -146,10 +146,10 @@ pub(super) async fn keep_for_replan(
 ) -> Result<Stop, DriveError> {
     let head = context.store.head(ended.id()).await?;
     // A finished execution without an owner was replanned, or needs no replan.
-    let is_settled = head.is_some_and(|head| head.state.is_over() && head.owner.is_none());
+    let is_settled = head.is_some_and(|head| head.state.is_finished() && head.owner.is_none());
     let needs_replan = ended.replan_cause().is_some() && !is_settled;
     let owner = needs_replan.then_some(context.worker);
-    context.store.put_head(Head::of(ended, owner, None)).await?;
+    context.store.put_head(ExecutionHead::from_execution(ended, owner, None)).await?;
     Ok(if needs_replan { Stop::NeedsReplan } else { Stop::Finished })
 }
 

@@ -10,7 +10,7 @@ use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId, fnv1a},
-    store::{Head, Store, StoreError},
+    store::{ExecutionHead, Store, StoreError},
 };
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -48,11 +48,11 @@ fn mix(hash: u64) -> u64 {
 /// at it again and again; the others go on.
 async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
-    if head.state.is_over() {
+    if head.state.is_finished() {
         return Ok(());
     }
     let due = context.clock.now().checked_add_signed(LAID_ASIDE);
-    context.store.put_head(Head { owner: None, due, ..head }).await
+    context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
 /// Does so where a driver here cannot go on.
@@ -70,9 +70,9 @@ pub(super) async fn leave_damaged(
 
 /// Leaves what a worker that is gone had, and for which this one lacks the tools, to whoever has
 /// them: it is due from now on, so that what is gone does not hide what could be taken.
-async fn leave(store: &dyn Store, head: Head) -> Result<(), StoreError> {
+async fn leave(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
-    store.put_head(Head { owner: None, due: Some(due), ..head }).await
+    store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await
 }
 
 impl Worker {
@@ -105,7 +105,7 @@ impl Worker {
         for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // Of one that is over and still this worker's, something is to be done.
-            let is_ours = |it: &Head| !it.state.is_over() || it.owner.is_some();
+            let is_ours = |it: &ExecutionHead| !it.state.is_finished() || it.owner.is_some();
             let free = head.filter(|it| is_ours(it) && self.is_free(it));
             if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
                 self.backlog.given_up.remove(&id);
@@ -184,7 +184,10 @@ impl Worker {
 
     /// Claims those whose tools are at hand and whose turn it is to be claimed here. Returns how
     /// many, and those whose tools are not at hand.
-    async fn claim_all(&mut self, heads: Vec<Head>) -> Result<(usize, Vec<Head>), StoreError> {
+    async fn claim_all(
+        &mut self,
+        heads: Vec<ExecutionHead>,
+    ) -> Result<(usize, Vec<ExecutionHead>), StoreError> {
         if heads.is_empty() {
             return Ok((0, Vec::new()));
         }
@@ -196,7 +199,7 @@ impl Worker {
             }
             // Of one that is over its parent is told, or it is planned anew, for which its tools
             // are not needed.
-            let needs_tools = !head.state.is_over() && !self.local.contains(head.execution);
+            let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
             } else if self.is_turn(&head, &workers) {
@@ -209,14 +212,14 @@ impl Worker {
 
     /// Returns whether only somebody who plans anew has a use for an execution, and nobody here
     /// does.
-    fn is_left_to_others(&self, head: &Head) -> bool {
-        let is_owed_a_plan = head.state.is_over() && head.parent.is_none();
+    fn is_left_to_others(&self, head: &ExecutionHead) -> bool {
+        let is_owed_a_plan = head.state.is_finished() && head.parent.is_none();
         is_owed_a_plan && self.context.replanner.get().is_none()
     }
 
     /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so
     /// that workers share what there is and do not race for it; later if nobody else came.
-    fn is_turn(&mut self, head: &Head, workers: &[WorkerId]) -> bool {
+    fn is_turn(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me) || falls_to(head.execution, workers).is_none_or(|it| it == me) {
             return true;
@@ -234,9 +237,9 @@ impl Worker {
         }
     }
 
-    async fn has_tools(&mut self, head: &Head) -> Result<bool, StoreError> {
+    async fn has_tools(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
         match self.context.store.plan(head.plan).await {
-            Ok(Some(plan)) if self.context.toolbox.has_all(plan.tools()) => {
+            Ok(Some(plan)) if self.context.toolbox.has_all(plan.called_tools()) => {
                 self.backlog.required_tools.remove(&head.execution);
                 Ok(true)
             }
@@ -252,7 +255,7 @@ impl Worker {
 
     /// Returns whether what has begun can go on without some tool of its plan. Its log is read
     /// once, however often it is looked at.
-    async fn needs_are_met(&mut self, head: &Head) -> Result<bool, StoreError> {
+    async fn needs_are_met(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if !self.backlog.required_tools.get(&id).is_some_and(|it| it.is_current(head)) {
             self.backlog.required_tools.remove(&id);
@@ -264,7 +267,7 @@ impl Worker {
                     }
                     self.backlog.required_tools.insert(id, needs);
                 }
-                Err(err) if err.is_damage() => {
+                Err(err) if err.is_permanent() => {
                     error!(execution = %id, %err, "its log cannot be read");
                     lay_aside(&self.context, id).await?;
                     return Ok(false);
@@ -291,7 +294,7 @@ impl Worker {
     async fn try_deliver(&mut self) -> Result<(), StoreError> {
         let store = Arc::clone(&self.context.store);
         let mut settled = Vec::new();
-        let mut heads: BTreeMap<ExecutionId, Option<Head>> = BTreeMap::new();
+        let mut heads: BTreeMap<ExecutionId, Option<ExecutionHead>> = BTreeMap::new();
         for envelope in store.inbox(None).await? {
             if self.local.deliver(&envelope) || self.scope == Scope::Given {
                 continue;
@@ -302,7 +305,7 @@ impl Worker {
                 Entry::Vacant(place) => place.insert(store.head(id).await?),
             };
             match head {
-                Some(head) if head.state.is_over() => settled.push(envelope.id),
+                Some(head) if head.state.is_finished() => settled.push(envelope.id),
                 // To record what is asked for, no tools are needed; and what nobody records keeps
                 // later commands from being seen.
                 Some(head) if self.is_free(head) && !self.backlog.is_damaged(id) => {
@@ -318,7 +321,7 @@ impl Worker {
         Ok(())
     }
 
-    fn is_free(&self, head: &Head) -> bool {
+    fn is_free(&self, head: &ExecutionHead) -> bool {
         head.owner.is_none_or(|it| it == self.context.worker)
     }
 

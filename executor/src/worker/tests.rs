@@ -10,7 +10,7 @@ use shared::{
     clock::Timestamp,
     execution::{ExecutionOptions, ExecutionState},
     id::{CommandId, PlanId, RequestId, Seq},
-    plan::{About, Plan, StepPolicy, UncheckedPlan, UncheckedStep},
+    plan::{Plan, PlanInfo, StepPolicy, UncheckedPlan, UncheckedStep},
     store::{Append, Command, Documents, ExecutionLog, memory::Memory},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
@@ -125,7 +125,7 @@ pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
 /// Returns a plan under an identifier of its own.
 pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     let now = Timestamp::UNIX_EPOCH;
-    let about = About {
+    let about = PlanInfo {
         id: PlanId::draw(now),
         request: RequestId::draw(now),
         version: 1,
@@ -276,7 +276,7 @@ async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     time::sleep(Duration::from_secs(5)).await;
     assert!(scene.store.inbox(Some(id)).await.unwrap().is_empty());
     let head = scene.store.head(id).await.unwrap().unwrap();
-    assert_eq!((head.owner, head.state.is_over()), (None, false));
+    assert_eq!((head.owner, head.state.is_finished()), (None, false));
     assert!(head.due.is_some_and(|it| it <= head.created_at), "others find it");
     let log = scene.store.read(id, Seq::START).await.unwrap();
     assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
@@ -432,7 +432,7 @@ async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     let id = ExecutionId::draw(clock.now());
     let (execution, created) = machine::create(id, &plan, ExecutionOptions::default(), clock.now());
     let mut append = Append::new(id, Seq::START, &[created]);
-    append.head = Some(Head::of(&execution, None, None));
+    append.head = Some(ExecutionHead::from_execution(&execution, None, None));
     store.append(append).await.unwrap();
     id
 }
@@ -445,7 +445,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     let id = without_plan(&store, &*worker.context.clock).await;
     let at = worker.context.clock.now();
     let command = Command::Pause;
-    store.send(Envelope { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
+    store.send(SentCommand { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
     worker.deliver().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
@@ -470,12 +470,12 @@ async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
     let head = store.head(id).await.unwrap().unwrap();
     let state = ExecutionState::Completed;
     let (me, parent) = (Some(worker.context.worker), Some(id));
-    store.put_head(Head { state, owner: me, parent, ..head.clone() }).await.unwrap();
+    store.put_head(ExecutionHead { state, owner: me, parent, ..head.clone() }).await.unwrap();
     worker.backlog.give_up(id);
     worker.look().await;
     assert_eq!(worker.drivers.len(), 1);
     // Of one that is let go, nothing is left to do.
-    store.put_head(Head { state, owner: None, parent, ..head }).await.unwrap();
+    store.put_head(ExecutionHead { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);
     worker.backlog.give_up(id);

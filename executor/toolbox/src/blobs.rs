@@ -128,7 +128,7 @@ pub async fn keep(
 /// The call has happened, so nobody should make it again.
 fn lost(err: &StoreError) -> ToolError {
     let why = format!("the tool returned a binary that could not be kept: {err}");
-    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).terminal()
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
 }
 
 fn too_much() -> ToolError {

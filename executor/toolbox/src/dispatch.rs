@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::{
-    glob::Glob,
+    glob::ToolPattern,
     id::{ToolName, ToolSetName},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
@@ -43,10 +43,10 @@ const TABLE: [(&str, Effect, &str); 3] = [
 pub struct Reach {
     /// Only those that one of these patterns matches; any, where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<Glob>>,
+    pub tools: Option<Vec<ToolPattern>>,
     /// None that one of these matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub except: Vec<Glob>,
+    pub except: Vec<ToolPattern>,
     /// Only those of these sets; of any, where none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
@@ -108,9 +108,9 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 impl Reach {
     /// Returns whether a tool may be called.
     pub fn includes(&self, tool: &ToolDefinition) -> bool {
-        let name = tool.qualified();
+        let name = tool.qualified_name();
         let name = name.as_str();
-        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
+        let matches = |globs: &[ToolPattern]| globs.iter().any(|glob| glob.matches(name));
         self.tools.as_deref().is_none_or(matches)
             && !matches(&self.except)
             && (self.sets.is_empty() || self.sets.contains(&tool.set))
@@ -197,10 +197,10 @@ impl Dispatch {
     pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
             let why = format!("`{}` may not be called here", self.tool);
-            return Err(ToolError::failed(why).terminal());
+            return Err(ToolError::failed(why).without_retry());
         }
         if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
-            return Err(ToolError::failed(why).terminal());
+            return Err(ToolError::failed(why).without_retry());
         }
         if tool.effect > self.effect {
             // It was another one when the model asked for it.
@@ -293,7 +293,7 @@ impl Tool for Stand {
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
         let why = format!("`{}` belongs into plans of agents: use `runAgent`", self.0.name);
-        Err(ToolError::failed(why).terminal())
+        Err(ToolError::failed(why).without_retry())
     }
 }
 
@@ -427,7 +427,7 @@ mod tests {
         let expected =
             json!({ "tool": "a.b", "status": "error", "error": "no", "code": "tool.failed" });
         assert_eq!(failed, expected);
-        let lost = ToolError::new(ErrorCode::TIMEOUT, "late").indefinite();
+        let lost = ToolError::new(ErrorCode::TIMEOUT, "late").with_unknown_outcome();
         let told = call.report(Err(lost)).unwrap();
         assert_eq!(told["error"], "late; it may have taken effect, or may yet");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");

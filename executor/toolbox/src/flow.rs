@@ -221,7 +221,7 @@ fn wait(parameters: &Value) -> ToolError {
         "`flow.wait` waits for the signal `{name}` of an execution, and this call belongs to none: \
          make it a step of a plan"
     ))
-    .terminal()
+    .without_retry()
 }
 
 #[derive(Deserialize)]
@@ -276,7 +276,7 @@ mod tests {
             execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
             step: "s".parse().unwrap(),
             part: Part::WHOLE,
-            attempt: Attempt::after(attempt - 1),
+            attempt: Attempt::nth_after(attempt - 1),
         };
         let cx = ToolContext { call: Some(call), ..ToolContext::detached() };
         tool.tool().call(Arc::new(parameters), cx).await

@@ -6,7 +6,7 @@
 
 use shared::{
     id::{ToolName, ToolSetName},
-    tool::prefix,
+    tool::set_prefix,
 };
 
 use super::{ReadyTool, SetStatus, ToolSet};
@@ -51,7 +51,7 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     if written.rsplit('.').next().is_some_and(|plain| CONTROLS.contains(&plain)) {
         return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
     }
-    let begins_like = prefix(written).filter(|of| *of != set.as_str());
+    let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
     let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
     Some(format!("`{written}` is called like a tool of Faber's own set `{own}`: rename it"))
 }

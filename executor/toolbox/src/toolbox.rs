@@ -14,7 +14,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::{Names, Rank, ToolDefinition, prefix},
+    tool::{NameOrigin, ToolDefinition, ToolNames, set_prefix},
 };
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,7 @@ struct Inventory {
     /// them.
     again: BTreeSet<ToolSetName>,
     /// Set and tool by name. Built with the first look-up.
-    names: OnceLock<Names<(usize, usize)>>,
+    names: OnceLock<ToolNames<(usize, usize)>>,
     /// The number of changes.
     revision: u64,
     /// Made when all tools are first asked for.
@@ -155,7 +155,7 @@ impl ReadyTool {
     fn compile(&self) -> Option<Schema> {
         let schema = Schema::new(&self.definition().input_schema);
         if let Err(err) = &schema {
-            let name = self.definition().qualified();
+            let name = self.definition().qualified_name();
             tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
         }
         schema.ok()
@@ -395,13 +395,13 @@ impl Toolbox {
     pub fn may_change(&self, name: &ToolName) -> bool {
         let inventory = self.inventory();
         let rivals = match inventory.names().find(name.as_str()) {
-            Some((Rank::Qualified, _)) => return false,
+            Some((NameOrigin::Qualified, _)) => return false,
             // Nobody else's name begins with that of a set.
-            Some((_, (set, _))) if prefix(name.as_str()) == Some(inventory.name_of(set)) => {
+            Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.name_of(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }
-            Some((Rank::Own, (set, _))) => &inventory.sets[..set],
-            Some((Rank::Short, _)) => inventory.sets.as_slice(),
+            Some((NameOrigin::Own, (set, _))) => &inventory.sets[..set],
+            Some((NameOrigin::Short, _)) => inventory.sets.as_slice(),
             None => return matches!(inventory.missing(name), Found::Connecting),
         };
         rivals.iter().any(|rival| inventory.is_beginning(rival))
@@ -419,7 +419,7 @@ impl Toolbox {
     pub fn keep(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         for tool in tools.into_iter().map(ReadyTool::new) {
-            inventory.own.insert(tool.definition().qualified(), tool);
+            inventory.own.insert(tool.definition().qualified_name(), tool);
         }
         drop(inventory);
         self.0.changes.send_replace(());
@@ -447,17 +447,17 @@ impl Toolbox {
     pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
         let inventory = self.inventory();
         match inventory.names().find(name.as_str())? {
-            (Rank::Qualified | Rank::Own, (set, tool)) => {
+            (NameOrigin::Qualified | NameOrigin::Own, (set, tool)) => {
                 Some(inventory.sets[set].tools[tool].clone())
             }
-            (Rank::Short, _) => None,
+            (NameOrigin::Short, _) => None,
         }
     }
 
     /// Returns the name that people and models are shown of a tool, which means it: see
     /// [`Names::shown`].
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
-        self.inventory().names().shown(tool)
+        self.inventory().names().display_name(tool)
     }
 
     /// Returns the name to be shown of what is kept under a name that always means a tool; of what is
@@ -466,7 +466,7 @@ impl Toolbox {
         let inventory = self.inventory();
         match inventory.qualified(name) {
             Some((set, tool)) => {
-                inventory.names().shown(inventory.sets[set].tools[tool].definition())
+                inventory.names().display_name(inventory.sets[set].tools[tool].definition())
             }
             None => name.clone(),
         }
@@ -571,19 +571,19 @@ impl Inventory {
         let Some(at) = self.sets.iter().position(|set| set.name == *name) else { return };
         let tools = &mut self.sets[at].tools;
         if let Some(names) = self.names.get_mut() {
-            names.add(tool.definition(), (at, tools.len()));
+            names.add_tool(tool.definition(), (at, tools.len()));
         }
         tools.push(tool);
         self.revision += 1;
         self.listed = OnceLock::new();
     }
 
-    fn names(&self) -> &Names<(usize, usize)> {
+    fn names(&self) -> &ToolNames<(usize, usize)> {
         self.names.get_or_init(|| {
-            let mut names = Names::of(self.sets.iter().map(|set| set.name.clone()));
+            let mut names = ToolNames::for_sets(self.sets.iter().map(|set| set.name.clone()));
             for (at, set) in self.sets.iter().enumerate() {
                 for (n, tool) in set.tools.iter().enumerate() {
-                    names.add(tool.definition(), (at, n));
+                    names.add_tool(tool.definition(), (at, n));
                 }
             }
             names
@@ -593,7 +593,7 @@ impl Inventory {
     /// Returns where the tool is whose `set.name` a name is.
     fn qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.names().find(name.as_str())? {
-            (Rank::Qualified, at) => Some(at),
+            (NameOrigin::Qualified, at) => Some(at),
             _ => None,
         }
     }
@@ -620,7 +620,7 @@ impl Inventory {
 
     /// Returns why a name is unknown. Its set may not be known yet.
     fn missing(&self, name: &ToolName) -> Found {
-        let prefix = prefix(name.as_str());
+        let prefix = set_prefix(name.as_str());
         let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
         let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
         if suspects.iter().any(|set| set.status == SetStatus::Connecting) {

@@ -31,7 +31,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
-    json::from_foreign,
+    json::parse_lenient,
     schema::{Schema, check_cost},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
@@ -371,14 +371,14 @@ fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
     let message = format!(
         "`{program}` was told to stop and {how}: whether it had done its work by then is not known"
     );
-    ToolError::new(ErrorCode::CANCELLED, message).indefinite()
+    ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }
 
 impl CommandRunner {
     fn not_callable(&self) -> ToolError {
         let name = &self.definition.name;
         let message = format!("`{name}` has nothing to run: add `run` to its description");
-        ToolError::new(ErrorCode::UNAVAILABLE, message).terminal()
+        ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
     }
 }
 
@@ -481,7 +481,7 @@ impl Running {
             }
             Ended::Lost(err) => {
                 let message = format!("nobody knows how `{program}` ended: {err}");
-                return Err(ToolError::failed(message).indefinite());
+                return Err(ToolError::failed(message).with_unknown_outcome());
             }
         };
         if status.success() {
@@ -490,7 +490,7 @@ impl Running {
         let text = self.stderr.text(seen);
         if let Some(why) = refusal(status.code(), &text) {
             let message = format!("`{program}` was not started: {why}");
-            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let said = match text {
             text if text.is_empty() => String::new(),
@@ -498,7 +498,7 @@ impl Running {
         };
         let error = ToolError::failed(format!("`{program}` {}{said}", describe(status)));
         // An exit status is the command's own word; a signal cuts it off anywhere.
-        Err(if status.code().is_some() { error } else { error.indefinite() })
+        Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
 }
 
@@ -526,7 +526,7 @@ async fn read_output(
 
 /// Reads what a command printed: JSON if it is JSON, else a string without the last line end.
 fn parse(output: &[u8]) -> Value {
-    from_foreign(output).unwrap_or_else(|_| {
+    parse_lenient(output).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(output);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Value::from(text.strip_suffix('\r').unwrap_or(text))

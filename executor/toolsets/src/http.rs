@@ -117,12 +117,12 @@ impl Caller {
                 Err(_) => {
                     let seconds = self.patience.unwrap_or_default().as_secs();
                     let message = format!("`{host}` did not answer within {seconds} s");
-                    Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
+                    Err(ToolError::new(ErrorCode::TIMEOUT, message).with_unknown_outcome())
                 }
             },
             () = cx.cancel.cancelled() => {
-                let message = format!("the call of `{}` was cancelled", tool.qualified());
-                Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite())
+                let message = format!("the call of `{}` was cancelled", tool.qualified_name());
+                Err(ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome())
             }
         }
     }

@@ -28,7 +28,7 @@ use shared::{
     clock::{Clock, Timestamp},
     id::{ParseIdError, ToolSetName},
     json as patches, limits,
-    store::{Record, RecordKind, Store, StoreError, Unless},
+    store::{Record, RecordKind, Store, StoreError, WriteCondition},
 };
 use tokio::{
     sync::{Mutex, MutexGuard},
@@ -219,7 +219,7 @@ impl Registry {
 
     /// Looks after what other nodes change, until `stop`.
     pub async fn watch(self, stop: CancellationToken) {
-        let mut hints = self.0.parts.store.hints().records();
+        let mut hints = self.0.parts.store.hints().subscribe_records();
         loop {
             let begun = Instant::now();
             if let Err(err) = self.sync().await {
@@ -264,7 +264,7 @@ impl Registry {
             return Err(exists());
         }
         self.forget_switch(&applied, &name).await?;
-        if self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await?.is_none() {
+        if self.put(RecordKind::ToolSet, &name, written, WriteCondition::Exists).await?.is_none() {
             return Err(exists());
         }
         self.renew(&mut applied).await?;
@@ -336,12 +336,13 @@ impl Registry {
             let mut applied = self.latest().await?;
             self.check_context(&applied, name, data)?;
             let before = self.0.parts.store.record(RecordKind::Context, name).await?;
-            let (unless, at) = Unless::since(before.as_ref(), self.0.parts.clock.now());
+            let (unless, at) =
+                WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
             let mut patch = before.map_or_else(|| json!({}), |it| Arc::unwrap_or_clone(it.value));
             let own = self.0.parts.contexts.get(name);
-            patches::compose(&mut patch, data, own);
+            patches::combine_patches(&mut patch, data, own);
             // The files of other nodes may have what this one's has not.
-            patches::prune(&mut patch, own, REMOVED);
+            patches::prune_patch(&mut patch, own, REMOVED);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
@@ -381,7 +382,7 @@ impl Registry {
         kind: RecordKind,
         name: &str,
         value: Value,
-        unless: Unless,
+        unless: WriteCondition,
     ) -> Result<Option<Timestamp>, StoreError> {
         let at = self.0.parts.clock.now();
         let record = Record { kind, name: name.to_owned(), value: Arc::new(value), at };
@@ -443,7 +444,7 @@ impl Registry {
         }
         let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) else { return Ok(()) };
         let mut documents = known.documents.get(name).cloned().unwrap_or_default();
-        patches::merge(&mut documents, change);
+        patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
         let set = Documents::set_of(name).map_err(RegistryError::Invalid)?;
         let is_hidden = applied.hidden.iter().any(|it| it.name == set);

@@ -20,7 +20,7 @@ use shared::{
     clock::Clock,
     id::{ToolName, ToolSetName},
     store::Store,
-    tool::qualified,
+    tool::qualified_name,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -300,7 +300,7 @@ impl Sources {
                 made.left_out.push(why);
                 continue;
             }
-            if !names.insert(qualified(set, &tool.name)) {
+            if !names.insert(qualified_name(set, &tool.name)) {
                 made.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
                 continue;
             }
@@ -404,7 +404,7 @@ mod tests {
             assert_eq!(set.status, SetStatus::Ready);
             let tools = set.tools.iter().map(ReadyTool::definition);
             let tools: Vec<_> =
-                tools.map(|it| format!("{}: {}", it.qualified(), it.description)).collect();
+                tools.map(|it| format!("{}: {}", it.qualified_name(), it.description)).collect();
             (tools, set.left_out)
         };
         let (tools, left_out) = there();

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use shared::{execution::Within, id::ToolName, store::Rate};
+use shared::{execution::ReplanPermissions, id::ToolName, store::Rate};
 use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
 
 use super::{
@@ -211,15 +211,15 @@ impl Grant {
 
     /// Returns the same for plans that are made when nobody asks any more; nothing where everything
     /// may be used.
-    pub fn within(&self) -> Option<Within> {
+    pub fn within(&self) -> Option<ReplanPermissions> {
         let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
         let (token, switches) = (name.clone(), *role == Role::Admin);
-        Some(Within { token, tools: tools.clone(), switches })
+        Some(ReplanPermissions { token, tools: tools.clone(), switches })
     }
 
     /// Returns what such plans may use. How often they do so is bounded by how often they are made.
-    pub fn kept(within: &Within) -> Self {
+    pub fn kept(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
         Self::of(Rights::new(token, Arc::default()))

@@ -17,7 +17,7 @@ fn tool(name: &str) -> ToolName {
     name.parse().unwrap()
 }
 
-fn globs(patterns: &[&str]) -> Vec<Glob> {
+fn globs(patterns: &[&str]) -> Vec<ToolPattern> {
     patterns.iter().map(|it| it.parse().unwrap()).collect()
 }
 

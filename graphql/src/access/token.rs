@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Glob, Limits, Role};
+use super::{Limits, Role, ToolPattern};
 
 /// What a token is known by.
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ pub struct Token {
     /// What its holder may do.
     pub role: Role,
     /// The tools that its holder may use; all, where nothing is said.
-    pub tools: Option<Vec<Glob>>,
+    pub tools: Option<Vec<ToolPattern>>,
     /// How often its holder may do so.
     pub limits: Limits,
     pub(super) digest: Digest,

@@ -116,7 +116,7 @@ pub(super) fn tell(
     let mut is_told: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {
         is_told.push(room > 0);
-        room = room.saturating_sub(past.results().map(json::bytes).sum());
+        room = room.saturating_sub(past.results().map(json::json_size).sum());
     }
     for (past, is_told) in history.iter().zip(is_told.into_iter().rev()) {
         past.tell(messages, is_told, &shown);

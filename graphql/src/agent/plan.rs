@@ -91,7 +91,7 @@ mod tests {
     use shared::{
         clock::Timestamp,
         id::{PlanId, RequestId},
-        plan::About,
+        plan::PlanInfo,
     };
 
     use super::*;
@@ -100,11 +100,12 @@ mod tests {
     #[test]
     fn every_number_of_turns_is_a_plan() {
         let tools = agent::tools(&mind(Vec::new()).0);
-        let find =
-            |name: &_| tools.iter().find(|it| it.definition().qualified() == *name).map(Arc::clone);
+        let find = |name: &_| {
+            tools.iter().find(|it| it.definition().qualified_name() == *name).map(Arc::clone)
+        };
         let catalog = agent::catalog(find);
         for turns in [0, 1, 3, agent::MOST_TURNS] {
-            let about = About {
+            let about = PlanInfo {
                 id: PlanId::draw(Timestamp::UNIX_EPOCH),
                 request: RequestId::draw(Timestamp::UNIX_EPOCH),
                 version: 1,

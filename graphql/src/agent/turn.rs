@@ -136,7 +136,7 @@ impl Tool for Asking {
         let offered = self.offered(&given.query, &catalog).await;
         let left = format!("This is turn {} of {} with tools.", given.turn, given.of);
         let reply = self.mind.ask(&given, &left, &offered, &cx).await?;
-        let room = HISTORY_BYTES.saturating_sub(json::bytes(&parameters));
+        let room = HISTORY_BYTES.saturating_sub(json::json_size(&parameters));
         let reading = Reading {
             toolbox: &toolbox,
             catalog: &catalog,
@@ -168,7 +168,8 @@ impl Tool for Answering {
                 // Some providers want to know of tools that were called; they are not called again.
                 let is_stopped = last.is_some();
                 let catalog = within(&self.mind.toolbox()?, &Reach::default());
-                let called = |it: &&Arc<ToolDefinition>| used.contains(&it.qualified().as_str());
+                let called =
+                    |it: &&Arc<ToolDefinition>| used.contains(&it.qualified_name().as_str());
                 let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
                 let left = "You can call no more tools: answer now, with what you know.";
                 let reply = self.mind.ask(&given, left, &tools, &cx).await?;
@@ -277,7 +278,7 @@ fn failed(err: &ModelError) -> ToolError {
     let told = ToolError::new(ErrorCode::UNAVAILABLE, err.to_string());
     match err {
         ModelError::Unavailable { .. } => told,
-        ModelError::Refused { .. } => told.terminal(),
+        ModelError::Refused { .. } => told.without_retry(),
     }
 }
 
@@ -419,10 +420,10 @@ impl Turn {
             }
         };
         let name = || tool.chars().take(NAME).collect();
-        let tool = found.map_or_else(name, |it| it.qualified().to_string());
+        let tool = found.map_or_else(name, |it| it.qualified_name().to_string());
         let args = match (args, &error) {
             // It is told again in each turn what was asked for in vain, as long as that is short.
-            (args, Some(_)) if json::bytes(&args) > REFUSED_BYTES => Map::new(),
+            (args, Some(_)) if json::json_size(&args) > REFUSED_BYTES => Map::new(),
             (Value::Object(args), _) => args,
             _ => Map::new(),
         };
@@ -466,7 +467,7 @@ impl Turn {
 
     fn args_bytes(&self) -> usize {
         let all = self.read.iter().chain(&self.repeat).chain(&self.call);
-        all.map(|it| it.args.values().map(json::bytes).sum::<usize>()).sum()
+        all.map(|it| it.args.values().map(json::json_size).sum::<usize>()).sum()
     }
 
     /// Gives each call its share of the half of what room there is: the other is for later turns.
@@ -480,7 +481,7 @@ impl Turn {
 impl Reading<'_> {
     /// Takes a call off the limits of who let the agent loose, or says why there is no room.
     fn spent(&self, tool: &ToolDefinition) -> Option<String> {
-        self.holder.as_ref()?.spend([&tool.qualified()]).err().map(|err| err.to_string())
+        self.holder.as_ref()?.spend([&tool.qualified_name()]).err().map(|err| err.to_string())
     }
 
     /// Raises an alert where a tool is wanted that is there and that whoever let the agent loose may
@@ -489,14 +490,14 @@ impl Reading<'_> {
         let named = tool.parse().ok().and_then(|it| self.toolbox.find_own(&it));
         if let (Some(holder), Some(tool)) = (&self.holder, named) {
             // What the model is told is what it is told of tools that are nowhere.
-            let _ = holder.check_tools([&tool.definition().qualified()]);
+            let _ = holder.check_tools([&tool.definition().qualified_name()]);
         }
     }
 
     /// Says that arguments are too long, if they are: they are told again in each turn.
     fn too_long(&self, args: &Value, so_far: usize) -> Option<String> {
         let most = ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(LEAST_BYTES);
-        let bytes = json::bytes(args);
+        let bytes = json::json_size(args);
         (bytes > most).then(|| {
             format!("the arguments have {bytes} bytes, and {most} is the most: do it in parts")
         })

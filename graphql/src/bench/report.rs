@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use shared::{
     clock::Timestamp,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     id::{ExecutionId, Seq},
     store::{Append, Store},
 };
@@ -57,7 +57,7 @@ impl Report {
         for n in 0..PROBES {
             let event = Event::CancelRequested { reason: None };
             let at = Timestamp::UNIX_EPOCH;
-            let append = Append::new(id, Seq(n), &[Recorded { seq: Seq(n + 1), at, event }]);
+            let append = Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, event }]);
             let begun = Instant::now();
             let appended = store.append(append).await;
             appended.map_err(|err| BenchError::Engine(err.to_string()))?;

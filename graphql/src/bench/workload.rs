@@ -21,7 +21,7 @@ use shared::{
     event::Event,
     execution::ExecutionOptions,
     id::{ExecutionId, PlanId, RequestId, Seq},
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     request::Request,
     store,
 };
@@ -150,7 +150,8 @@ pub(crate) async fn dag(
 
 /// Returns the seconds from the first step's start to the last one's end, as the log has them.
 async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
-    let mut events = Box::pin(store::tail(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
+    let mut events =
+        Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
     let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
     while let Some(recorded) = events.next().await {
         let recorded = recorded?;
@@ -200,7 +201,7 @@ pub(crate) async fn subscribe(
         let store = Arc::clone(&rig.store);
         tasks.spawn(async move {
             let poll = shared::limits::POLL;
-            store::tail(store, id, Seq::START, poll)
+            store::follow_log(store, id, Seq::START, poll)
                 .filter(|answer| std::future::ready(answer.is_ok()))
                 .count()
                 .await
@@ -300,9 +301,9 @@ fn catalog(toolbox: &Toolbox) -> Catalog {
     Catalog::new(tools)
 }
 
-fn about() -> About {
+fn about() -> PlanInfo {
     let created_at = WallClock.now();
-    About {
+    PlanInfo {
         id: PlanId::draw(created_at),
         request: RequestId::draw(created_at),
         version: 1,

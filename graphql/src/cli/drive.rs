@@ -7,7 +7,7 @@ use shared::{
     clock::Clock,
     execution::ExecutionState,
     id::ExecutionId,
-    store::{Command, Envelope, Head, Store, StoreError},
+    store::{Command, ExecutionHead, SentCommand, Store, StoreError},
 };
 use tokio::time;
 
@@ -56,7 +56,7 @@ impl Drive {
     /// Claims an execution whenever it is due, has a command, or lost its owner, until it is over.
     pub(crate) async fn to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
-        let (mut work, mut inbox) = (hints.work(), hints.inbox());
+        let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
         loop {
             match self.look(id).await {
                 Ok(Look::Over) => return,
@@ -77,14 +77,14 @@ impl Drive {
         // A finished execution with an owner needs a new plan. Children report to their parents
         // themselves.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
-        if head.state.is_over() && !needs_plan {
+        if head.state.is_finished() && !needs_plan {
             return Ok(Look::Over);
         }
         let is_wanted = self.is_wanted(&head).await?;
         Ok(if is_wanted { Look::Wanted } else { Look::Fine })
     }
 
-    async fn is_wanted(&self, head: &Head) -> Result<bool, StoreError> {
+    async fn is_wanted(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let (id, now) = (head.execution, self.clock.now());
         if head.owner == Some(self.handle.worker()) {
             return Ok(false);
@@ -108,9 +108,10 @@ impl Drive {
 /// Waits until an execution has a command to cancel or pause. A worker that claims it earlier would
 /// start steps that must not start.
 pub(crate) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
-    let mut inbox = store.hints().inbox();
-    let stops =
-        |envelope: &Envelope| matches!(envelope.command, Command::Cancel { .. } | Command::Pause);
+    let mut inbox = store.hints().subscribe_inbox();
+    let stops = |envelope: &SentCommand| {
+        matches!(envelope.command, Command::Cancel { .. } | Command::Pause)
+    };
     loop {
         match store.inbox(Some(id)).await {
             Ok(found) if found.iter().any(stops) => return,

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     execution::ExecutionState,
     id::ExecutionId,
-    store::{Command, Head, Store, memory::Memory},
+    store::{Command, ExecutionHead, Store, memory::Memory},
 };
 use tokio::time;
 
@@ -131,7 +131,7 @@ impl Session {
     /// Returns whether an execution is open and no live worker owns it.
     pub(crate) async fn is_unowned(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
-        Ok(head.is_some_and(|head| !head.state.is_over()))
+        Ok(head.is_some_and(|head| !head.state.is_finished()))
     }
 
     /// Returns whether an execution could go on now and no live worker drives it.
@@ -157,11 +157,11 @@ impl Session {
     /// Returns whether a finished execution needs a new plan and no live worker makes one.
     pub(crate) async fn lacks_replanner(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
-        Ok(head.is_some_and(|head| head.state.is_over() && head.owner.is_some()))
+        Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
     }
 
     /// Returns the head of an execution without an owner, or whose owner is gone.
-    async fn unowned_head(&self, id: ExecutionId) -> Result<Option<Head>, Failure> {
+    async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };
         let Some(owner) = head.owner else { return Ok(Some(head)) };

@@ -10,7 +10,7 @@ use shared::store::Rate;
 use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
-use crate::access::{Access, Glob, Limits, Role, Token};
+use crate::access::{Access, Limits, Role, Token, ToolPattern};
 
 /// What a token may say.
 const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
@@ -38,7 +38,7 @@ struct TokenConfig {
     name: String,
     variable: String,
     role: Role,
-    tools: Option<Vec<Glob>>,
+    tools: Option<Vec<ToolPattern>>,
     limits: Limits,
     /// The limits as they were written, for people.
     written_limits: Value,
@@ -128,7 +128,7 @@ impl TokenConfig {
     }
 
     fn to_json(&self) -> Value {
-        let tools = self.tools.as_ref().map(|it| it.iter().map(Glob::to_string).collect());
+        let tools = self.tools.as_ref().map(|it| it.iter().map(ToolPattern::to_string).collect());
         json!({
             "name": self.name,
             "token_env": self.variable,
@@ -220,7 +220,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-fn tools(value: Option<&Value>) -> Result<Option<Vec<Glob>>, String> {
+fn tools(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Array(items)) if items.len() <= PATTERNS => items,

@@ -57,7 +57,7 @@ impl Engine {
         if !self.grant.allows_every_tool() {
             sets.retain_mut(|set| {
                 let had_none = set.tools.is_empty();
-                set.tools.retain(|it| self.grant.allows(&it.definition().qualified()));
+                set.tools.retain(|it| self.grant.allows(&it.definition().qualified_name()));
                 had_none || !set.tools.is_empty()
             });
         }
@@ -101,7 +101,7 @@ impl Engine {
         for reach in plans.iter().flat_map(|it| agent::reaches(it)) {
             self.grant.check_reach(&reach)?;
         }
-        let tools = plans.iter().flat_map(|it| it.tools());
+        let tools = plans.iter().flat_map(|it| it.called_tools());
         let is_own = |it: &&ToolName| agent::is_own(it) && self.toolbox.own(it).is_some();
         let tools: BTreeSet<ToolName> = tools.filter(|it| !is_own(it)).cloned().collect();
         self.grant.check_tools(&tools)?;
@@ -137,7 +137,7 @@ impl Engine {
     /// Returns the tools of a plan and of all that it executes.
     pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.with_below(plan).await?;
-        Ok(plans.iter().flat_map(|it| it.tools()).cloned().collect())
+        Ok(plans.iter().flat_map(|it| it.called_tools()).cloned().collect())
     }
 
     /// Returns the tools that a retry may call: those of the steps that it does again, of what undoes
@@ -155,7 +155,7 @@ impl Engine {
             if is_kept {
                 continue;
             }
-            tools.extend(step.calls().cloned());
+            tools.extend(step.called_tool().cloned());
             if let StepKind::Plan(id) = step.kind
                 && let Some(plan) = self.plan(id).await?
             {

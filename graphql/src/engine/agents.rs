@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use shared::{
-    glob::Glob,
+    glob::ToolPattern,
     id::{ExecutionId, ToolName, ToolSetName},
 };
 use toolbox::ToolSet;
@@ -67,7 +67,7 @@ impl Engine {
     /// switch other sets on; these only a person does, or names them for the agent: what it reads
     /// may tell it to. That it switches none of them on is seen to at the call, whenever they were
     /// switched off; these it does not reach either, whoever switches them on meanwhile.
-    fn machine_sets(&self, named: &[ToolSetName]) -> impl Iterator<Item = Glob> {
+    fn machine_sets(&self, named: &[ToolSetName]) -> impl Iterator<Item = ToolPattern> {
         let is_off = |it: &&ToolSet| it.acts_here && !it.is_active && !named.contains(&it.name);
         let sets = self.toolbox.sets();
         let off: Vec<_> = sets.iter().filter(is_off).collect();

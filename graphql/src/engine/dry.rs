@@ -14,7 +14,7 @@ use shared::{
     id::{ExecutionId, PlanId, ToolName},
     limits,
     plan::{Plan, StepKind, ToolExecution},
-    template::{Part, Reference, Target, Template, Values},
+    template::{LookUpValues, Part, Reference, Target, Template},
     tool::{ErrorCode, ToolError},
 };
 
@@ -49,7 +49,7 @@ impl Engine {
             };
             let below = self.below(&plan).await?;
             let plans = std::iter::once(&plan).chain(below.iter().flatten());
-            let error = plans.flat_map(|it| it.tools().map(move |tool| (it.id(), tool)));
+            let error = plans.flat_map(|it| it.called_tools().map(move |tool| (it.id(), tool)));
             let error = error.filter_map(|(of, tool)| {
                 let error = lacking(tool.as_str(), catalog)?;
                 let message = format!("in `{of}`: {}", error.message);
@@ -79,7 +79,7 @@ fn lacking(tool: &str, catalog: &Catalog) -> Option<ToolError> {
 /// What a plan is given, and nothing that it would find out.
 struct Given<'a>(&'a Value);
 
-impl Values for Given<'_> {
+impl LookUpValues for Given<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Input => Some(self.0),
@@ -153,7 +153,7 @@ impl Checking<'_> {
             }
         }
         let plans = SubPlans::of(self.plan);
-        match compile_with(&draft, self.plan.about().clone(), self.catalog, &plans) {
+        match compile_with(&draft, self.plan.info().clone(), self.catalog, &plans) {
             Ok(plan) => plan.diagnostics().to_vec(),
             Err(found) => found,
         }
@@ -163,7 +163,7 @@ impl Checking<'_> {
 /// Returns the templates over the input that find nothing there.
 fn nothing_found(template: &Template, given: &Given<'_>) -> Vec<Arc<str>> {
     let mut empty = Vec::new();
-    template.references(&mut |it: &Reference| {
+    template.visit_references(&mut |it: &Reference| {
         if it.target == Target::Input && it.path.find(given.0).is_none() {
             empty.push(Arc::clone(&it.text));
         }
@@ -291,18 +291,18 @@ fn error_of(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use shared::{id::StepIx, template::Names};
+    use shared::{id::StepNumber, template::ResolveNames};
 
     use super::*;
 
     struct One;
 
-    impl Names for One {
-        fn step(&self, name: &str) -> Option<StepIx> {
-            (name == "a").then(|| StepIx::new(0))
+    impl ResolveNames for One {
+        fn step(&self, name: &str) -> Option<StepNumber> {
+            (name == "a").then(|| StepNumber::new(0))
         }
 
-        fn tool(&self, _: &str) -> Option<StepIx> {
+        fn tool(&self, _: &str) -> Option<StepNumber> {
             None
         }
     }

@@ -51,7 +51,7 @@ impl Engine {
                 written.plan = Some(SubDraft::Inline(Box::new(inner)));
             }
             let mut steps: Vec<_> = draft.tools.into_iter().map(Some).collect();
-            let as_written = plan.written().iter().filter_map(|it| steps[it.get()].take());
+            let as_written = plan.draft_order().iter().filter_map(|it| steps[it.get()].take());
             Ok(Draft { tools: as_written.collect(), ..draft })
         }
         .boxed()

@@ -4,7 +4,7 @@ use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{
     json,
-    schema::{Misfit, MisfitKind, Schema, check_cost, fill_defaults},
+    schema::{Schema, SchemaViolation, ViolationKind, check_cost, fill_defaults},
 };
 
 /// The most bytes of a schema.
@@ -20,7 +20,7 @@ pub(super) fn schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());
     };
-    if json::bytes(written) > BYTES {
+    if json::json_size(written) > BYTES {
         return Err(format!("they have more than {BYTES} bytes"));
     }
     if json::is_deeper_than(written, DEPTH) {
@@ -107,12 +107,12 @@ pub(super) fn fit(schema: &Value, given: Value) -> Result<Value, String> {
     Err(told.collect::<Vec<_>>().join("; "))
 }
 
-fn told(schema: &Value, misfit: &Misfit) -> Vec<String> {
+fn told(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
     let place = misfit.at.trim_start_matches('/').replace('/', ".");
     let within = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
     match &misfit.kind {
-        MisfitKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
-        MisfitKind::Unexpected { properties: names } => {
+        ViolationKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
+        ViolationKind::Unexpected { properties: names } => {
             let told = names.iter().map(|name| {
                 let known = properties(schema).map(|(it, _)| it.as_str());
                 let help = did_you_mean(name, known).filter(|_| place.is_empty());

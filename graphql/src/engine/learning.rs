@@ -25,7 +25,9 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{NodeName, ToolName},
-    store::{ExecutionFilter, Head, Page, Record, RecordKind, Store, StoreError, Unless},
+    store::{
+        ExecutionFilter, ExecutionHead, Page, Record, RecordKind, Store, StoreError, WriteCondition,
+    },
 };
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
@@ -179,7 +181,7 @@ impl Engine {
         let lessons = Arc::new(lessons);
         let value =
             serde_json::to_value(&*lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
-        let (unless, at) = Unless::since(record.as_ref(), now);
+        let (unless, at) = WriteCondition::unless_changed(record.as_ref(), now);
         let name = RECORD.to_owned();
         let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
         // Who was faster has learned the same.
@@ -292,7 +294,7 @@ impl Engine {
         &self,
         since: Timestamp,
         until: Timestamp,
-    ) -> Result<(Vec<(Head, Timestamp)>, Timestamp, bool), EngineError> {
+    ) -> Result<(Vec<(ExecutionHead, Timestamp)>, Timestamp, bool), EngineError> {
         let mut most = HEADS;
         loop {
             let heads = self.store.ended(since, until, most).await?;
@@ -307,7 +309,7 @@ impl Engine {
                 most *= 2;
                 continue;
             };
-            let lasts = |head: Head| {
+            let lasts = |head: ExecutionHead| {
                 let at = head.finished_at.filter(is_whole)?;
                 let is_lesson = head.seq.0 <= EVENTS
                     && matches!(head.state, ExecutionState::Completed | ExecutionState::Failed);
@@ -324,7 +326,7 @@ impl Engine {
         &self,
         since: Timestamp,
         until: Timestamp,
-    ) -> Result<Vec<(Head, Timestamp)>, EngineError> {
+    ) -> Result<Vec<(ExecutionHead, Timestamp)>, EngineError> {
         let from = since.checked_sub_signed(DURATION);
         let states = vec![ExecutionState::Completed, ExecutionState::Failed];
         let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
@@ -366,7 +368,7 @@ pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Resu
         };
         let value =
             serde_json::to_value(&lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
-        let (unless, at) = Unless::since(Some(&record), record.at);
+        let (unless, at) = WriteCondition::unless_changed(Some(&record), record.at);
         let record = Record { value: Arc::new(value), at, ..record };
         if store.put_record(&record, unless).await? {
             return Ok(());

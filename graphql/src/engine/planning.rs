@@ -18,7 +18,7 @@ use shared::{
     execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     request::{Request, TranscriptEntry},
     store::StoreError,
 };
@@ -167,11 +167,11 @@ impl Engine {
             self.store.add_transcript(request, &transcript.take()).await?;
             return Err(err.under(request));
         }
-        let about = About { version, ..compiled.plan.about().clone() };
-        let plan = compiled.plan.with_about(about).with_warnings(proposal.warnings.clone());
+        let about = PlanInfo { version, ..compiled.plan.info().clone() };
+        let plan = compiled.plan.with_info(about).with_warnings(proposal.warnings.clone());
         self.keep_inner(compiled.inner).await?;
         let plan = self.keep(plan).await?;
-        let summary = json!({ "planId": plan.id(), "version": plan.about().version });
+        let summary = json!({ "planId": plan.id(), "version": plan.info().version });
         transcript.add("plan", summary);
         self.store.add_transcript(request, &transcript.take()).await?;
         Ok((plan, proposal))
@@ -211,7 +211,7 @@ impl Engine {
     fn check_named(&self, draft: &Draft, all: &Catalog) -> Result<(), EngineError> {
         let names = names_of(draft);
         let found = names.iter().filter_map(|it| all.find(it.as_str()));
-        let tools: Vec<ToolName> = found.map(|it| it.definition.qualified()).collect();
+        let tools: Vec<ToolName> = found.map(|it| it.definition.qualified_name()).collect();
         Ok(self.grant.check_tools(&tools)?)
     }
 
@@ -238,10 +238,10 @@ impl Engine {
         transcript.add("draft", draft_json);
         // It was compiled before there was a request; under that it is made now.
         let created_at = self.clock.now();
-        let about = About { request, version, created_at, ..plan.about().clone() };
+        let about = PlanInfo { request, version, created_at, ..plan.info().clone() };
         self.keep_inner(inner).await?;
-        let plan = self.keep(plan.with_about(about)).await?;
-        let summary = json!({ "planId": plan.id(), "version": plan.about().version });
+        let plan = self.keep(plan.with_info(about)).await?;
+        let summary = json!({ "planId": plan.id(), "version": plan.info().version });
         transcript.add("plan", summary);
         self.store.add_transcript(request, &transcript.take()).await?;
         verdict(Ok(plan))
@@ -252,7 +252,7 @@ impl Engine {
         let Some(plan) = self.plan(id).await? else {
             return Err(EngineError::not_found("plan", id));
         };
-        let about = plan.about();
+        let about = plan.info();
         if draft.request_id.as_ref().is_some_and(|it| *it != about.request.to_string()) {
             let why = format!("`requestId` is not `{}`, the request of `{id}`", about.request);
             return Err(EngineError::InvalidArgument(why));
@@ -308,7 +308,7 @@ impl Engine {
 
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
     pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
-        let request = plan.about().request;
+        let request = plan.info().request;
         let mut lock = None;
         for _ in 0..VERSIONS {
             match self.store.put_plan(&plan).await {
@@ -319,8 +319,8 @@ impl Engine {
                     }
                     let version = self.next_version(request).await?;
                     let id = PlanId::draw(self.clock.now());
-                    let about = About { id, version, ..plan.about().clone() };
-                    plan = plan.with_about(about);
+                    let about = PlanInfo { id, version, ..plan.info().clone() };
+                    plan = plan.with_info(about);
                 }
                 Err(err) => return Err(err.into()),
             }
@@ -334,7 +334,7 @@ impl Engine {
         // Older versions may have been removed, so they are not counted.
         for id in self.store.plans_of(request).await?.into_iter().rev() {
             if let Some(newest) = self.store.plan(id).await? {
-                return Ok(newest.about().version.saturating_add(1));
+                return Ok(newest.info().version.saturating_add(1));
             }
         }
         Ok(1)
@@ -346,10 +346,10 @@ impl Engine {
         version: u32,
         query: String,
         planner: &str,
-    ) -> About {
+    ) -> PlanInfo {
         let created_at = self.clock.now();
         let id = PlanId::draw(created_at);
-        About { id, request, version, query, planner: planner.to_owned(), created_at }
+        PlanInfo { id, request, version, query, planner: planner.to_owned(), created_at }
     }
 
     pub(super) fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
@@ -394,7 +394,7 @@ pub(super) fn offered(catalog: &Catalog, is_last: bool) -> Catalog {
     if !is_last {
         return catalog.clone();
     }
-    catalog.filtered(|it| it.definition.qualified().as_str() != REPLAN)
+    catalog.filtered(|it| it.definition.qualified_name().as_str() != REPLAN)
 }
 
 /// Returns diagnostics as a verdict. Other errors stay errors.

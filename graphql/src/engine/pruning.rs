@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::WallClock,
-        store::{Record, RecordKind, Unless, memory::Memory},
+        store::{Record, RecordKind, WriteCondition, memory::Memory},
     };
 
     use super::*;
@@ -86,7 +86,7 @@ mod tests {
         });
         let (kind, name) = (RecordKind::Learned, "transitions".to_owned());
         let record = Record { kind, name, value: Arc::new(learned), at: WallClock.now() };
-        store.put_record(&record, Unless::Exists).await.unwrap();
+        store.put_record(&record, WriteCondition::Exists).await.unwrap();
         let queries = async || {
             let record = store.record(kind, &record.name).await.unwrap().unwrap();
             let kinds = record.value["outcomes"]["kinds"].as_array().unwrap().clone();

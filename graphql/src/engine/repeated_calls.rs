@@ -74,7 +74,8 @@ impl CallCount {
     /// Counts the calls that a step made, under the name of a step of the retried execution. A call
     /// that was compensated does not count.
     fn add_step(&mut self, under: &StepId, planned: &ToolExecution, step: &Step) {
-        let tasks = step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.all());
+        let tasks =
+            step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.as_slice());
         for task in tasks.iter().filter(|task| !task.is_compensated()) {
             if let StepKind::Plan(_) = planned.kind {
                 self.children.extend(task.child.map(|execution| Child {
@@ -138,7 +139,7 @@ impl Engine {
                 None => count.add(&child.step, &child.tool, 1, true),
             }
         }
-        let order = |call: &RepeatedCall| ended.plan().number(&call.step);
+        let order = |call: &RepeatedCall| ended.plan().step_number(&call.step);
         count.counted.sort_by_key(order);
         Ok(count.counted)
     }
@@ -157,7 +158,7 @@ impl Engine {
             let execution = earlier.as_ref().unwrap_or(ended);
             let mut taken_over = Vec::new();
             for id in steps {
-                let Some(number) = execution.plan().number(&id) else { continue };
+                let Some(number) = execution.plan().step_number(&id) else { continue };
                 let step = execution.step(number);
                 if step.is_reused && step.attempts == 0 {
                     taken_over.push(number);
@@ -187,7 +188,7 @@ impl Engine {
     /// Returns the executions that retry an ended one, or go on after it, oldest first. A retry is
     /// found only among the 1,000 newest executions of the plan.
     pub async fn retries(&self, ended: &Execution) -> Result<Vec<ExecutionId>, EngineError> {
-        if !ended.state().is_over() {
+        if !ended.state().is_finished() {
             return Ok(Vec::new());
         }
         let filter = ExecutionFilter {

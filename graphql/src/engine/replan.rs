@@ -136,7 +136,7 @@ impl Engine {
 
     /// Returns the execution that continues an ended one after a replan.
     pub async fn next(&self, ended: &Execution) -> Result<Option<Arc<Execution>>, EngineError> {
-        if !ended.state().is_over() || ended.parent().is_some() {
+        if !ended.state().is_finished() || ended.parent().is_some() {
             return Ok(None);
         }
         Ok(self.execution(next_execution(ended)).await?.map(Arc::new))
@@ -172,11 +172,11 @@ impl Engine {
         self.grant.check_room()?;
         self.check_not_replanned(id, next).await?;
         let near = self.near(&options.actions).await?;
-        let query = ended.plan().about().query.clone();
+        let query = ended.plan().info().query.clone();
         let request = ended.request();
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |near| catalog.among(&near));
-        let is_last = ended.options().replans.once_less().left == 0;
+        let is_last = ended.options().replans.after_replan().left == 0;
         let offered = offered(&catalog, is_last);
         let candidates = self.candidates(&query, &offered, max_tools).await;
         let earlier = EarlierPlan::of(ended);
@@ -338,7 +338,7 @@ impl Engine {
         let asking = steps.clone().find(|step| step.tool.as_str() == REPLAN);
         let replans = &mut options.replans;
         if replans.left == 0 || !(replans.after_failure || asking.is_some()) {
-            *replans = replans.as_asked();
+            *replans = replans.caller_options();
             return Ok(());
         }
         let wanted = match asking {
@@ -374,10 +374,10 @@ fn already_replanned(id: ExecutionId, next: ExecutionId) -> EngineError {
 
 fn check_replannable(ended: &Execution) -> Result<(), EngineError> {
     let id = ended.id();
-    if !ended.state().is_over() {
+    if !ended.state().is_finished() {
         return Err(refused(ended, ReuseError::Open(id)));
     }
-    if ended.state() == ExecutionState::Completed && ended.asked().is_none() {
+    if ended.state() == ExecutionState::Completed && ended.replan_request().is_none() {
         let why = format!("`{id}` got to its end: there is nothing left to plan");
         return Err(EngineError::Conflict(why));
     }
@@ -395,7 +395,7 @@ fn check_replannable(ended: &Execution) -> Result<(), EngineError> {
 /// Returns the failure of the store that may pass.
 fn passing(err: &EngineError) -> Option<&StoreError> {
     match err {
-        EngineError::Store(err) if !err.is_damage() => Some(err),
+        EngineError::Store(err) if !err.is_permanent() => Some(err),
         EngineError::Planning { error, .. } => passing(error),
         _ => None,
     }

@@ -11,7 +11,7 @@ use shared::{
     execution::{Execution, ExecutionState},
     id::ExecutionId,
     plan::Plan,
-    store::{ExecutionFilter, Head, Page, StoreError},
+    store::{ExecutionFilter, ExecutionHead, Page, StoreError},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -194,12 +194,14 @@ impl Engine {
 
 /// Returns whether an action can change anything about an execution. Those that are part of
 /// another are not begun again by themselves: that one begins them.
-fn fits(head: &Head, action: BulkAction) -> bool {
+fn fits(head: &ExecutionHead, action: BulkAction) -> bool {
     match action {
-        BulkAction::Cancel => !head.state.is_over() && head.state != ExecutionState::Compensating,
-        BulkAction::Pause => !head.state.is_over() && head.state != ExecutionState::Paused,
+        BulkAction::Cancel => {
+            !head.state.is_finished() && head.state != ExecutionState::Compensating
+        }
+        BulkAction::Pause => !head.state.is_finished() && head.state != ExecutionState::Paused,
         BulkAction::Resume => head.state == ExecutionState::Paused,
-        BulkAction::Retry => head.state.is_over() && head.parent.is_none(),
+        BulkAction::Retry => head.state.is_finished() && head.parent.is_none(),
     }
 }
 

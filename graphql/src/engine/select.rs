@@ -279,7 +279,7 @@ impl Engine {
     /// Returns whether whoever asks may use the tool at a place.
     pub(super) fn allowed<'a>(&'a self, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
         let every = self.grant.allows_every_tool();
-        move |at| every || self.grant.allows(&listing.definitions()[at].qualified())
+        move |at| every || self.grant.allows(&listing.definitions()[at].qualified_name())
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use shared::{
-    event::{Event, Recorded, WaitReason},
+    event::{Event, RecordedEvent, WaitReason},
     execution::{Execution, ExecutionState, Phase, Step, StepState},
     id::{ExecutionId, StepId, Task},
     limits,
@@ -36,7 +36,7 @@ impl Engine {
     ) -> Result<Execution, EngineError> {
         let execution = self.known(id).await?;
         // What is being undone has ended already: undoing it is not stopped half-way.
-        if execution.state().is_over() || execution.state() == ExecutionState::Compensating {
+        if execution.state().is_finished() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
         if execution.options().compensate_on_failure {
@@ -86,12 +86,12 @@ impl Engine {
         let missing = || EngineError::NotFound(format!("`{id}` has no step `{step}`"));
         let (name, item) = split(step).ok_or_else(missing)?;
         let name: StepId = name.parse().map_err(|_| missing())?;
-        let number = execution.plan().number(&name).ok_or_else(missing)?;
-        let task = item.map_or_else(|| number.into(), |it| Task::from(number).item(it));
+        let number = execution.plan().step_number(&name).ok_or_else(missing)?;
+        let task = item.map_or_else(|| number.into(), |it| Task::from(number).for_item(it));
         let found = execution.task(task).ok_or_else(missing)?;
-        let mut items = found.items.iter().flat_map(|it| it.all());
+        let mut items = found.items.iter().flat_map(|it| it.as_slice());
         if !asks(found) && !items.any(asks) {
-            let why = if execution.state().is_over() {
+            let why = if execution.state().is_finished() {
                 let state = execution.state().as_str();
                 format!("`{id}` has ended ({state}): none of its steps waits for a person")
             } else {
@@ -156,7 +156,7 @@ impl Engine {
 
     async fn open(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.known(id).await?;
-        if execution.state().is_over() {
+        if execution.state().is_finished() {
             let state = execution.state().as_str();
             let why = format!("`{id}` is {state}: it can no longer be changed");
             return Err(EngineError::Conflict(why));
@@ -214,7 +214,7 @@ fn split(name: &str) -> Option<(&str, Option<u32>)> {
 }
 
 /// Moves past an event of the store.
-pub(super) fn apply(execution: &mut Execution, recorded: &Recorded) -> Result<(), StoreError> {
+pub(super) fn apply(execution: &mut Execution, recorded: &RecordedEvent) -> Result<(), StoreError> {
     let id = execution.id();
     execution.apply(recorded).map_err(|err| StoreError::corrupt(id, err))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use shared::{
     id::{PlanId, RequestId},
     limits,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     request::Request,
 };
 
@@ -26,7 +26,7 @@ impl Engine {
     pub(super) async fn compile(
         &self,
         draft: &Draft,
-        about: About,
+        about: PlanInfo,
         catalog: &Catalog,
     ) -> Result<Compiled, EngineError> {
         let plans = self.sub_plans(draft).await?;
@@ -43,7 +43,7 @@ impl Engine {
     /// Keeps the plans of drafts inside another one, each under a request of its own.
     pub(super) async fn keep_inner(&self, plans: Vec<Plan>) -> Result<(), EngineError> {
         for plan in plans {
-            let About { request: id, query, created_at, .. } = plan.about().clone();
+            let PlanInfo { request: id, query, created_at, .. } = plan.info().clone();
             self.store.put_request(&Request { id, query, created_at }).await?;
             self.store.put_plan(&plan).await?;
         }

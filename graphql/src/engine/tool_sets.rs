@@ -7,7 +7,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     limits,
-    tool::prefix,
+    tool::set_prefix,
 };
 use toolbox::{Found, ToolSet};
 use toolsets::registry::{Registry, RegistryError, Switched};
@@ -41,7 +41,7 @@ impl Engine {
         self.catch_up().await;
         for name in names {
             let Found::Failed { set, .. } = self.toolbox.find(name) else { continue };
-            if prefix(name.as_str()) == Some(set.as_str()) {
+            if set_prefix(name.as_str()) == Some(set.as_str()) {
                 self.toolbox.wake(&set);
             } else {
                 self.toolbox.wake_all();

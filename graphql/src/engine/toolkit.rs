@@ -21,7 +21,7 @@ use shared::{
     clock::Timestamp,
     id::{NodeName, ToolName},
     limits,
-    store::{Record, RecordKind, StoreError, Unless},
+    store::{Record, RecordKind, StoreError, WriteCondition},
     tool::ToolDefinition,
 };
 use tokio::sync::Mutex as AsyncMutex;
@@ -290,7 +290,7 @@ impl Engine {
         before: Option<&Record>,
         changes: &Changes,
     ) -> Result<bool, EngineError> {
-        let (unless, at) = Unless::since(before, self.clock.now());
+        let (unless, at) = WriteCondition::unless_changed(before, self.clock.now());
         let value =
             serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD, err))?;
         let name = RECORD.to_owned();
@@ -308,7 +308,7 @@ impl Engine {
                 NodeKind::Action => {
                     let is_tool = |it: &Arc<ToolDefinition>| {
                         it.name.as_str() == name.as_str()
-                            || it.qualified().as_str() == name.as_str()
+                            || it.qualified_name().as_str() == name.as_str()
                     };
                     if tool.as_ref().is_some_and(is_tool) {
                         let is = NodeKind::Tool;

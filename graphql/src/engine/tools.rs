@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use shared::{
     clock::Timestamp,
     id::{CallId, ToolName, ToolSetName},
-    json::bytes as json_bytes,
+    json::json_size as json_bytes,
     limits,
-    store::{Record, RecordKind, RecordPage, StoreError, Unless, Usage},
-    tool::{Effect, ToolDefinition, ToolError, prefix},
+    store::{Record, RecordKind, RecordPage, StoreError, Usage, WriteCondition},
+    tool::{Effect, ToolDefinition, ToolError, set_prefix},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -96,8 +96,8 @@ impl Engine {
         let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox.find(&tool.name) else {
             return None;
         };
-        let meant = found.definition().qualified();
-        (meant != tool.qualified() && self.grant.allows(&meant)).then_some(meant)
+        let meant = found.definition().qualified_name();
+        (meant != tool.qualified_name() && self.grant.allows(&meant)).then_some(meant)
     }
 
     /// Calls a tool once, and keeps what became of it.
@@ -143,7 +143,7 @@ impl Engine {
                 return Ok(call);
             }
         };
-        let qualified = tool.definition().qualified();
+        let qualified = tool.definition().qualified_name();
         call.tool = qualified.to_string();
         self.grant.check_tools([&qualified])?;
         self.grant.spend([&qualified])?;
@@ -206,13 +206,13 @@ impl Engine {
     async fn meaning(&self, name: &str) -> Meaning {
         let Ok(name) = name.parse::<ToolName>() else { return Meaning::Unknown };
         self.certain(std::slice::from_ref(&name)).await;
-        let is_of = |set: &ToolSetName| prefix(name.as_str()) == Some(set.as_str());
+        let is_of = |set: &ToolSetName| set_prefix(name.as_str()) == Some(set.as_str());
         match self.toolbox.find(&name) {
             Found::Tool(tool) => Meaning::Tool(tool),
             Found::Inactive(tool) => {
                 let tool = tool.definition();
                 let why = call::inactive(&self.toolbox.shown(tool), &tool.set);
-                Meaning::Refused(tool.qualified(), why)
+                Meaning::Refused(tool.qualified_name(), why)
             }
             Found::Connecting => {
                 let why = call::late(&name, self.options.connect);
@@ -264,7 +264,7 @@ impl Engine {
             value: Arc::new(value),
             at: call.at,
         };
-        self.store.put_record(&record, Unless::Never).await.map(drop)
+        self.store.put_record(&record, WriteCondition::Never).await.map(drop)
     }
 
     /// Returns the last calls outside plans, the newest first.
@@ -281,7 +281,7 @@ impl Engine {
         let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
         let most = first.min(HISTORY);
         loop {
-            let page = RecordPage { after, newest: true, ..RecordPage::first(HISTORY) };
+            let page = RecordPage { after, newest: true, ..RecordPage::first_records(HISTORY) };
             let names = self.store.record_names(RecordKind::Call, page).await?;
             after = names.last().cloned();
             let is_last = names.len() < HISTORY;
@@ -309,7 +309,7 @@ impl Engine {
         let mut all = vec![Recorded::Name(name.to_owned())];
         match now {
             Ok(Found::Tool(it) | Found::Inactive(it)) => {
-                all.push(Recorded::Name(it.definition().qualified().to_string()));
+                all.push(Recorded::Name(it.definition().qualified_name().to_string()));
             }
             _ => all.push(Recorded::OfAnySet(name.to_owned())),
         }
@@ -338,7 +338,7 @@ impl Engine {
         self.flush_usage().await?;
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // What only agents have is no tool that anybody could look up.
-        let is_own = |it: &Usage| prefix(it.tool.as_str()) == Some(dispatch::SET);
+        let is_own = |it: &Usage| set_prefix(it.tool.as_str()) == Some(dispatch::SET);
         for usage in self.store.usage().await? {
             if !self.grant.allows(&usage.tool) || is_own(&usage) {
                 continue;

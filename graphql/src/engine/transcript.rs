@@ -5,7 +5,7 @@ use std::sync::Arc;
 use planner::Note;
 use serde_json::Value;
 use shared::{
-    clock::{Clock, Timestamp, after},
+    clock::{Clock, Timestamp, next_moment},
     request::TranscriptEntry,
 };
 
@@ -49,7 +49,7 @@ impl Transcript {
     }
 
     fn add_at(&mut self, at: Timestamp, kind: &str, content: Value) {
-        let at = self.newest.map_or(at, |newest| at.max(after(newest)));
+        let at = self.newest.map_or(at, |newest| at.max(next_moment(newest)));
         self.newest = Some(at);
         self.entries.push(TranscriptEntry { at, kind: kind.to_owned(), content });
     }

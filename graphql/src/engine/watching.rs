@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use shared::{
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::Execution,
     id::{ExecutionId, RequestId, Seq},
     limits,
-    store::{self, Cursor, ExecutionFilter, Head, Page, StoreError},
+    store::{self, Cursor, ExecutionFilter, ExecutionHead, Page, StoreError},
 };
 
 use super::{Engine, EngineError, steering::apply};
@@ -35,7 +35,7 @@ impl Room {
     }
 
     /// Takes the room of an event, if there is any left.
-    fn take(&mut self, event: &Recorded) -> bool {
+    fn take(&mut self, event: &RecordedEvent) -> bool {
         if self.is_full() {
             return false;
         }
@@ -53,8 +53,8 @@ impl Engine {
         id: ExecutionId,
         after: Seq,
         room: &mut Room,
-    ) -> Result<Vec<Recorded>, EngineError> {
-        let mut events: Vec<Recorded> = Vec::new();
+    ) -> Result<Vec<RecordedEvent>, EngineError> {
+        let mut events: Vec<RecordedEvent> = Vec::new();
         while !room.is_full() {
             let end = events.last().map_or(after, |it| it.seq);
             let read = self.store.read(id, end).await?;
@@ -71,8 +71,8 @@ impl Engine {
         &self,
         id: ExecutionId,
         after: Seq,
-    ) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
-        store::tail(Arc::clone(&self.store), id, after, limits::POLL)
+    ) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
+        store::follow_log(Arc::clone(&self.store), id, after, limits::POLL)
     }
 
     /// Returns an execution at once, and again at every change of its state or that of a step: each
@@ -94,7 +94,7 @@ impl Engine {
         &self,
         request: RequestId,
         most: usize,
-    ) -> Result<Vec<Head>, EngineError> {
+    ) -> Result<Vec<ExecutionHead>, EngineError> {
         let filter = ExecutionFilter { request: Some(request), ..ExecutionFilter::default() };
         self.newest(&filter, most, |_| true).await
     }
@@ -105,7 +105,7 @@ impl Engine {
         &self,
         request: RequestId,
         most: usize,
-    ) -> Result<Vec<Head>, EngineError> {
+    ) -> Result<Vec<ExecutionHead>, EngineError> {
         let filter =
             ExecutionFilter { request: Some(request), is_root: true, ..ExecutionFilter::default() };
         self.newest(&filter, most, |_| true).await
@@ -117,9 +117,9 @@ impl Engine {
         &self,
         filter: &ExecutionFilter,
         most: usize,
-        is_new: impl Fn(&Head) -> bool,
-    ) -> Result<Vec<Head>, EngineError> {
-        let mut heads: Vec<Head> = Vec::new();
+        is_new: impl Fn(&ExecutionHead) -> bool,
+    ) -> Result<Vec<ExecutionHead>, EngineError> {
+        let mut heads: Vec<ExecutionHead> = Vec::new();
         let mut after: Option<Cursor> = None;
         while heads.len() < most {
             let first = LOOK.min(most - heads.len());
@@ -148,7 +148,7 @@ enum Change {
 
 struct Watcher {
     execution: Arc<Execution>,
-    log: BoxStream<'static, Result<Recorded, StoreError>>,
+    log: BoxStream<'static, Result<RecordedEvent, StoreError>>,
     is_new: bool,
 }
 
@@ -169,7 +169,7 @@ impl Watcher {
     }
 
     /// Moves past an event. Returns what it changed that is worth seeing.
-    fn apply(&mut self, recorded: &Recorded) -> Result<Change, StoreError> {
+    fn apply(&mut self, recorded: &RecordedEvent) -> Result<Change, StoreError> {
         let execution = Arc::make_mut(&mut self.execution);
         let before = execution.state();
         apply(execution, recorded)?;
@@ -188,11 +188,11 @@ mod tests {
 
     use super::*;
 
-    fn event(bytes: usize) -> Recorded {
+    fn event(bytes: usize) -> RecordedEvent {
         let payload = Arc::new(Value::from("x".repeat(bytes)));
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let event = Event::SignalReceived { name: "s".to_owned(), payload, command };
-        Recorded { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }
+        RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }
     }
 
     #[test]

@@ -16,14 +16,14 @@ const LISTED: usize = 1_000;
 
 /// Shortens outputs that are too large together. Returns whether they were.
 pub(crate) fn shorten(outputs: &mut Value) -> bool {
-    if json::bytes(outputs) <= OUTPUTS {
+    if json::json_size(outputs) <= OUTPUTS {
         return false;
     }
     for output in outputs.as_object_mut().into_iter().flat_map(|outputs| outputs.values_mut()) {
         cut(output);
     }
     // Thousands of small outputs may still be too large.
-    if json::bytes(outputs) > OUTPUTS {
+    if json::json_size(outputs) > OUTPUTS {
         *outputs = json!({});
     }
     true
@@ -36,7 +36,7 @@ pub(crate) fn few(all: &mut Value) -> bool {
 
 /// Shortens a request that is too large: drops its timeline, and cuts parameters and outputs.
 pub(crate) fn bounded(mut request: Value) -> Value {
-    if json::bytes(&request) <= REQUEST {
+    if json::json_size(&request) <= REQUEST {
         return request;
     }
     if let Some(fields) = request.as_object_mut() {
@@ -125,7 +125,7 @@ fn each<'a>(of: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value>
 
 /// Keeps the beginning of a large value, and says how large it is.
 fn cut(value: &mut Value) {
-    let bytes = json::bytes(value);
+    let bytes = json::json_size(value);
     if bytes > OUTPUT {
         *value = json!({ "$cut": clip(&value.to_string(), OUTPUT / 8), "bytes": bytes });
     }
@@ -231,7 +231,7 @@ mod tests {
         let newest = &told["executions"][1];
         assert_eq!(newest["executionId"], "exec_2");
         assert_eq!(newest["steps"].as_array().map(Vec::len), Some(20));
-        let bytes = json::bytes(&large);
+        let bytes = json::json_size(&large);
         let step = &newest["steps"][3];
         for cut in [
             &step["output"],

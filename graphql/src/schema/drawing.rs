@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::Timestamp,
-        plan::{About, StepPolicy, UncheckedPlan, UncheckedStep},
+        plan::{PlanInfo, StepPolicy, UncheckedPlan, UncheckedStep},
     };
 
     use super::*;
@@ -91,7 +91,7 @@ mod tests {
             for_each: None,
             compensate: None,
         });
-        let about = About {
+        let about = PlanInfo {
             id: "plan_1_aaaaaaaaa".parse().unwrap(),
             request: "req_1_aaaaaaaaa".parse().unwrap(),
             version: 1,

@@ -3,7 +3,7 @@
 use async_graphql::{ID, Object};
 use serde_json::{Map, Value, json};
 use shared::{
-    event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, StepStarted, WaitReason},
+    event::{Claimed, Created, Event, Outcome, RecordedEvent, SkipReason, StepStarted, WaitReason},
     execution::ExecutionState,
     id::ExecutionId,
     json,
@@ -15,11 +15,11 @@ use super::scalar::{DateTime, int, written};
 /// Something that happened to an execution.
 pub(super) struct ExecutionEvent {
     execution: ExecutionId,
-    recorded: Recorded,
+    recorded: RecordedEvent,
 }
 
 impl ExecutionEvent {
-    pub(super) fn new(execution: ExecutionId, recorded: Recorded) -> Self {
+    pub(super) fn new(execution: ExecutionId, recorded: RecordedEvent) -> Self {
         Self { execution, recorded }
     }
 }
@@ -88,7 +88,7 @@ fn omit(data: &mut Value, most: usize) {
 }
 
 fn omit_one(value: &mut Value, most: usize) {
-    let bytes = json::bytes(value);
+    let bytes = json::json_size(value);
     if bytes > most {
         *value = json!({ "$omitted": bytes });
     }

@@ -267,27 +267,27 @@ impl Execution {
 
     /// How many steps there are.
     async fn total(&self) -> i64 {
-        int(self.0.tally().total)
+        int(self.0.count_steps().total)
     }
 
     /// How many steps succeeded, those included that were undone afterwards.
     async fn successful(&self) -> i64 {
-        int(self.0.tally().successful)
+        int(self.0.count_steps().successful)
     }
 
     /// How many steps failed.
     async fn failed(&self) -> i64 {
-        int(self.0.tally().failed)
+        int(self.0.count_steps().failed)
     }
 
     /// How many steps did not run: another failed, or their condition did not hold.
     async fn skipped(&self) -> i64 {
-        int(self.0.tally().skipped)
+        int(self.0.count_steps().skipped)
     }
 
     /// How many steps were stopped, or did not run because the execution was.
     async fn cancelled(&self) -> i64 {
-        int(self.0.tally().cancelled)
+        int(self.0.count_steps().cancelled)
     }
 
     /// Every step as it now stands, in execution order.
@@ -361,7 +361,7 @@ impl ExecutionResults {
 fn errors(execution: &Arc<State>) -> Vec<StepError> {
     let all = StepStatus::all(execution);
     let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
-    if execution.overran() && !errors.iter().any(StepError::is_deadline) {
+    if execution.missed_deadline() && !errors.iter().any(StepError::is_deadline) {
         let late = all
             .iter()
             .find(|it| it.is_left_out())
@@ -411,23 +411,23 @@ mod tests {
             deadline_ms: Some(10),
             ..shared::execution::ExecutionOptions::default()
         };
-        let created = Created::new(plan.id(), plan.about().request, options);
+        let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (mut execution, _) = machine::create_as(id, &plan, created, at(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         machine::decide(&mut execution, Input::Claimed { worker, node: "n".into() }, at(0));
         machine::decide(&mut execution, Input::Woken, at(10));
-        let task = Task::from(plan.number(&"a".parse().unwrap()).unwrap());
+        let task = Task::from(plan.step_number(&"a".parse().unwrap()).unwrap());
         let (attempt, result) = (Attempt::FIRST, result.map(Answer::from));
         machine::decide(&mut execution, Input::Ended { task, attempt, result }, at(11));
-        assert!(execution.state().is_over());
+        assert!(execution.state().is_finished());
         errors(&Arc::new(execution)).iter().map(StepError::named).collect()
     }
 
     /// Nothing said that the time had been up where an effect's outcome was unknown.
     #[test]
     fn an_execution_whose_time_was_up_says_so() {
-        let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").indefinite();
+        let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome();
         let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()
         };

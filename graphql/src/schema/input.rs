@@ -7,7 +7,7 @@ use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
 use shared::{
     diagnostic::Diagnostic,
-    execution::{ExecutionOptions as Options, Replans},
+    execution::{ExecutionOptions as Options, ReplanOptions},
     json, limits, store,
 };
 
@@ -283,15 +283,15 @@ impl ExecutionOptions {
             input: Arc::new(given(it.input)?),
             compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
             dry_run: it.dry_run.unwrap_or(false),
-            replans: it.replans.map_or_else(|| Ok(Replans::default()), replans)?,
+            replans: it.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
         };
         Ok(Order { options, idempotency_key: it.idempotency_key })
     }
 }
 
-fn replans(times: i32) -> ApiResult<Replans> {
+fn replans(times: i32) -> ApiResult<ReplanOptions> {
     let within = u32::try_from(times).ok().filter(|it| *it <= limits::REPLANS);
-    within.map(Replans::times).ok_or_else(|| {
+    within.map(ReplanOptions::times).ok_or_else(|| {
         let most = limits::REPLANS;
         invalid(format!("`replans` is {times}; write a number from 0 to {most}"))
     })
@@ -300,7 +300,7 @@ fn replans(times: i32) -> ApiResult<Replans> {
 /// Checks what a plan is given.
 pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
     let input = input.unwrap_or_default();
-    if json::bytes(&input) > limits::OUTPUT_BYTES {
+    if json::json_size(&input) > limits::OUTPUT_BYTES {
         let most = limits::OUTPUT_BYTES;
         return Err(exceeded(format!("`input` has more than {most} bytes")));
     }

@@ -96,7 +96,7 @@ impl Loaders {
                 }
                 looked += 1;
                 if let Some(Ok(execution)) = found.remove(id) {
-                    bytes += execution.bytes();
+                    bytes += execution.estimated_size();
                     executions.push(execution);
                 }
             }

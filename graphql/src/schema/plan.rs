@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use shared::{
     condition::Condition,
     diagnostic,
-    id::StepIx,
-    plan::{Mapping, OnError, StepKind},
+    id::StepNumber,
+    plan::{OnError, OutputMapping, StepKind},
     store::ExecutionFilter,
     tool,
 };
@@ -109,40 +109,40 @@ impl Plan {
 
     /// The request that it belongs to, `req_…`.
     async fn request_id(&self) -> ID {
-        ID(self.0.about().request.to_string())
+        ID(self.0.info().request.to_string())
     }
 
     /// The request that it belongs to.
     async fn request(&self, ctx: &Context<'_>) -> Result<Option<Request>> {
-        let request = ctx.data::<Loaders>()?.request(self.0.about().request).await?;
+        let request = ctx.data::<Loaders>()?.request(self.0.info().request).await?;
         Ok(request.map(Request))
     }
 
     /// Counts the plans of the request, from 1.
     async fn version(&self) -> u32 {
-        self.0.about().version
+        self.0.info().version
     }
 
     /// What it is for, in words.
     async fn query(&self) -> &str {
-        &self.0.about().query
+        &self.0.info().query
     }
 
     /// When it was compiled.
     async fn created_at(&self) -> DateTime {
-        self.0.about().created_at.into()
+        self.0.info().created_at.into()
     }
 
     /// Who wrote the draft: `offline`, `explicit`, or a model.
     async fn planner(&self) -> &str {
-        &self.0.about().planner
+        &self.0.info().planner
     }
 
     /// The steps, in the order in which they are executed one by one.
     async fn tools(&self) -> Vec<ToolExecution> {
         let steps = 0..self.0.steps().len();
         steps
-            .map(|at| ToolExecution { plan: Arc::clone(&self.0), number: StepIx::new(at) })
+            .map(|at| ToolExecution { plan: Arc::clone(&self.0), number: StepNumber::new(at) })
             .collect()
     }
 
@@ -153,7 +153,7 @@ impl Plan {
 
     /// What may run at the same time: each step is one layer behind the last that it depends on.
     async fn layers(&self) -> Vec<Vec<&str>> {
-        let name = |number: &StepIx| self.0.step(*number).id.as_str();
+        let name = |number: &StepNumber| self.0.step(*number).id.as_str();
         self.0.layers().iter().map(|layer| layer.iter().map(name).collect()).collect()
     }
 
@@ -211,7 +211,7 @@ impl Plan {
 /// One tool call of a plan; in short, a step.
 pub(super) struct ToolExecution {
     plan: Arc<shared::plan::Plan>,
-    number: StepIx,
+    number: StepNumber,
 }
 
 impl ToolExecution {
@@ -247,7 +247,8 @@ impl ToolExecution {
     /// Which path of its output fills which variable. Null where none does.
     async fn output_mapping(&self) -> Option<Value> {
         let mapped = &self.step().output_mapping;
-        let pair = |it: &Mapping| (it.written.clone(), Value::String((*it.variable).to_owned()));
+        let pair =
+            |it: &OutputMapping| (it.written.clone(), Value::String((*it.variable).to_owned()));
         let pairs: Map<String, Value> = mapped.iter().map(pair).collect();
         (!pairs.is_empty()).then_some(Value::Object(pairs))
     }
@@ -296,7 +297,7 @@ impl ToolExecution {
         let step = self.step();
         match step.kind {
             StepKind::Call => Some(int(step.policy.timeout_ms)),
-            _ => step.policy.own_timeout_ms().map(int),
+            _ => step.policy.explicit_timeout_ms().map(int),
         }
     }
 

@@ -14,10 +14,10 @@ use futures::{
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{ExecutionId, PlanId, RequestId, Seq},
     limits,
-    store::{ExecutionFilter, Head, StoreError},
+    store::{ExecutionFilter, ExecutionHead, StoreError},
 };
 use tokio::{
     sync::watch,
@@ -48,7 +48,7 @@ pub(super) struct RequestEvent {
 enum What {
     Transcript { kind: String, content: Value },
     Plan { id: PlanId, about: Value },
-    Execution { id: ExecutionId, plan: PlanId, recorded: Box<Recorded> },
+    Execution { id: ExecutionId, plan: PlanId, recorded: Box<RecordedEvent> },
 }
 
 /// Something that happened under a request.
@@ -114,7 +114,7 @@ impl RequestEvent {
 }
 
 impl RequestEvent {
-    fn of_execution(&self) -> Option<(ExecutionId, &Recorded)> {
+    fn of_execution(&self) -> Option<(ExecutionId, &RecordedEvent)> {
         match &self.what {
             What::Execution { id, recorded, .. } => Some((*id, recorded)),
             _ => None,
@@ -127,7 +127,7 @@ pub(super) fn follow(
     engine: Engine,
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
-    let work = engine.store().hints().work();
+    let work = engine.store().hints().subscribe_work();
     let others = engine.request_look(request);
     let follower = Follower {
         engine,
@@ -150,7 +150,7 @@ pub(super) fn follow(
     })
 }
 
-type Log = BoxStream<'static, Result<(ExecutionId, PlanId, Recorded), StoreError>>;
+type Log = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), StoreError>>;
 
 struct Follower {
     engine: Engine,
@@ -248,7 +248,7 @@ impl Follower {
         for id in plans.iter().skip(self.plans) {
             if let Some(plan) = self.engine.plan(*id).await? {
                 let about = about_json(&plan);
-                found.push((plan.about().created_at, What::Plan { id: *id, about }));
+                found.push((plan.info().created_at, What::Plan { id: *id, about }));
             }
         }
         self.plans = plans.len();
@@ -260,10 +260,10 @@ impl Follower {
     }
 
     /// Returns the executions that are new.
-    async fn begun(&mut self) -> Result<Vec<Head>, ApiError> {
+    async fn begun(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
-        let is_new = |head: &Head| !known.contains(&head.execution);
+        let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
         Ok(self.engine.newest(&filter, usize::MAX, is_new).await?)
     }
 }

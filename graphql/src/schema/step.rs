@@ -6,8 +6,8 @@ use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use serde_json::Value;
 use shared::{
     event::{SkipReason, WaitReason},
-    execution::{self, Execution as State, How, Items, Step},
-    id::{StepIx, Task},
+    execution::{self, AttemptKind, Execution as State, Items, Step},
+    id::{StepNumber, Task},
     plan::{OnError, ToolExecution},
     tool::{self, ErrorCode, ToolError},
 };
@@ -144,8 +144,8 @@ pub(super) struct ItemTally {
 
 impl ItemTally {
     fn of(items: &Items) -> Self {
-        let mut tally = Self { total: int(items.all().len()), ..Self::default() };
-        for item in items.all() {
+        let mut tally = Self { total: int(items.as_slice().len()), ..Self::default() };
+        for item in items.as_slice() {
             let place = match StepState::of(item) {
                 StepState::Pending => &mut tally.pending,
                 StepState::Running | StepState::Retrying => &mut tally.running,
@@ -170,13 +170,13 @@ pub(super) struct StepStatus {
 impl StepStatus {
     /// Returns every step, in plan order.
     pub(super) fn all(execution: &Arc<State>) -> Vec<Self> {
-        let numbers = (0..execution.steps().len()).map(StepIx::new);
+        let numbers = (0..execution.steps().len()).map(StepNumber::new);
         numbers.map(|it| Self { execution: Arc::clone(execution), task: it.into() }).collect()
     }
 
     /// Returns the step called `name`, if there is one.
     pub(super) fn find(execution: &Arc<State>, name: &str) -> Option<Self> {
-        let number = execution.plan().number(&name.parse().ok()?)?;
+        let number = execution.plan().step_number(&name.parse().ok()?)?;
         Some(Self { execution: Arc::clone(execution), task: number.into() })
     }
 
@@ -200,8 +200,8 @@ impl StepStatus {
         let is_lenient =
             matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
-        let items = items.map_or(0, |it| u32::try_from(it.all().len()).unwrap_or(u32::MAX));
-        own.chain((0..items).filter_map(|it| self.of(self.task.item(it))?.failure())).collect()
+        let items = items.map_or(0, |it| u32::try_from(it.as_slice().len()).unwrap_or(u32::MAX));
+        own.chain((0..items).filter_map(|it| self.of(self.task.for_item(it))?.failure())).collect()
     }
 
     /// Returns whether the step never began, because the execution came to its end before.
@@ -230,7 +230,7 @@ impl StepStatus {
         StepError {
             step_id: self.planned().id.to_string(),
             index: self.failed_index(),
-            tool_name: self.planned().callee(self.task.part).tool.to_string(),
+            tool_name: self.planned().call_of_part(self.task.part).tool.to_string(),
             code: error.code.to_string(),
             message: error.message.to_string(),
             attempt: self.now().attempts.max(1),
@@ -261,7 +261,7 @@ impl StepStatus {
 
     /// The tool, as `set.name`.
     async fn tool_name(&self) -> &str {
-        self.planned().callee(self.task.part).tool.as_str()
+        self.planned().call_of_part(self.task.part).tool.as_str()
     }
 
     /// Where it is in its life.
@@ -365,7 +365,7 @@ impl StepStatus {
         match &self.now().state {
             execution::StepState::Waiting(WaitReason::Signal { until: Some(until), .. })
             | execution::StepState::Retrying { until, .. }
-            | execution::StepState::Running { how: How::Sleeping { until }, .. } => {
+            | execution::StepState::Running { how: AttemptKind::Sleeping { until }, .. } => {
                 Some((*until).into())
             }
             _ => None,
@@ -388,9 +388,9 @@ impl StepStatus {
     ) -> Result<Vec<Self>> {
         let most = count("first", first.unwrap_or(10_000), ITEMS)?;
         let begin = begin_behind(after_index)?;
-        let n = self.now().items.as_deref().map_or(0, |it| it.all().len());
+        let n = self.now().items.as_deref().map_or(0, |it| it.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let all = (begin..n).filter_map(|it| self.of(self.task.item(it)));
+        let all = (begin..n).filter_map(|it| self.of(self.task.for_item(it)));
         let is_wanted = |it: &Self| {
             state.as_ref().is_none_or(|states| states.contains(&StepState::of(it.now())))
         };
@@ -415,7 +415,7 @@ impl StepStatus {
 
     /// The call that undoes it. Null until that has begun.
     async fn compensation(&self) -> Option<Self> {
-        self.of(self.task.undone()).filter(|_| !self.task.part.undo)
+        self.of(self.task.compensation()).filter(|_| !self.task.part.undo)
     }
 }
 

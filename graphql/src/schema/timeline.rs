@@ -6,7 +6,7 @@ use async_graphql::{ID, SimpleObject};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::{Claimed, Event, Recorded, StepStarted, WaitReason},
+    event::{Claimed, Event, RecordedEvent, StepStarted, WaitReason},
     id::{ExecutionId, Part, Seq, StepId},
     plan::Plan,
     request::{Request, TranscriptEntry},
@@ -109,7 +109,7 @@ fn of_transcript(it: TranscriptEntry) -> TimelineEntry {
 }
 
 fn of_plan(plan: &Plan) -> TimelineEntry {
-    let about = plan.about();
+    let about = plan.info();
     let message = format!(
         "plan `{}`, version {} by {}, with {} steps",
         about.id,
@@ -122,7 +122,7 @@ fn of_plan(plan: &Plan) -> TimelineEntry {
 
 /// Returns what there is to say of a plan without its steps.
 pub(super) fn about_json(plan: &Plan) -> Value {
-    let about = plan.about();
+    let about = plan.info();
     serde_json::json!({
         "planId": about.id,
         "version": about.version,
@@ -150,15 +150,15 @@ enum Begun {
     Wait(Timestamp),
 }
 
-fn of_log(id: ExecutionId, events: &[Recorded]) -> Vec<TimelineEntry> {
+fn of_log(id: ExecutionId, events: &[RecordedEvent]) -> Vec<TimelineEntry> {
     let mut reading = Reading::default();
     let entries = events.iter().map(|recorded| reading.entry(id, recorded));
     entries.collect()
 }
 
 impl Reading {
-    fn entry(&mut self, id: ExecutionId, recorded: &Recorded) -> TimelineEntry {
-        let Recorded { at, event, .. } = recorded;
+    fn entry(&mut self, id: ExecutionId, recorded: &RecordedEvent) -> TimelineEntry {
+        let RecordedEvent { at, event, .. } = recorded;
         if let Event::Claimed(claimed) = event {
             let before = self.owner.replace(claimed.clone());
             if before.as_ref().is_some_and(|before| before.worker != claimed.worker) {

@@ -66,7 +66,7 @@ impl Tool {
     }
 
     pub(super) fn qualified(&self) -> ToolName {
-        self.definition.qualified()
+        self.definition.qualified_name()
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -77,7 +77,7 @@ impl Tool {
     /// are in lower case.
     pub(super) fn has_words(&self, words: &[String]) -> bool {
         let it = &self.definition;
-        let mut text = format!("{} {}", it.qualified(), it.description).to_lowercase();
+        let mut text = format!("{} {}", it.qualified_name(), it.description).to_lowercase();
         for example in &it.examples {
             text.push(' ');
             text.push_str(&example.to_lowercase());
@@ -96,7 +96,7 @@ impl Tool {
 
     /// The name that always means this tool and that plans store: `set.name`.
     async fn qualified_name(&self) -> String {
-        self.definition.qualified().to_string()
+        self.definition.qualified_name().to_string()
     }
 
     /// The tool, as `set.name`, that the plain name means instead, because an earlier set has it.
@@ -154,7 +154,7 @@ impl Tool {
     /// How often it was called, in plans and outside, by every node.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
         // The toolkit may call it otherwise.
-        let (name, toolbox) = (self.definition.qualified(), ctx.data::<Engine>()?.toolbox());
+        let (name, toolbox) = (self.definition.qualified_name(), ctx.data::<Engine>()?.toolbox());
         let name = match toolbox.find(&name) {
             Found::Tool(tool) | Found::Inactive(tool) => toolbox.shown(tool.definition()),
             _ => name,
@@ -199,7 +199,9 @@ impl ToolUsage {
     /// more.
     async fn qualified_name(&self, ctx: &Context<'_>) -> String {
         match ctx.data_unchecked::<Engine>().toolbox().find(&self.tool) {
-            Found::Tool(tool) | Found::Inactive(tool) => tool.definition().qualified().to_string(),
+            Found::Tool(tool) | Found::Inactive(tool) => {
+                tool.definition().qualified_name().to_string()
+            }
             _ => self.tool.to_string(),
         }
     }

@@ -7,10 +7,10 @@ use executor::limits::CallLimits;
 use shared::{
     clock::Timestamp,
     event::WaitReason,
-    execution::{Execution, How, Phase, Step, StepState},
+    execution::{AttemptKind, Execution, Phase, Step, StepState},
     id::Task,
     limits,
-    store::{Command, Envelope, Head},
+    store::{Command, ExecutionHead, SentCommand},
 };
 
 use super::scalar::DateTime;
@@ -54,7 +54,7 @@ impl Wait {
 }
 
 /// Returns whether a worker could take it and none has.
-fn is_free(head: Option<&Head>, now: Timestamp) -> bool {
+fn is_free(head: Option<&ExecutionHead>, now: Timestamp) -> bool {
     head.is_some_and(|it| it.owner.is_none() && it.due.is_some_and(|due| due <= now))
 }
 
@@ -63,22 +63,22 @@ pub(super) struct Reader<'a> {
     execution: &'a Execution,
     limits: &'a CallLimits,
     /// What it was told and no worker has read yet.
-    mail: &'a [Envelope],
+    mail: &'a [SentCommand],
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(
         execution: &'a Execution,
         limits: &'a CallLimits,
-        mail: &'a [Envelope],
+        mail: &'a [SentCommand],
     ) -> Self {
         Self { execution, limits, mail }
     }
 
     /// Returns why the execution does not go on. Nothing for one that is over.
-    pub(super) fn waits(&self, head: Option<&Head>, now: Timestamp) -> Vec<Wait> {
+    pub(super) fn waits(&self, head: Option<&ExecutionHead>, now: Timestamp) -> Vec<Wait> {
         let execution = self.execution;
-        if execution.state().is_over() {
+        if execution.state().is_finished() {
             return Vec::new();
         }
         let mut waits = Vec::new();
@@ -126,9 +126,9 @@ impl<'a> Reader<'a> {
             .iter()
             .copied()
             .chain(agenda.retrying().iter().map(|(_, it)| *it))
-            .chain(agenda.delegated().iter().copied())
+            .chain(agenda.in_children().iter().copied())
             .chain(agenda.sleeping().iter().map(|(_, it)| *it))
-            .chain(agenda.gated().iter().copied())
+            .chain(agenda.waiting_for_permit().iter().copied())
             .chain(agenda.ready().iter().copied())
             .chain(agenda.running().iter().copied());
         all.filter(|it| seen.insert(*it)).take(10 * MOST).collect()
@@ -173,15 +173,15 @@ impl<'a> Reader<'a> {
                 Wait::new("retry", format!("will be tried again after attempt {attempt}{why}"))
                     .ending(*until)
             }
-            StepState::Running { how: How::Sleeping { until }, .. } => {
+            StepState::Running { how: AttemptKind::Sleeping { until }, .. } => {
                 Wait::new("sleep", "sleeps".to_owned()).ending(*until)
             }
-            StepState::Running { how: How::Executing { child }, .. } => {
+            StepState::Running { how: AttemptKind::Executing { child }, .. } => {
                 let wait = Wait::new("child", format!("waits for `{child}`"));
                 Wait { execution_id: Some(ID(child.to_string())), ..wait }
             }
             StepState::Running { attempt, .. } => {
-                let tool = self.execution.plan().step(task.step).callee(task.part).tool;
+                let tool = self.execution.plan().step(task.step).call_of_part(task.part).tool;
                 Wait::new("call", format!("is being called (`{tool}`), attempt {attempt}"))
             }
             StepState::Pending => return self.limited(task),
@@ -191,8 +191,8 @@ impl<'a> Reader<'a> {
 
     /// Says which limit a task stands before that could begin otherwise.
     fn limited(&self, task: Task) -> Option<Wait> {
-        let callee = self.execution.plan().step(task.step).callee(task.part);
-        let scope = self.execution.scope(task);
+        let callee = self.execution.plan().step(task.step).call_of_part(task.part);
+        let scope = self.execution.template_scope(task);
         let parameters = callee.template.render(&scope, limits::OUTPUT_BYTES).ok();
         let parameters = parameters.map(|it| it.value).unwrap_or_default();
         let keys = self.limits.of(callee.tool, &parameters);

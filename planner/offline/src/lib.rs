@@ -413,7 +413,7 @@ fn profiles(catalog: &Catalog) -> Vec<Profile> {
             let name = if is_plain(tool) {
                 tool.name.as_str().to_owned()
             } else {
-                tool.qualified().as_str().to_owned()
+                tool.qualified_name().as_str().to_owned()
             };
             Profile::read(tool, name)
         })

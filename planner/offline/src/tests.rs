@@ -25,7 +25,7 @@ use expect_test::Expect;
 use serde_json::{Map, Value, json};
 use shared::{
     clock::Timestamp,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     tool::{Effect, ToolDefinition},
 };
 
@@ -86,7 +86,7 @@ fn shown(proposal: &Proposal) -> String {
 }
 
 fn compiled(proposal: &Proposal, catalog: &Catalog) -> Plan {
-    let about = About {
+    let about = PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
         request: "req_1_aaaaaaaaa".parse().unwrap(),
         version: 1,

@@ -60,7 +60,7 @@ fn told_of_inactive(err: PlanningError, tokens: &[Token], catalog: &Catalog) -> 
     };
     let found = off
         .take(LISTED)
-        .map(|it| Profile::read(&it.definition, it.definition.qualified().as_str().to_owned()))
+        .map(|it| Profile::read(&it.definition, it.definition.qualified_name().as_str().to_owned()))
         .find(orders);
     let message = match found {
         Some(it) => format!(

@@ -37,7 +37,7 @@ impl KnownTool {
             name: name.clone(),
             is_text: types(schema).is_some_and(|types| types == ["string"]),
         });
-        Self { name: definition.qualified(), parameters: parameters.collect() }
+        Self { name: definition.qualified_name(), parameters: parameters.collect() }
     }
 
     /// Returns whether a word given for `parameter` is a string, whatever it looks like.
@@ -104,7 +104,7 @@ impl<'a> CatalogNames<'a> {
     }
 
     fn known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
-        let qualified = definition.qualified();
+        let qualified = definition.qualified_name();
         let is_qualified = plain(qualified.as_str()) == plain(written);
         let name = if is_qualified { qualified } else { definition.name.clone() };
         let mut found = self.found.borrow_mut();
@@ -126,13 +126,16 @@ fn fold(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Fo
     let mut folded: BTreeMap<String, Folded> = BTreeMap::new();
     for tool in catalog.tools() {
         let definition = &tool.definition;
-        for name in [definition.qualified(), definition.name.clone()] {
+        for name in [definition.qualified_name(), definition.name.clone()] {
             let Some(meant) = catalog.find(name.as_str()) else { continue };
             let meant = &meant.definition;
             folded
                 .entry(with(name.as_str()))
                 .and_modify(|known| {
-                    if known.as_ref().is_some_and(|known| known.qualified() != meant.qualified()) {
+                    if known
+                        .as_ref()
+                        .is_some_and(|known| known.qualified_name() != meant.qualified_name())
+                    {
                         *known = None;
                     }
                 })

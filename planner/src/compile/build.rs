@@ -3,9 +3,10 @@
 use shared::{
     condition::Condition,
     diagnostic::Diagnostic,
-    id::StepIx,
+    id::StepNumber,
     plan::{
-        About, Compensation, ForEach, Inputs, Plan, PlanError, StepKind, StepNames, ToolExecution,
+        Compensation, ForEach, Plan, PlanError, PlanInfo, PlanInputs, StepKind, StepNames,
+        ToolExecution,
     },
     template::{Reference, Target},
 };
@@ -17,42 +18,42 @@ use super::{
 
 /// Puts the steps in order and lets [`Plan::prove`] check that they can run.
 pub(super) fn plan(
-    about: About,
+    about: PlanInfo,
     names: StepNames,
     steps: Vec<Step<'_>>,
     links: Links,
-    order: &[StepIx],
+    order: &[StepNumber],
     diagnostics: Vec<Diagnostic>,
 ) -> Result<Plan, PlanError> {
-    let mut places = vec![StepIx::new(0); steps.len()];
+    let mut places = vec![StepNumber::new(0); steps.len()];
     for (place, written) in order.iter().enumerate() {
-        places[written.get()] = StepIx::new(place);
+        places[written.get()] = StepNumber::new(place);
     }
-    let names = names.moved(&places);
+    let names = names.renumbered(&places);
     let Links { edges, looks } = links;
     let mut waiting: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
     let in_order = order.iter().filter_map(|it| waiting[it.get()].take());
     let steps = in_order.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
-    Plan::prove(about, names, steps, diagnostics)?.written_as(places)
+    Plan::from_resolved_steps(about, names, steps, diagnostics)?.with_draft_order(places)
 }
 
 fn execution(
     step: Step<'_>,
-    on: &[StepIx],
+    on: &[StepNumber],
     mut looks: Looks,
     names: &StepNames,
-    places: &[StepIx],
+    places: &[StepNumber],
 ) -> Result<ToolExecution, PlanError> {
     let mut moved = |it: &mut Reference| {
         if let Target::Step(step) = &mut it.target {
             *step = places[step.get()];
         }
     };
-    looks.template.references_mut(&mut moved);
+    looks.template.update_references(&mut moved);
     looks.list.iter_mut().for_each(&mut moved);
-    looks.undo.iter_mut().for_each(|it| it.references_mut(&mut moved));
-    let mut depends_on: Vec<StepIx> = on.iter().map(|it| places[it.get()]).collect();
+    looks.undo.iter_mut().for_each(|it| it.update_references(&mut moved));
+    let mut depends_on: Vec<StepNumber> = on.iter().map(|it| places[it.get()]).collect();
     depends_on.sort_unstable();
     let when = step.written.when.as_deref().map(|it| Condition::parse(it, names)).transpose();
     let when = when.map_err(|error| PlanError::Condition { step: step.id.clone(), error })?;
@@ -67,8 +68,8 @@ fn execution(
         kind: step
             .choice
             .plan
-            .map_or_else(|| StepKind::of(&step.choice.tool), |it| StepKind::Plan(it.id)),
-        inputs: step.choice.plan.and_then(|it| it.inputs.clone()).map(Inputs::new),
+            .map_or_else(|| StepKind::of_tool(&step.choice.tool), |it| StepKind::Plan(it.id)),
+        inputs: step.choice.plan.and_then(|it| it.inputs.clone()).map(PlanInputs::new),
         tool: step.choice.tool,
         parameters: step.given.parameters,
         template: looks.template,

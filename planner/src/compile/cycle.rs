@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use shared::{diagnostic::Diagnostic, id::StepIx};
+use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
@@ -13,8 +13,8 @@ const NAMES: usize = 25;
 pub(super) fn find(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
-    edges: &[Vec<StepIx>],
-    order: &[StepIx],
+    edges: &[Vec<StepNumber>],
+    order: &[StepNumber],
     report: &mut Report,
 ) {
     let mut is_placed = vec![false; edges.len()];
@@ -36,8 +36,8 @@ pub(super) fn find(
 }
 
 /// Writes a cycle, with its middle left out where it is long.
-fn written(cycle: &[StepIx], steps: &[Step<'_>]) -> String {
-    let name = |it: &StepIx| steps[it.get()].id.to_string();
+fn written(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
+    let name = |it: &StepNumber| steps[it.get()].id.to_string();
     let left_out = cycle.len().saturating_sub(2 * NAMES);
     let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * NAMES) + 2);
     if left_out < 2 {
@@ -59,29 +59,29 @@ struct Components {
     /// The component of each step.
     of: Vec<u32>,
     /// The first-written step of each component, in written order.
-    firsts: Vec<StepIx>,
+    firsts: Vec<StepNumber>,
 }
 
 impl Components {
-    fn new(edges: &[Vec<StepIx>], is_placed: &[bool]) -> Self {
+    fn new(edges: &[Vec<StepNumber>], is_placed: &[bool]) -> Self {
         let mut tarjan = Tarjan::new(edges, is_placed);
         for at in 0..edges.len() {
             tarjan.visit_all(at);
         }
-        let mut firsts: Vec<Option<StepIx>> = vec![None; tarjan.count as usize];
+        let mut firsts: Vec<Option<StepNumber>> = vec![None; tarjan.count as usize];
         for (at, component) in tarjan.of.iter().enumerate() {
             if let Some(first) = firsts.get_mut(*component as usize) {
-                first.get_or_insert(StepIx::new(at));
+                first.get_or_insert(StepNumber::new(at));
             }
         }
-        let mut firsts: Vec<StepIx> = firsts.into_iter().flatten().collect();
+        let mut firsts: Vec<StepNumber> = firsts.into_iter().flatten().collect();
         firsts.sort_unstable();
         Self { of: tarjan.of, firsts }
     }
 }
 
 struct Tarjan<'a> {
-    edges: &'a [Vec<StepIx>],
+    edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
     /// When each step was first seen, from one; zero if it was not.
     seen: Vec<u32>,
@@ -97,7 +97,7 @@ struct Tarjan<'a> {
 }
 
 impl<'a> Tarjan<'a> {
-    fn new(edges: &'a [Vec<StepIx>], is_placed: &'a [bool]) -> Self {
+    fn new(edges: &'a [Vec<StepNumber>], is_placed: &'a [bool]) -> Self {
         let n = edges.len();
         Self {
             edges,
@@ -153,7 +153,7 @@ impl<'a> Tarjan<'a> {
             return;
         }
         let has_cycle = self.open.last() != Some(&step)
-            || self.edges[step].binary_search(&StepIx::new(step)).is_ok();
+            || self.edges[step].binary_search(&StepNumber::new(step)).is_ok();
         while let Some(member) = self.open.pop() {
             self.is_open[member] = false;
             if has_cycle {
@@ -170,18 +170,18 @@ impl<'a> Tarjan<'a> {
 /// Breadth-first search inside components.
 struct Search<'a> {
     of: &'a [u32],
-    edges: &'a [Vec<StepIx>],
+    edges: &'a [Vec<StepNumber>],
     /// From where each step was reached. Components share no step, so it is never cleared.
-    from: Vec<Option<StepIx>>,
+    from: Vec<Option<StepNumber>>,
 }
 
 impl<'a> Search<'a> {
-    fn new(of: &'a [u32], edges: &'a [Vec<StepIx>]) -> Self {
+    fn new(of: &'a [u32], edges: &'a [Vec<StepNumber>]) -> Self {
         Self { of, edges, from: vec![None; edges.len()] }
     }
 
     /// Returns a shortest way from `first` along its dependencies back to it.
-    fn shortest(&mut self, first: StepIx) -> Vec<StepIx> {
+    fn shortest(&mut self, first: StepNumber) -> Vec<StepNumber> {
         let mut queue = VecDeque::from([first]);
         while let Some(step) = queue.pop_front() {
             for on in &self.edges[step.get()] {
@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
         vec![first]
     }
 
-    fn way_to(&self, first: StepIx, last: StepIx) -> Vec<StepIx> {
+    fn way_to(&self, first: StepNumber, last: StepNumber) -> Vec<StepNumber> {
         let mut way = vec![last];
         let mut step = last;
         while step != first

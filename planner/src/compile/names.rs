@@ -5,7 +5,7 @@ use std::{cell::OnceCell, collections::BTreeMap};
 use indexmap::IndexMap;
 use shared::{
     diagnostic::Diagnostic,
-    id::{RESERVED_STEP_IDS, STEP_ID_LEN, StepId, StepIx, is_step_id_char},
+    id::{RESERVED_STEP_IDS, STEP_ID_LEN, StepId, StepNumber, is_step_id_char},
     plan::StepNames,
 };
 
@@ -112,7 +112,7 @@ pub(super) struct Naming<'a> {
     /// What names mean.
     pub(super) names: StepNames,
     /// Which steps fill a variable, in written order.
-    pub(super) variables: BTreeMap<&'a str, Vec<StepIx>>,
+    pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
     /// The steps that use a tool, by its qualified and its plain name; only made when asked.
     users: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
@@ -122,12 +122,12 @@ impl<'a> Naming<'a> {
     /// Collects the names of all steps.
     pub(super) fn new(steps: &'a [Step<'a>]) -> Self {
         let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.choice.tool)));
-        let mut variables: BTreeMap<&str, Vec<StepIx>> = BTreeMap::new();
+        let mut variables: BTreeMap<&str, Vec<StepNumber>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
             for mapping in &step.mapping {
                 let by = variables.entry(&*mapping.variable).or_default();
-                if by.last() != Some(&StepIx::new(at)) {
-                    by.push(StepIx::new(at));
+                if by.last() != Some(&StepNumber::new(at)) {
+                    by.push(StepNumber::new(at));
                 }
             }
         }

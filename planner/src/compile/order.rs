@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use shared::{diagnostic::Diagnostic, id::StepIx};
+use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{
     Step,
@@ -15,12 +15,12 @@ const TOLD: usize = 8;
 
 /// Returns the order: repeatedly, of the steps whose dependencies are placed, the one written
 /// first. Steps of cycles, and what depends on them, are left out.
-pub(super) fn written_first(edges: &[Vec<StepIx>]) -> Vec<StepIx> {
+pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     let dependents = Dependents::new(edges);
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
-    let mut ready: BinaryHeap<Reverse<StepIx>> = (0..edges.len())
+    let mut ready: BinaryHeap<Reverse<StepNumber>> = (0..edges.len())
         .filter(|it| missing[*it] == 0)
-        .map(|it| Reverse(StepIx::new(it)))
+        .map(|it| Reverse(StepNumber::new(it)))
         .collect();
     let mut order = Vec::with_capacity(edges.len());
     while let Some(Reverse(step)) = ready.pop() {
@@ -38,11 +38,11 @@ pub(super) fn written_first(edges: &[Vec<StepIx>]) -> Vec<StepIx> {
 /// Who depends on each step: one list for all, so that memory stays linear.
 struct Dependents {
     starts: Vec<usize>,
-    steps: Vec<StepIx>,
+    steps: Vec<StepNumber>,
 }
 
 impl Dependents {
-    fn new(edges: &[Vec<StepIx>]) -> Self {
+    fn new(edges: &[Vec<StepNumber>]) -> Self {
         let mut starts = vec![0; edges.len() + 1];
         for on in edges.iter().flatten() {
             starts[on.get() + 1] += 1;
@@ -51,17 +51,17 @@ impl Dependents {
             starts[at] += starts[at - 1];
         }
         let mut next = starts.clone();
-        let mut steps = vec![StepIx::new(0); starts[edges.len()]];
+        let mut steps = vec![StepNumber::new(0); starts[edges.len()]];
         for (at, on) in edges.iter().enumerate() {
             for on in on {
-                steps[next[on.get()]] = StepIx::new(at);
+                steps[next[on.get()]] = StepNumber::new(at);
                 next[on.get()] += 1;
             }
         }
         Self { starts, steps }
     }
 
-    fn of(&self, step: StepIx) -> &[StepIx] {
+    fn of(&self, step: StepNumber) -> &[StepNumber] {
         &self.steps[self.starts[step.get()]..self.starts[step.get() + 1]]
     }
 }
@@ -71,7 +71,7 @@ impl Dependents {
 /// Where there is a cycle only the names are checked: there is no order to compare with.
 pub(super) fn check(
     given: &[String],
-    order: &[StepIx],
+    order: &[StepNumber],
     steps: &[Step<'_>],
     naming: &Naming<'_>,
     report: &mut Report,
@@ -110,7 +110,11 @@ pub(super) fn check(
 }
 
 /// Returns each place where something else belongs, and one more than are told of at most.
-fn differences(found: &[Option<StepIx>], order: &[StepIx], steps: &[Step<'_>]) -> Vec<String> {
+fn differences(
+    found: &[Option<StepNumber>],
+    order: &[StepNumber],
+    steps: &[Step<'_>],
+) -> Vec<String> {
     if found.len() > order.len() {
         return vec!["it names a step twice".to_owned()];
     }

@@ -10,7 +10,7 @@ use shared::{
     diagnostic::Diagnostic,
     json, limits,
     plan::StepNames,
-    schema::{Budget, Misfit, MisfitKind, Schema},
+    schema::{Budget, Schema, SchemaViolation, ViolationKind},
     template::{Template, has_braces},
 };
 
@@ -55,7 +55,7 @@ impl Room {
         let Some(value) = read_one(at, field, written, report) else {
             return Given { parameters: Arc::new(Value::Object(Map::new())), is_sound: false };
         };
-        let bytes = json::bytes(&value);
+        let bytes = json::json_size(&value);
         self.is_full |= bytes > self.left;
         self.left = self.left.saturating_sub(bytes);
         Given { parameters: Arc::new(value), is_sound: true }
@@ -128,7 +128,7 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
     // A schema that is itself wrong is the toolbox's to complain about; then the source judges.
     let mut schemas: Schemas<'_> = BTreeMap::new();
-    let mut budget = Budget::of_plan();
+    let mut budget = Budget::for_plan();
     for (at, step) in steps.iter().enumerate() {
         let own = (&step.choice, &step.given, "parameters");
         let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, UNDO_PARAMETERS));
@@ -163,10 +163,10 @@ impl<'a> Judge<'a> {
             .or_insert_with(|| Schema::new(self.schema).ok());
         let Some(schema) = compiled.as_ref() else { return };
         let has_templates = has_braces(self.parameters);
-        let misfits = schema.misfits_that(self.parameters, budget, |misfit| {
+        let misfits = schema.violations_where(self.parameters, budget, |misfit| {
             !has_templates || self.is_certain(misfit)
         });
-        if misfits.iter().any(|misfit| misfit.kind == MisfitKind::Unchecked) {
+        if misfits.iter().any(|misfit| misfit.kind == ViolationKind::Unchecked) {
             // The plan is refused. Its other calls of this tool would only cost as much again.
             *compiled = None;
         }
@@ -176,13 +176,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns whether something is wrong whatever the templates turn out to be.
-    fn is_certain(&self, misfit: &Misfit) -> bool {
-        let is_structural = !matches!(misfit.kind, MisfitKind::Other);
+    fn is_certain(&self, misfit: &SchemaViolation) -> bool {
+        let is_structural = !matches!(misfit.kind, ViolationKind::Other);
         match self.parameters.pointer(&misfit.at) {
             _ if misfit.is_conditional => false,
             None => false,
             Some(text @ Value::String(_)) if has_braces(text) => {
-                misfit.kind == MisfitKind::Type && self.is_text(text)
+                misfit.kind == ViolationKind::Type && self.is_text(text)
             }
             Some(value) => is_structural || !has_braces(value),
         }
@@ -193,18 +193,18 @@ impl<'a> Judge<'a> {
         Template::parse(text, self.names).is_ok_and(|it| !matches!(it, Template::Whole(_)))
     }
 
-    fn report(&self, misfit: &Misfit, report: &mut Report) {
+    fn report(&self, misfit: &SchemaViolation, report: &mut Report) {
         match &misfit.kind {
-            MisfitKind::Missing { property } if self.has_default(misfit, property) => (),
-            MisfitKind::Missing { property } => {
+            ViolationKind::Missing { property } if self.has_default(misfit, property) => (),
+            ViolationKind::Missing { property } => {
                 report.error(self.at, || self.missing(misfit, property));
             }
-            MisfitKind::Unexpected { properties } => {
+            ViolationKind::Unexpected { properties } => {
                 for property in properties {
                     report.error(self.at, || self.unexpected(misfit, property));
                 }
             }
-            MisfitKind::Type | MisfitKind::Unchecked | MisfitKind::Other => {
+            ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
                 report.error(self.at, || {
                     let place = self.place(&misfit.at);
                     let diagnostic =
@@ -220,13 +220,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns whether what is missing is filled in when the plan is executed.
-    fn has_default(&self, misfit: &Misfit, property: &str) -> bool {
+    fn has_default(&self, misfit: &SchemaViolation, property: &str) -> bool {
         let schema =
             schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.get(property));
         self.choice.plan.is_some() && schema.is_some_and(|it| it.get("default").is_some())
     }
 
-    fn missing(&self, misfit: &Misfit, property: &str) -> Diagnostic {
+    fn missing(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
         let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
@@ -238,7 +238,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn unexpected(&self, misfit: &Misfit, property: &str) -> Diagnostic {
+    fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
         let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
         let known =

@@ -114,7 +114,7 @@ fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
         return Some(format!("`{tool}` is a plan: with a cached output it would not be executed"));
     }
     let effect = match choice.definition?.effect {
-        Effect::Read if StepKind::of(tool) == StepKind::Call => return None,
+        Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
         Effect::Read => return Some(format!("`{tool}` only waits: there is nothing to keep")),
         Effect::Idempotent => "IDEMPOTENT",
         Effect::Once => "ONCE",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::{
     condition::{Condition, ConditionError},
     diagnostic::Diagnostic,
-    id::StepIx,
+    id::StepNumber,
     limits,
     plan::StepNames,
     template::{Reference, Target, Template, TemplateError, TemplateErrorKind},
@@ -28,7 +28,7 @@ const DEPENDENCIES: usize = 16_000_000;
 #[derive(Default)]
 pub(super) struct Links {
     /// What each step depends on, in written numbers, sorted and without repetition.
-    pub(super) edges: Vec<Vec<StepIx>>,
+    pub(super) edges: Vec<Vec<StepNumber>>,
     /// Where each step looks.
     pub(super) looks: Vec<Looks>,
 }
@@ -118,7 +118,7 @@ struct Looking<'a, 'r> {
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
     /// What the step depends on.
-    on: Vec<StepIx>,
+    on: Vec<StepNumber>,
     /// The variables that were seen, so that each is looked up once.
     variables: BTreeSet<Arc<str>>,
     /// The list that it goes through.
@@ -152,9 +152,9 @@ impl<'a> Looking<'a, '_> {
 
     /// Looks at what stands in one place; returns nothing where it is wrong.
     fn site(&mut self, site: &Site<'a>) -> Option<Template> {
-        match Template::of(site.value, &self.naming.names) {
+        match Template::parse_shared(site.value, &self.naming.names) {
             Ok(template) => {
-                template.references(&mut |reference| self.reference(site, reference));
+                template.visit_references(&mut |reference| self.reference(site, reference));
                 Some(template)
             }
             Err(errors) => {
@@ -295,7 +295,7 @@ fn named(
     at: usize,
     step: &Step<'_>,
     naming: &Naming<'_>,
-    on: &mut Vec<StepIx>,
+    on: &mut Vec<StepNumber>,
     report: &mut Report,
 ) {
     let place = || place::field(at, "dependsOn");
@@ -350,8 +350,8 @@ fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)
         let template = Template::parse(text, names);
         let mended = || mended(text.as_str()?, template.as_ref().err()?, names);
         match &template {
-            Ok(template) => template.references(visit),
-            Err(_) => mended().iter().for_each(|it| it.references(visit)),
+            Ok(template) => template.visit_references(visit),
+            Err(_) => mended().iter().for_each(|it| it.visit_references(visit)),
         }
     });
 }
@@ -380,8 +380,8 @@ fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
 pub(super) fn explain(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
-    from: StepIx,
-    to: StepIx,
+    from: StepNumber,
+    to: StepNumber,
 ) -> (String, String) {
     let (step, id) = (&steps[from.get()], &steps[to.get()].id);
     let is_named = |it: &Value| it.as_str().and_then(|it| naming.names.find(it)) == Some(to);

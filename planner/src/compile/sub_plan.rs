@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shared::{
     diagnostic::Diagnostic,
     limits,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
 };
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) struct Tree<'a> {
     /// The plans that steps may name.
     pub(super) plans: &'a SubPlans,
     /// Says what the plan of a draft inside another one is for.
-    pub(super) about: &'a mut dyn FnMut(&Draft) -> About,
+    pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
     /// The plans of the drafts inside, innermost first.
     pub(super) done: Vec<Plan>,
 }
@@ -42,7 +42,7 @@ impl Tree<'_> {
     pub(super) fn compile(
         &mut self,
         draft: &Draft,
-        about: About,
+        about: PlanInfo,
         level: u32,
     ) -> Result<(Plan, u32), Vec<Diagnostic>> {
         let mut inline = Inline::new();

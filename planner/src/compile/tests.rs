@@ -20,15 +20,15 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     diagnostic::Diagnostic,
-    plan::{About, Plan},
+    plan::{Plan, PlanInfo},
     tool::{Effect, ToolDefinition},
 };
 
 use super::{compile, parse_value};
 use crate::catalog::{Catalog, CatalogTool};
 
-fn about() -> About {
-    About {
+fn about() -> PlanInfo {
+    PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
         request: "req_1_aaaaaaaaa".parse().unwrap(),
         version: 1,
@@ -118,7 +118,7 @@ fn ids(plan: &Plan) -> Vec<String> {
 /// Returns what each step depends on, as `step: a b`.
 fn dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
-    let on = |on: &[shared::id::StepIx]| {
+    let on = |on: &[shared::id::StepNumber]| {
         on.iter().map(|it| plan.step(*it).id.as_str()).collect::<Vec<_>>().join(" ")
     };
     steps.map(|it| format!("{}: {}", it.id, on(&it.depends_on)).trim_end().to_owned()).collect()

@@ -71,7 +71,7 @@ pub(super) fn written(step: &DraftStep) -> Option<&str> {
 impl<'a> Choice<'a> {
     fn new(written: &str, found: Option<&'a CatalogTool>) -> Self {
         let definition = found.map(|it| &it.definition);
-        let tool = definition.map_or_else(|| tool_name(written), |it| it.qualified());
+        let tool = definition.map_or_else(|| tool_name(written), |it| it.qualified_name());
         Self { tool, definition, plan: None }
     }
 
@@ -188,11 +188,11 @@ impl<'a> Call<'a> {
 fn unknown(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|it| it.definition.name.as_str());
     let qualified: Vec<ToolName> =
-        catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified()).collect();
+        catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified_name()).collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
     // What begins with the name of a set means no other set's tool, not even one called so.
     let so_called = catalog.tools().iter().find(|it| it.definition.name.as_str() == written);
-    let so_called = so_called.map(|it| it.definition.qualified());
+    let so_called = so_called.map(|it| it.definition.qualified_name());
     let help = so_called
         .map(|it| format!("did you mean `{it}`? Its own name begins like that of another set"))
         .or_else(|| did_you_mean(written, plain()))

@@ -45,7 +45,7 @@ fn called(step: &DraftStep, catalog: &Catalog) -> Option<String> {
         return Some(format!("plan {plan}"));
     }
     let name = step.name.as_deref().or(step.tool_name.as_deref())?;
-    let found = catalog.find(name).map(|it| it.definition.qualified().to_string());
+    let found = catalog.find(name).map(|it| it.definition.qualified_name().to_string());
     Some(found.unwrap_or_else(|| name.to_owned()))
 }
 

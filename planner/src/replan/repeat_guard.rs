@@ -10,12 +10,12 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::{Execution, Step, StepState},
-    id::{ExecutionId, Seq, StepId, StepIx, ToolName},
+    id::{ExecutionId, Seq, StepId, StepNumber, ToolName},
     json, limits,
     plan::{Plan, ToolExecution},
-    template::{Reference, Target, Template, Values},
+    template::{LookUpValues, Reference, Target, Template},
     tool::Effect,
 };
 
@@ -86,7 +86,8 @@ impl<'a> RepeatGuard<'a> {
     pub fn add_earlier(&mut self, earlier: &Execution, next: &Execution) {
         let is_retry = earlier.plan().id() == next.plan().id();
         self.add(earlier, |id| {
-            let is_reused = || next.plan().number(id).is_some_and(|at| next.step(at).is_reused);
+            let is_reused =
+                || next.plan().step_number(id).is_some_and(|at| next.step(at).is_reused);
             !is_retry || is_reused()
         });
     }
@@ -123,7 +124,8 @@ impl<'a> RepeatGuard<'a> {
     }
 
     fn add_step(&mut self, planned: &ToolExecution, step: &Step) {
-        let tasks = step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.all());
+        let tasks =
+            step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.as_slice());
         let started = tasks.iter().filter(|task| !task.is_compensated());
         self.children.extend(started.filter_map(|task| task.child));
         if !has_effect(planned, step) {
@@ -132,7 +134,7 @@ impl<'a> RepeatGuard<'a> {
         let calls = self.calls.entry(planned.tool.clone()).or_default();
         let lasting = tasks.iter().filter(|task| is_lasting(task));
         for parameters in lasting.filter_map(|task| task.parameters.as_ref()) {
-            let parameters = match json::by_worth(parameters) {
+            let parameters = match json::normalize_numbers(parameters) {
                 Cow::Borrowed(_) => Arc::clone(parameters),
                 Cow::Owned(parameters) => Arc::new(parameters),
             };
@@ -157,8 +159,8 @@ impl<'a> RepeatGuard<'a> {
 
     fn find_repeat(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let planned = self.ended.plan();
-        let own = planned.number(&step.id);
-        let had_effect = |at: &StepIx| has_effect(planned.step(*at), self.ended.step(*at));
+        let own = planned.step_number(&step.id);
+        let had_effect = |at: &StepNumber| has_effect(planned.step(*at), self.ended.step(*at));
         if let Some(own) = own.filter(had_effect) {
             return Some(Repeat::Step(&planned.step(own).id));
         }
@@ -205,7 +207,7 @@ impl<'a> RepeatGuard<'a> {
         }
         // A loop that is reused whole says nothing about the items of another list.
         let is_reused =
-            |id: &StepId| begun.plan().number(id).is_some_and(|at| new.reusable[at.get()]);
+            |id: &StepId| begun.plan().step_number(id).is_some_and(|at| new.reusable[at.get()]);
         let lists = self.lists.get(&step.tool)?;
         lists.iter().find(|id| !is_reused(id)).map(Repeat::SomeItems)
     }
@@ -232,11 +234,11 @@ impl NewPlan<'_> {
             self.budget.set(left.unwrap_or_default());
             return if left.is_some() { Rendered::Unknown } else { Rendered::TooLarge };
         };
-        self.budget.set(room.saturating_sub(json::bytes(&rendered.value)));
+        self.budget.set(room.saturating_sub(json::json_size(&rendered.value)));
         if !rendered.unresolved.is_empty() {
             return Rendered::Unknown;
         }
-        Rendered::Known(match json::by_worth(&rendered.value) {
+        Rendered::Known(match json::normalize_numbers(&rendered.value) {
             Cow::Borrowed(_) => rendered.value,
             Cow::Owned(parameters) => parameters,
         })
@@ -246,7 +248,7 @@ impl NewPlan<'_> {
 /// Returns the execution of a new plan as it would start.
 fn begin(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     let event = Event::Created(create_replan(ended, plan).ok()?);
-    let created = Recorded { seq: Seq::START.next(), at: ended.created_at(), event };
+    let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
 
@@ -282,7 +284,7 @@ impl<'a> Known<'a> {
     }
 }
 
-impl Values for Known<'_> {
+impl LookUpValues for Known<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Index => self.item.as_ref().map(|(_, index)| index),
@@ -309,7 +311,7 @@ fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
 /// Returns whether a step, or one of its items, succeeded or may have, and was not undone.
 fn is_lasting(step: &Step) -> bool {
     match &step.items {
-        Some(items) => items.all().iter().any(is_lasting),
+        Some(items) => items.as_slice().iter().any(is_lasting),
         None if step.is_compensated() => false,
         None => match &step.state {
             StepState::Succeeded(_) => true,

@@ -80,7 +80,7 @@ impl Index {
         if let Ok(places) = Part::current(self.places.as_ref(), tools) {
             return places;
         }
-        let places = tools.iter().enumerate().map(|(at, it)| (it.qualified(), at));
+        let places = tools.iter().enumerate().map(|(at, it)| (it.qualified_name(), at));
         Part::keep(&mut self.places, tools, places.collect())
     }
 

@@ -79,7 +79,7 @@ const REPLANNING: &str = r#"
 
 /// Returns the rules. What they say of a new plan they say only where one may be asked for.
 fn rules(catalog: &Catalog) -> String {
-    let may_ask = catalog.plannable().any(|it| it.qualified().as_str() == REPLAN);
+    let may_ask = catalog.plannable().any(|it| it.qualified_name().as_str() == REPLAN);
     let place = RULES.find("\n- Take the fewest steps").filter(|_| may_ask);
     let (before, behind) = RULES.split_at(place.unwrap_or(RULES.len()));
     let more = if may_ask { REPLANNING } else { "" };
@@ -208,7 +208,9 @@ fn reminders<'a>(
         let names = || catalog.plannable().map(|it| it.name.as_str());
         let is_plannable = |name: &str| {
             let found = catalog.find(name).map(|it| &it.definition);
-            found.filter(|found| catalog.plannable().any(|it| it.qualified() == found.qualified()))
+            found.filter(|found| {
+                catalog.plannable().any(|it| it.qualified_name() == found.qualified_name())
+            })
         };
         let meant = is_plannable(written).or_else(|| is_plannable(nearest(written, names())?));
         let is_new = |it: &&ToolDefinition| !tools.iter().any(|known| std::ptr::eq(*known, *it));
@@ -230,9 +232,10 @@ fn step_of(path: &str) -> Option<usize> {
 /// Returns a tool as a model is told of it, under the shortest name that means it.
 fn listed(tool: &ToolDefinition, catalog: &Catalog) -> Value {
     let plain = tool.name.as_str();
-    let is_plain =
-        catalog.find(plain).is_some_and(|it| it.definition.qualified() == tool.qualified());
-    let name = if is_plain { plain.to_owned() } else { tool.qualified().to_string() };
+    let is_plain = catalog
+        .find(plain)
+        .is_some_and(|it| it.definition.qualified_name() == tool.qualified_name());
+    let name = if is_plain { plain.to_owned() } else { tool.qualified_name().to_string() };
     let effect = match tool.effect {
         Effect::Read => "read",
         Effect::Idempotent => "idempotent",
@@ -245,7 +248,7 @@ fn listed(tool: &ToolDefinition, catalog: &Catalog) -> Value {
         "parameters": tool.input_schema,
     });
     let returns = tool.output_schema.as_ref();
-    if let Some(returns) = returns.filter(|it| shared::json::bytes(it) <= OUTPUT_SCHEMA) {
+    if let Some(returns) = returns.filter(|it| shared::json::json_size(it) <= OUTPUT_SCHEMA) {
         listed["returns"] = returns.clone();
     }
     listed

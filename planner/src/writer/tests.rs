@@ -6,7 +6,7 @@ use serde_json::json;
 use shared::{
     clock::Timestamp,
     id::{PlanId, RequestId},
-    plan::About,
+    plan::PlanInfo,
     tool::ToolDefinition,
 };
 
@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// Returns what a plan is about.
-pub(super) fn about() -> About {
+pub(super) fn about() -> PlanInfo {
     let (id, request) =
         (PlanId::draw(Timestamp::UNIX_EPOCH), RequestId::draw(Timestamp::UNIX_EPOCH));
     let (query, planner) = (String::new(), "test".to_owned());
-    About { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
+    PlanInfo { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
 }
 
 /// Returns a blog, and a tool that is switched off.
@@ -66,7 +66,7 @@ struct Compiling;
 #[async_trait]
 impl PlanCompiler for Compiling {
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
-        let about = About { planner: author.to_owned(), ..about() };
+        let about = PlanInfo { planner: author.to_owned(), ..about() };
         let plan = compile(draft, about, &catalog()).map_err(Rejection::Invalid)?;
         Ok(Compiled { plan, inner: Vec::new() })
     }
@@ -209,7 +209,7 @@ async fn a_plan_is_its_author_s() {
     let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
     let ProposedPlan { compiled, proposal } = proposed.unwrap();
     assert_eq!(proposal.author.as_deref(), Some("second"));
-    assert_eq!(compiled.plan.about().planner, "second");
+    assert_eq!(compiled.plan.info().planner, "second");
 }
 
 #[tokio::test]

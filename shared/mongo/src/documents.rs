@@ -11,8 +11,8 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError,
+        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
+        Reservation, SavedPlan, StoreError,
         backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
@@ -90,7 +90,7 @@ impl Documents for Mongo {
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let about = plan.about();
+        let about = plan.info();
         let json = plan.to_json();
         let parts = texts::parts(&json);
         let tools: Vec<&str> = searched_tools(plan).into_iter().collect();
@@ -115,7 +115,7 @@ impl Documents for Mongo {
         }
         // The plan comes last: where it is, its parts are.
         self.put_new("plans", row).await?;
-        self.plans.put(&Arc::new(plan.clone()), json.len());
+        self.plans.insert(&Arc::new(plan.clone()), json.len());
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Documents for Mongo {
                 let found = plans.find_one(doc! { "_id": id.to_string() });
                 let found =
                     found.projection(doc! { "_id": 1 }).await.map_err(|err| failed(&err))?;
-                return Ok(self.plans.seen(plan, found.is_some()));
+                return Ok(self.plans.confirm(plan, found.is_some()));
             }
             Cached::Unknown => (),
         }
@@ -138,7 +138,7 @@ impl Documents for Mongo {
         };
         let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
         let plan = Arc::new(plan);
-        self.plans.put(&plan, json.len());
+        self.plans.insert(&plan, json.len());
         Ok(Some(plan))
     }
 
@@ -156,7 +156,7 @@ impl Documents for Mongo {
         lists::page(&self.collection("plans"), lists::plans(filter), page, read).await
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         let found = self.caches.find_one(doc! { "_id": id.to_string() }).await;
         found.map_err(|err| failed(&err))?.as_ref().map(rows::head).transpose()
     }
@@ -165,7 +165,7 @@ impl Documents for Mongo {
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError> {
+    ) -> Result<Listing<ExecutionHead>, StoreError> {
         lists::page(&self.caches, lists::heads(filter), page, rows::head).await
     }
 
@@ -174,7 +174,7 @@ impl Documents for Mongo {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         lists::ended(&self.caches, after, until, most).await
     }
 

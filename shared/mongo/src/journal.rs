@@ -19,7 +19,7 @@ use mongodb::{
 use shared::{
     id::ExecutionId,
     limits,
-    store::{Append, AppendError, Head, Hints, StoreError, journal::COMMIT_OPERATIONS},
+    store::{Append, AppendError, ExecutionHead, Hints, StoreError, journal::COMMIT_OPERATIONS},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -217,9 +217,9 @@ impl Pen {
         // Whoever went away reads again when he comes back.
         let _ = reply.send(answer);
         if is_written {
-            self.hints.poke_log(append.execution);
-            if append.head.as_ref().is_some_and(Head::is_free) {
-                self.hints.poke_work();
+            self.hints.wake_log(append.execution);
+            if append.head.as_ref().is_some_and(ExecutionHead::is_claimable) {
+                self.hints.wake_work();
             }
         }
     }
@@ -318,7 +318,7 @@ fn is_first(append: &Append) -> bool {
 /// Writes heads, each unless a newer one is there, also those of which there is none.
 pub(super) async fn put_heads(
     database: &Database,
-    heads: Vec<&Head>,
+    heads: Vec<&ExecutionHead>,
     by: &str,
 ) -> Result<(), StoreError> {
     if heads.is_empty() {
@@ -330,19 +330,22 @@ pub(super) async fn put_heads(
 }
 
 /// Writes a head over one that is there and not newer. Returns whether there was one.
-pub(super) async fn put_head(database: &Database, head: &Head) -> Result<bool, StoreError> {
+pub(super) async fn put_head(
+    database: &Database,
+    head: &ExecutionHead,
+) -> Result<bool, StoreError> {
     let command = commands::overwrite("executions", [row(head, "")], safety(&[head]));
     commands::run_counting(database, command).await.map(|it| it > 0)
 }
 
 /// That an execution is over may be lost with the primary: the log says it. Whatever else is lost
 /// would leave an execution that nobody looks for.
-fn safety(heads: &[&Head]) -> Safety {
-    let is_over = heads.iter().all(|it| it.state.is_over());
+fn safety(heads: &[&ExecutionHead]) -> Safety {
+    let is_over = heads.iter().all(|it| it.state.is_finished());
     if is_over { Safety::Cached } else { Safety::Durable }
 }
 
-fn row(head: &Head, by: &str) -> (RawDocumentBuf, RawDocumentBuf) {
+fn row(head: &ExecutionHead, by: &str) -> (RawDocumentBuf, RawDocumentBuf) {
     let (id, seq) = (head.execution.to_string(), head.seq.0.cast_signed());
     // Where a newer one is there, this finds nothing and then cannot insert.
     (rawdoc! { "_id": id, "seq": { "$lte": seq } }, rows::put_head(head, by))

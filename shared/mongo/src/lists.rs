@@ -11,8 +11,8 @@ use shared::{
     execution::ExecutionState,
     request::PLANNING_FAILURES,
     store::{
-        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError,
-        backend::search_words,
+        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
+        StoreError, backend::search_words,
     },
 };
 
@@ -34,7 +34,9 @@ pub(super) fn good<T>(
 }
 
 /// Reads heads.
-pub(super) async fn heads_of(found: Result<Found<Row>, Error>) -> Result<Vec<Head>, StoreError> {
+pub(super) async fn heads_of(
+    found: Result<Found<Row>, Error>,
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let found = found.map_err(|err| failed(&err))?;
     let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
     good(rows.iter().map(rows::head))
@@ -46,7 +48,7 @@ pub(super) async fn ended(
     after: Timestamp,
     until: Timestamp,
     most: usize,
-) -> Result<Vec<Head>, StoreError> {
+) -> Result<Vec<ExecutionHead>, StoreError> {
     if most == 0 {
         return Ok(Vec::new());
     }

@@ -8,13 +8,13 @@ use mongodb::bson::{Bson, Document as Row, Timestamp as Arrival, doc};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Documents, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError,
-        backend::{aged_places, full_inbox},
+        Append, AppendError, Documents, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, SentCommand, StoreError,
+        backend::{aged_places, inbox_full_error},
     },
 };
 
@@ -34,7 +34,7 @@ impl ExecutionLog for Mongo {
         {
             return Err(AppendError::Conflict);
         }
-        let is_over = append.head.as_ref().is_some_and(|it| it.state.is_over());
+        let is_over = append.head.as_ref().is_some_and(|it| it.state.is_finished());
         self.journal.append(append).await?;
         if is_over {
             self.ends.forget(id);
@@ -44,25 +44,25 @@ impl ExecutionLog for Mongo {
         Ok(())
     }
 
-    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         if !journal::put_head(&self.database, &head).await? && self.has_lost_head(&head).await? {
             journal::put_heads(&self.database, vec![&head], "").await?;
         }
-        if head.is_free() {
-            self.hints.poke_work();
+        if head.is_claimable() {
+            self.hints.wake_work();
         }
         Ok(())
     }
 
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         self.logs().read(id, after).await
     }
 
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
         self.logs().read_first(id).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         let first = most - aged_places(most);
         let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);
         while heads.len() < first && looks < limits::PRIORITIES {
@@ -89,7 +89,7 @@ impl ExecutionLog for Mongo {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -105,7 +105,7 @@ impl ExecutionLog for Mongo {
         lists::heads_of(found.limit(lists::limit(most)).await).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         let live: BTreeSet<String> =
             self.workers(now).await?.iter().map(ToString::to_string).collect();
         // The index alone answers this, one look for each owner.
@@ -119,7 +119,7 @@ impl ExecutionLog for Mongo {
         lists::heads_of(found.limit(lists::limit(most)).await).await
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -154,7 +154,7 @@ impl ExecutionLog for Mongo {
         let id = doc! { "_id": worker.to_string() };
         self.collection("workers").delete_one(id).await.map_err(|err| failed(&err))?;
         self.evict(worker).await?;
-        self.hints.poke_work();
+        self.hints.wake_work();
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl ExecutionLog for Mongo {
 
     async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
         self.give_back(&permits).await?;
-        self.hints.poke_work();
+        self.hints.wake_work();
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl ExecutionLog for Mongo {
         self.remove_old(before, most).await
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
         let row = doc! {
             "_id": envelope.id.to_string(),
             "executionId": envelope.execution.to_string(),
@@ -203,11 +203,11 @@ impl ExecutionLog for Mongo {
             Err(err) if !is_duplicate(&err) => return Err(failed(&err)),
             _ => (),
         }
-        self.hints.poke_inbox();
+        self.hints.wake_inbox();
         Ok(())
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let Some(of) = of else { return self.oldest_commands().await };
         let filter = doc! { "executionId": of.to_string() };
         let found = self.collection("inbox").find(filter).sort(doc! { "n": 1 }).await;
@@ -239,16 +239,16 @@ impl Mongo {
     /// Returns whether a log is there and its head is not, as a crash between the two leaves it. A
     /// removal takes the head first and the log last, and is noted from before to after: asked for
     /// in this order, what is being removed is never taken for what lost its head.
-    async fn has_lost_head(&self, head: &Head) -> Result<bool, StoreError> {
+    async fn has_lost_head(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if self.head(id).await?.is_some() || removal::is_going(&self.database, id).await? {
             return Ok(false);
         }
-        Ok(self.logs().last_before(id, Seq::START.plus(2)).await?.is_some())
+        Ok(self.logs().last_before(id, Seq::START.advance_by(2)).await?.is_some())
     }
 
     /// Refuses a command for an inbox that is full, unless it waits there already.
-    async fn check_room(&self, envelope: &Envelope) -> Result<(), StoreError> {
+    async fn check_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };
         let waiting = inbox.count_documents(of).limit(limits::INBOX as u64).await;
@@ -258,12 +258,12 @@ impl Mongo {
         let there = inbox.find_one(doc! { "_id": envelope.id.to_string() }).await;
         match there.map_err(|err| failed(&err))? {
             Some(_) => Ok(()),
-            None => Err(full_inbox(envelope.execution)),
+            None => Err(inbox_full_error(envelope.execution)),
         }
     }
 
     /// Returns the commands that have waited the longest, as many as one look may have.
-    async fn oldest_commands(&self) -> Result<Vec<Envelope>, StoreError> {
+    async fn oldest_commands(&self) -> Result<Vec<SentCommand>, StoreError> {
         let inbox = self.collection("inbox");
         let found = inbox.find(doc! {}).sort(doc! { "n": 1 });
         let found = found.limit(lists::limit(limits::INBOX_LOOK)).batch_size(256).await;
@@ -298,7 +298,7 @@ fn names(values: Vec<Bson>) -> BTreeSet<String> {
     texts.collect()
 }
 
-fn envelope(row: &Row) -> Result<Envelope, StoreError> {
+fn envelope(row: &Row) -> Result<SentCommand, StoreError> {
     let id = row.get_str("_id").unwrap_or("a command");
     let json = rows::text(row, "json", id)?;
     serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))

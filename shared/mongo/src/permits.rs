@@ -15,7 +15,7 @@ use shared::{
     id::WorkerId,
     store::{
         CallLimit, ExecutionLog, Permission, Permit, PermitAsk, StoreError,
-        backend::{Tallies, Tally},
+        backend::{LimitState, Tallies},
     },
 };
 
@@ -42,7 +42,7 @@ impl Mongo {
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        let limits = ask.in_order();
+        let limits = ask.ordered_limits();
         if limits.len() > 1
             && ask.has_holders()
             && let Some(answer) = self.look_first(ask, now).await?
@@ -71,7 +71,7 @@ impl Mongo {
         let permit = &ask.permit;
         let tallies = self.tallies(&ask.limits).await?;
         let tally = |limit: &CallLimit| tallies.get(&limit.key).cloned().unwrap_or_default();
-        let limits = ask.in_order();
+        let limits = ask.ordered_limits();
         let with_places: Vec<_> =
             limits.iter().filter_map(|it| it.places().map(|places| (*it, places))).collect();
         let holds = |it: &CallLimit| tally(it).holders.contains_key(&permit.holder);
@@ -126,7 +126,7 @@ impl Mongo {
     }
 
     /// Removes the holders whose workers are gone, and returns what is left.
-    async fn evict_dead(&self, key: &str, now: Timestamp) -> Result<Tally, StoreError> {
+    async fn evict_dead(&self, key: &str, now: Timestamp) -> Result<LimitState, StoreError> {
         let live: Vec<String> = self.workers(now).await?.iter().map(ToString::to_string).collect();
         let row = self.change(key, keeping(doc! { "$in": ["$$it.w", live] })).await?;
         tally(&row, key)
@@ -154,7 +154,7 @@ impl Mongo {
         let updates: Vec<Row> = limits
             .iter()
             .map(|limit| {
-                let interval = limit.rate.map_or(0, shared::store::Rate::interval);
+                let interval = limit.rate.map_or(0, shared::store::Rate::call_interval);
                 let is_last = doc! { "$eq": ["$last", &holder] };
                 let mut stages = keeping(doc! { "$ne": ["$$it.h", &holder] });
                 let counted = doc! { "$set": {
@@ -260,14 +260,14 @@ fn taking(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
         None => (doc! { "$eq": ["$last", &holder] }, doc! { "$literal": true }),
     };
     let in_time = limit.rate.map_or(doc! { "$literal": true }, |it| {
-        doc! { "$lte": [{ "$subtract": ["$next", it.patience()] }, &now] }
+        doc! { "$lte": [{ "$subtract": ["$next", it.burst_tolerance()] }, &now] }
     });
     let mut taken = Row::new();
     let mut take = |field: &str, value: Row| {
         taken.insert(field, doc! { "$cond": ["$granted", value, format!("${field}")] });
     };
     if let Some(rate) = limit.rate {
-        take("next", doc! { "$add": [{ "$max": ["$next", &now] }, rate.interval()] });
+        take("next", doc! { "$add": [{ "$max": ["$next", &now] }, rate.call_interval()] });
     }
     if limit.places().is_some() {
         let place = doc! { "h": &holder, "w": permit.worker.to_string() };
@@ -331,11 +331,11 @@ fn literal(text: &str) -> Row {
     doc! { "$literal": text }
 }
 
-fn tally(row: &Row, key: &str) -> Result<Tally, StoreError> {
-    let mut tally = Tally {
+fn tally(row: &Row, key: &str) -> Result<LimitState, StoreError> {
+    let mut tally = LimitState {
         next: rows::integer(row, "next", key)?,
         last: rows::text(row, "last", key)?.to_owned(),
-        ..Tally::default()
+        ..LimitState::default()
     };
     let holders = row.get_array("holders").map_err(|err| StoreError::corrupt(key, err))?;
     for holder in holders.iter().filter_map(Bson::as_document) {

@@ -11,9 +11,9 @@ use mongodb::{
     bson::{Bson, RawDocumentBuf, doc},
 };
 use shared::{
-    event::Recorded,
+    event::RecordedEvent,
     id::{ExecutionId, Seq},
-    store::{Document, StoreError, backend::Assembly},
+    store::{EventDocument, StoreError, backend::Assembly},
 };
 use tokio::task::JoinSet;
 
@@ -38,7 +38,7 @@ impl Logs {
         self,
         id: ExecutionId,
         after: Seq,
-    ) -> Result<Vec<Recorded>, StoreError> {
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut reading = JoinSet::new();
         reading.spawn(async move { self.read_whole(id, after).await });
         match reading.join_next().await {
@@ -48,7 +48,11 @@ impl Logs {
         }
     }
 
-    async fn read_whole(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read_whole(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         match self.read_documents(id, after).await {
             // Somebody may be removing it.
             Err(StoreError::Corrupt { .. }) if removal::is_going(&self.database, id).await? => {
@@ -63,7 +67,7 @@ impl Logs {
         &self,
         id: ExecutionId,
         after: Seq,
-    ) -> Result<Vec<Recorded>, StoreError> {
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut assembly = Assembly::new(id, after);
         let mut found = self.documents_from(id, after.next()).await?;
         let mut next = next_document(&mut found, id).await?;
@@ -88,7 +92,10 @@ impl Logs {
     }
 
     /// Returns the first event of a log.
-    pub(super) async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+    pub(super) async fn read_first(
+        &self,
+        id: ExecutionId,
+    ) -> Result<Option<RecordedEvent>, StoreError> {
         let range = rows::log_range(id, Seq::START.next().0.cast_signed(), Bson::MaxKey);
         let events = self.database.collection::<RawDocumentBuf>("events");
         let found = events.find_one(range).sort(doc! { "_id": 1 });
@@ -116,7 +123,7 @@ impl Logs {
         &self,
         id: ExecutionId,
         first: Seq,
-    ) -> Result<Option<Result<Document, StoreError>>, StoreError> {
+    ) -> Result<Option<Result<EventDocument, StoreError>>, StoreError> {
         let range = rows::log_range(id, Bson::MinKey, first.0.cast_signed());
         let events = self.database.collection::<RawDocumentBuf>("events");
         let found = events.find_one(range).sort(doc! { "_id": -1 });
@@ -138,7 +145,7 @@ impl Logs {
 async fn next_document(
     found: &mut Cursor<RawDocumentBuf>,
     id: ExecutionId,
-) -> Result<Option<Result<Document, StoreError>>, StoreError> {
+) -> Result<Option<Result<EventDocument, StoreError>>, StoreError> {
     if !found.advance().await.map_err(|err| failed(&err))? {
         return Ok(None);
     }

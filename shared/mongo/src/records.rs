@@ -14,7 +14,7 @@ use mongodb::{
 use shared::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Usage, WriteCondition},
 };
 use tokio::time::timeout;
 
@@ -90,16 +90,20 @@ fn with<'a, A>(
 
 #[async_trait]
 impl Records for Mongo {
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
         let row = doc! {
             "_id": id(record.kind, &record.name),
             "at": record.at.timestamp_micros(),
             "json": record.encode()?,
         };
         let writing = match &unless {
-            Unless::Never => Writing::Replace(row),
-            Unless::Exists => Writing::Insert(row),
-            Unless::ChangedSince(at) => Writing::Change(row, at.timestamp_micros()),
+            WriteCondition::Never => Writing::Replace(row),
+            WriteCondition::Exists => Writing::Insert(row),
+            WriteCondition::ChangedSince(at) => Writing::Change(row, at.timestamp_micros()),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {
@@ -156,7 +160,7 @@ impl Records for Mongo {
         prefix: &str,
         most: usize,
     ) -> Result<usize, StoreError> {
-        let page = RecordPage::first(most).under(prefix);
+        let page = RecordPage::first_records(most).with_prefix(prefix);
         let Some(span) = page.span() else { return Ok(0) };
         let records = self.collection(RECORDS);
         let count = records.count_documents(within(kind, span)).limit(most as u64).await;
@@ -187,7 +191,7 @@ impl Mongo {
         let mut tries = 0;
         loop {
             tries += 1;
-            let written = if kind.is_agreed() {
+            let written = if kind.is_shared_by_nodes() {
                 self.write_and_count(writing).await
             } else {
                 writing.run(&self.collection(RECORDS), None).await
@@ -198,8 +202,8 @@ impl Mongo {
                 Err(err) if is_duplicate(&err) && tries < TRIES => continue,
                 Err(err) => return Err(failed(&err)),
             };
-            if is_changed && kind.is_agreed() {
-                self.hints.poke_records();
+            if is_changed && kind.is_shared_by_nodes() {
+                self.hints.wake_records();
             }
             return Ok(is_changed);
         }

@@ -10,7 +10,7 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, ExecutionId, Seq},
-    store::{Document, Head, StoreError},
+    store::{EventDocument, ExecutionHead, StoreError},
 };
 
 /// Draws the name of a process, so that change streams can leave out its own writes.
@@ -19,7 +19,7 @@ pub(super) fn writer() -> String {
 }
 
 /// Returns the document of an append.
-pub(super) fn event(id: &str, document: &Document, by: &str) -> RawDocumentBuf {
+pub(super) fn event(id: &str, document: &EventDocument, by: &str) -> RawDocumentBuf {
     let mut row = RawDocumentBuf::new();
     row.append(cstr!("_id"), rawdoc! { "x": id, "s": document.first.0.cast_signed() });
     row.append(cstr!("n"), i64::try_from(document.len).unwrap_or(i64::MAX));
@@ -49,7 +49,7 @@ fn recorded_at(json: &str) -> Option<DateTime> {
 }
 
 /// Reads the document of an append.
-pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<Document, StoreError> {
+pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<EventDocument, StoreError> {
     let read = || {
         let first = row.get_document("_id")?.get_i64("s")?;
         let (len, json) = (row.get_i64("n")?, row.get_str("events")?.to_owned());
@@ -58,7 +58,7 @@ pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<Document, S
     let damaged = |err: mongodb::bson::error::Error| StoreError::corrupt(id, err);
     let (first, len, json) = read().map_err(damaged)?;
     let out_of_range = |err| StoreError::corrupt(id, err);
-    Ok(Document {
+    Ok(EventDocument {
         first: Seq(u64::try_from(first).map_err(out_of_range)?),
         len: usize::try_from(len).map_err(out_of_range)?,
         json,
@@ -66,7 +66,7 @@ pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<Document, S
 }
 
 /// Returns the document of a head.
-pub(super) fn put_head(head: &Head, by: &str) -> RawDocumentBuf {
+pub(super) fn put_head(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": head.execution.to_string(),
         "requestId": head.request.to_string(),
@@ -85,7 +85,7 @@ pub(super) fn put_head(head: &Head, by: &str) -> RawDocumentBuf {
     if let Some(due) = head.due {
         row.append(cstr!("due"), due.timestamp_micros());
         // What claims ask for, and only what is free.
-        if head.is_free() {
+        if head.is_claimable() {
             row.append(cstr!("wake"), due.timestamp_micros());
         }
     }
@@ -99,13 +99,13 @@ pub(super) fn put_head(head: &Head, by: &str) -> RawDocumentBuf {
 }
 
 /// Reads a head.
-pub(super) fn head(row: &Bson) -> Result<Head, StoreError> {
+pub(super) fn head(row: &Bson) -> Result<ExecutionHead, StoreError> {
     let what = row.get_str("_id").unwrap_or("a head");
     let time_of = |field| row.contains_key(field).then(|| time(row, field, what)).transpose();
     let owner = row.contains_key("owner").then(|| parse(row, "owner", what)).transpose()?;
     let parent = row.contains_key("parent").then(|| parse(row, "parent", what)).transpose()?;
     let count = |field| Ok::<_, StoreError>(integer(row, field, what)?.cast_unsigned());
-    Ok(Head {
+    Ok(ExecutionHead {
         execution: parse(row, "_id", what)?,
         request: parse(row, "requestId", what)?,
         plan: parse(row, "planId", what)?,

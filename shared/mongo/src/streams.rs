@@ -44,7 +44,7 @@ pub(super) async fn follow(mut stream: Stream, database: Database, hints: Arc<Hi
         }
         stream = reopen(&database, &by).await;
         // What came between the two nobody was told.
-        hints.poke_all();
+        hints.wake_all();
     }
 }
 
@@ -57,12 +57,12 @@ async fn wake(stream: &mut Stream, hints: &Hints) -> mongodb::error::Result<()> 
                 let key = event.document_key.as_ref().and_then(|it| it.get_document("_id").ok());
                 let log = key.and_then(|it| it.get_str("x").ok()?.parse().ok());
                 if let Some(log) = log {
-                    hints.poke_log(log);
+                    hints.wake_log(log);
                 }
             }
-            "inbox" => hints.poke_inbox(),
-            "meta" => hints.poke_records(),
-            _ => hints.poke_work(),
+            "inbox" => hints.wake_inbox(),
+            "meta" => hints.wake_records(),
+            _ => hints.wake_work(),
         }
     }
     Ok(())

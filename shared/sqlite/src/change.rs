@@ -8,8 +8,8 @@ use shared::{
     id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
     limits,
     store::{
-        Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        Reservation, Unless, Usage,
+        Append, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
+        Reservation, SentCommand, Usage, WriteCondition,
     },
 };
 
@@ -31,10 +31,10 @@ const LONG: i64 = 60_000_000;
 #[derive(Debug)]
 pub(super) enum Change {
     Append(Append),
-    Head(Head),
+    Head(ExecutionHead),
     Lease(Lease),
     Retire(Vec<WorkerId>),
-    Send(Envelope),
+    Send(SentCommand),
     Discard(Vec<CommandId>),
     Request {
         id: String,
@@ -69,7 +69,7 @@ pub(super) enum Change {
     },
     Record {
         row: RecordRow,
-        unless: Unless,
+        unless: WriteCondition,
     },
     Forget {
         kind: RecordKind,
@@ -140,16 +140,16 @@ impl Change {
     pub(super) fn wake(&self, hints: &Hints) {
         match self {
             Self::Append(append) => {
-                hints.poke_log(append.execution);
-                if append.head.as_ref().is_some_and(Head::is_free) {
-                    hints.poke_work();
+                hints.wake_log(append.execution);
+                if append.head.as_ref().is_some_and(ExecutionHead::is_claimable) {
+                    hints.wake_work();
                 }
             }
-            Self::Head(head) if head.is_free() => hints.poke_work(),
-            Self::Retire(_) | Self::Release(_) => hints.poke_work(),
-            Self::Send(_) => hints.poke_inbox(),
-            Self::Record { row, .. } if row.kind().is_agreed() => hints.poke_records(),
-            Self::Forget { kind, .. } if kind.is_agreed() => hints.poke_records(),
+            Self::Head(head) if head.is_claimable() => hints.wake_work(),
+            Self::Retire(_) | Self::Release(_) => hints.wake_work(),
+            Self::Send(_) => hints.wake_inbox(),
+            Self::Record { row, .. } if row.kind().is_shared_by_nodes() => hints.wake_records(),
+            Self::Forget { kind, .. } if kind.is_shared_by_nodes() => hints.wake_records(),
             _ => (),
         }
     }
@@ -240,7 +240,7 @@ fn retire(connection: &Connection, workers: &[WorkerId]) -> rusqlite::Result<()>
     Ok(())
 }
 
-fn send(connection: &Connection, envelope: &Envelope) -> rusqlite::Result<Answer> {
+fn send(connection: &Connection, envelope: &SentCommand) -> rusqlite::Result<Answer> {
     let sql = "INSERT OR IGNORE INTO inbox (id, execution, json) SELECT ?1, ?2, ?3
         WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE execution = ?2 LIMIT ?4)) < ?4";
     let json = serde_json::to_string(envelope).expect("envelopes are JSON");
@@ -372,7 +372,7 @@ impl Ledger {
     }
 
     fn note(&mut self, append: &Append, log: Log) {
-        if append.head.as_ref().is_some_and(|it| it.state.is_over()) {
+        if append.head.as_ref().is_some_and(|it| it.state.is_finished()) {
             self.logs.remove(&append.execution);
             return;
         }

@@ -10,8 +10,8 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError,
+        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
+        Reservation, SavedPlan, StoreError,
         backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
@@ -76,7 +76,7 @@ impl Documents for Sqlite {
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let about = plan.about();
+        let about = plan.info();
         let change = Change::Plan(PlanRow {
             id: about.id.to_string(),
             request: about.request.to_string(),
@@ -89,7 +89,7 @@ impl Documents for Sqlite {
         });
         let bytes = change.bytes();
         not_taken(&self.write(change).await?)?;
-        self.plans.put(&Arc::new(plan.clone()), bytes);
+        self.plans.insert(&Arc::new(plan.clone()), bytes);
         Ok(())
     }
 
@@ -98,13 +98,13 @@ impl Documents for Sqlite {
             Cached::Fresh(plan) => return Ok(Some(plan)),
             Cached::Old(plan) => {
                 let is_there = self.readers.read(move |it| has_plan(it, &id.to_string())).await?;
-                return Ok(self.plans.seen(plan, is_there));
+                return Ok(self.plans.confirm(plan, is_there));
             }
             Cached::Unknown => (),
         }
         let read = self.readers.read(move |connection| plan(connection, &id.to_string())).await?;
         let Some((plan, bytes)) = read else { return Ok(None) };
-        self.plans.put(&plan, bytes);
+        self.plans.insert(&plan, bytes);
         Ok(Some(plan))
     }
 
@@ -117,7 +117,7 @@ impl Documents for Sqlite {
         self.readers.read(move |connection| lists::plans(connection, &filter, &page)).await
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         self.readers
             .read(move |connection| {
                 let sql = format!(
@@ -134,7 +134,7 @@ impl Documents for Sqlite {
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError> {
+    ) -> Result<Listing<ExecutionHead>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
         self.readers.read(move |connection| lists::heads(connection, &filter, &page)).await
     }
@@ -144,7 +144,7 @@ impl Documents for Sqlite {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.readers.read(move |connection| log::ended(connection, after, until, most)).await
     }
 

@@ -7,8 +7,8 @@ use shared::{
     id::PlanId,
     request::{PLANNING_FAILURES, Request},
     store::{
-        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError,
-        backend::search_words,
+        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
+        StoreError, backend::search_words,
     },
 };
 
@@ -133,7 +133,7 @@ pub(super) fn heads(
     connection: &Connection,
     filter: &ExecutionFilter,
     page: &Page,
-) -> Result<Listing<Head>, StoreError> {
+) -> Result<Listing<ExecutionHead>, StoreError> {
     let mut query = Query::new(&format!("SELECT {} FROM heads", rows::HEAD));
     query.and("request = ?", filter.request.map(|it| it.to_string()));
     query.and("plan = ?", filter.plan.map(|it| it.to_string()));

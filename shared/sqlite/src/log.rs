@@ -10,13 +10,13 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError,
-        backend::{Assembly, aged_places, full_inbox},
+        Append, AppendError, EventDocument, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, SentCommand, StoreError,
+        backend::{Assembly, aged_places, inbox_full_error},
     },
 };
 
@@ -41,20 +41,20 @@ impl ExecutionLog for Sqlite {
         }
     }
 
-    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         self.write(Change::Head(head)).await.map(drop)
     }
 
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         self.readers.read(move |connection| read(connection, id, after, ALL)).await
     }
 
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<Recorded>, StoreError> {
+    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
         let read = move |connection: &Connection| read(connection, id, Seq::START, 1);
         Ok(self.readers.read(read).await?.into_iter().next())
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.readers.read(move |connection| due(connection, now, most)).await
     }
 
@@ -63,11 +63,11 @@ impl ExecutionLog for Sqlite {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.readers.read(move |connection| queue(connection, now, after, most)).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         let lives = Arc::clone(&self.lives);
         let (dead, heads) = self
             .readers
@@ -82,7 +82,7 @@ impl ExecutionLog for Sqlite {
         Ok(heads)
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.readers.read(move |connection| owned(connection, &worker.to_string(), most)).await
     }
 
@@ -159,15 +159,15 @@ impl ExecutionLog for Sqlite {
         Ok(pruned)
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
         let of = envelope.execution;
         match self.write(Change::Send(envelope)).await? {
-            Answer::Full => Err(full_inbox(of)),
+            Answer::Full => Err(inbox_full_error(of)),
             _ => Ok(()),
         }
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.readers.read(move |connection| inbox(connection, of)).await
     }
 
@@ -232,7 +232,7 @@ fn read(
     id: ExecutionId,
     after: Seq,
     documents: i64,
-) -> Result<Vec<Recorded>, StoreError> {
+) -> Result<Vec<RecordedEvent>, StoreError> {
     // From the document that has the next position, or the last one.
     let sql = "SELECT first, len, json FROM logs JOIN events ON log = number
         WHERE execution = ?1 AND first >= COALESCE((SELECT max(first) FROM events
@@ -250,10 +250,10 @@ fn read(
     assembly.finish()
 }
 
-fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<Document, StoreError> {
+fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
     let what = id.to_string();
     let (first, len): (i64, isize) = (rows::column(row, 0, &what)?, rows::column(row, 1, &what)?);
-    Ok(Document {
+    Ok(EventDocument {
         first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&what, err))?),
         len: usize::try_from(len).map_err(|err| StoreError::corrupt(&what, err))?,
         json: rows::column(row, 2, &what)?,
@@ -262,7 +262,11 @@ fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<Document, StoreE
 
 /// Takes one priority after another, so that sleepers of a high priority are never searched for
 /// those that are due; then the longest due.
-fn due(connection: &Connection, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+fn due(
+    connection: &Connection,
+    now: Timestamp,
+    most: usize,
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let by_priority = format!(
         "SELECT {} FROM heads INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
          ORDER BY due, execution LIMIT ?3",
@@ -294,7 +298,7 @@ fn queue(
     now: Timestamp,
     after: Option<(Timestamp, ExecutionId)>,
     most: usize,
-) -> Result<Vec<Head>, StoreError> {
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let sql = format!(
         "SELECT {} FROM heads INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2)
          AND due <= ?3 ORDER BY due, execution LIMIT ?4",
@@ -314,7 +318,7 @@ pub(super) fn ended(
     after: Timestamp,
     until: Timestamp,
     most: usize,
-) -> Result<Vec<Head>, StoreError> {
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let sql = format!(
         "SELECT {} FROM heads INDEXED BY heads_finished WHERE finished_at IS NOT NULL
          AND finished_at > ?1 AND finished_at <= ?2 ORDER BY finished_at, execution LIMIT ?3",
@@ -329,7 +333,7 @@ fn heads_of(
     connection: &Connection,
     sql: &str,
     values: &[&dyn ToSql],
-) -> Result<Vec<Head>, StoreError> {
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
     let mut found = statement.query(values).map_err(|err| failed(&err))?;
     let mut heads = Vec::new();
@@ -367,7 +371,7 @@ fn orphans(
     now: Timestamp,
     most: usize,
     is_dead: impl Fn(WorkerId) -> bool,
-) -> Result<(Vec<WorkerId>, Vec<Head>), StoreError> {
+) -> Result<(Vec<WorkerId>, Vec<ExecutionHead>), StoreError> {
     let leases = leases(connection).map_err(|err| failed(&err))?;
     let (mut dead, mut heads) = (Vec::new(), Vec::new());
     for owner in owners(connection).map_err(|err| failed(&err))? {
@@ -386,7 +390,11 @@ fn orphans(
     Ok((dead, heads))
 }
 
-fn owned(connection: &Connection, owner: &str, most: usize) -> Result<Vec<Head>, StoreError> {
+fn owned(
+    connection: &Connection,
+    owner: &str,
+    most: usize,
+) -> Result<Vec<ExecutionHead>, StoreError> {
     let sql = format!(
         "SELECT {} FROM heads INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2",
         rows::HEAD
@@ -422,7 +430,7 @@ fn owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     }
 }
 
-fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
     let (sql, of) = match of {
         Some(of) => {
             ("SELECT id, json FROM inbox WHERE execution = ?1 ORDER BY arrival", of.to_string())
@@ -447,7 +455,7 @@ fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<Envelop
     Ok(waiting)
 }
 
-fn envelope(row: &rusqlite::Row<'_>) -> Result<(Envelope, usize), StoreError> {
+fn envelope(row: &rusqlite::Row<'_>) -> Result<(SentCommand, usize), StoreError> {
     let id: String = rows::column(row, 0, "a command")?;
     let json: String = rows::column(row, 1, &id)?;
     let envelope = serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?;

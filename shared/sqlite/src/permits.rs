@@ -8,7 +8,7 @@ use shared::{
     id::WorkerId,
     store::{
         Permit, PermitAsk, StoreError,
-        backend::{Tallies, Tally, take_all},
+        backend::{LimitState, Tallies, take_all},
     },
 };
 
@@ -29,7 +29,7 @@ pub(super) fn acquire(
     let is_gone = |it: WorkerId| !live.contains(&it.to_string());
     let permission = take_all(&mut after, ask, now, is_gone);
     for (key, tally) in &after {
-        write(connection, key, before.get(key).unwrap_or(&Tally::default()), tally)?;
+        write(connection, key, before.get(key).unwrap_or(&LimitState::default()), tally)?;
     }
     let sql = "DELETE FROM rates WHERE key IN
         (SELECT key FROM rates WHERE next <= ?1 ORDER BY next LIMIT ?2)";
@@ -81,7 +81,7 @@ fn load(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Result<Tall
     for key in keys {
         let counted = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let (next, last) = rate.query_row([key], counted).optional()?.unwrap_or_default();
-        let mut tally = Tally { next, last, ..Tally::default() };
+        let mut tally = LimitState { next, last, ..LimitState::default() };
         let mut found = holders.query([key])?;
         while let Some(row) = found.next()? {
             let worker: String = row.get(1)?;
@@ -98,8 +98,8 @@ fn load(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Result<Tall
 fn write(
     connection: &Connection,
     key: &str,
-    before: &Tally,
-    after: &Tally,
+    before: &LimitState,
+    after: &LimitState,
 ) -> rusqlite::Result<()> {
     let mut delete =
         connection.prepare_cached("DELETE FROM permits WHERE key = ?1 AND holder = ?2")?;

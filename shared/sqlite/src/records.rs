@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, typ
 use shared::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Usage, WriteCondition},
 };
 
 use super::{
@@ -61,22 +61,22 @@ impl Calls {
         &mut self,
         connection: &Connection,
         row: &RecordRow,
-        unless: &Unless,
+        unless: &WriteCondition,
     ) -> rusqlite::Result<Answer> {
         let RecordRow { kind, name, at, json } = row;
         let kind = kind.as_str();
         let written = match unless {
-            Unless::Never => {
+            WriteCondition::Never => {
                 let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
                     ON CONFLICT (kind, name) DO UPDATE SET at = excluded.at, json = excluded.json";
                 connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
             }
-            Unless::Exists => {
+            WriteCondition::Exists => {
                 let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
                     ON CONFLICT (kind, name) DO NOTHING";
                 connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
             }
-            Unless::ChangedSince(since) => {
+            WriteCondition::ChangedSince(since) => {
                 let sql = "UPDATE records SET at = ?3, json = ?4
                     WHERE kind = ?1 AND name = ?2 AND at = ?5";
                 let since = since.timestamp_micros();
@@ -139,7 +139,7 @@ fn remove_calls(connection: &Connection, before: i64, most: i64) -> rusqlite::Re
 }
 
 fn note_change(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()> {
-    if !kind.is_agreed() {
+    if !kind.is_shared_by_nodes() {
         return Ok(());
     }
     let sql = "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE name = 'records_revision'";
@@ -160,7 +160,11 @@ impl Sqlite {
 
 #[async_trait]
 impl Records for Sqlite {
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
         let row = RecordRow::new(record)?;
         Ok(self.write(Change::Record { row, unless }).await?.is_done())
     }
@@ -188,7 +192,7 @@ impl Records for Sqlite {
         prefix: &str,
         most: usize,
     ) -> Result<usize, StoreError> {
-        let page = RecordPage::first(most).under(prefix);
+        let page = RecordPage::first_records(most).with_prefix(prefix);
         self.readers.read(move |connection| count(connection, kind, &page)).await
     }
 

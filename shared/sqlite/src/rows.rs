@@ -7,7 +7,7 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, Seq},
-    store::{Head, Reservation, StoreError},
+    store::{ExecutionHead, Reservation, StoreError},
 };
 
 use super::connection::failed;
@@ -21,7 +21,11 @@ pub(super) const FREE: &str = "owner IS NULL AND due IS NOT NULL
 
 /// Writes a head unless a newer one is there. What an execution *is* never changes, so only what
 /// it *does* is written over.
-pub(super) fn put_head(connection: &Connection, log: i64, head: &Head) -> rusqlite::Result<()> {
+pub(super) fn put_head(
+    connection: &Connection,
+    log: i64,
+    head: &ExecutionHead,
+) -> rusqlite::Result<()> {
     let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
         ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq,
         epoch = excluded.epoch, owner = excluded.owner, due = excluded.due,
@@ -45,14 +49,14 @@ pub(super) fn put_head(connection: &Connection, log: i64, head: &Head) -> rusqli
 }
 
 /// Reads a head.
-pub(super) fn head(row: &Row<'_>) -> Result<Head, StoreError> {
+pub(super) fn head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
     let name: String = column(row, 0, "a head")?;
     let owner: Option<String> = column(row, 7, &name)?;
     let due: Option<i64> = column(row, 8, &name)?;
     let finished_at: Option<i64> = column(row, 10, &name)?;
     let parent: Option<String> = column(row, 11, &name)?;
     let count = |at| Ok(u64::try_from(column::<i64>(row, at, &name)?).unwrap_or_default());
-    Ok(Head {
+    Ok(ExecutionHead {
         execution: parse(&name, &name)?,
         request: parse(&text(row, 1, &name)?, &name)?,
         plan: parse(&text(row, 2, &name)?, &name)?,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rusqlite::Connection;
-use shared::store::{Hints, StoreError, journal::Load};
+use shared::store::{Hints, StoreError, journal::CommitSize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -107,7 +107,7 @@ impl Desk {
     fn run(&mut self, mut messages: mpsc::Receiver<Message>) {
         let mut batch = Vec::new();
         while let Some(message) = messages.blocking_recv() {
-            let mut load = Load::default();
+            let mut load = CommitSize::default();
             let mut next = Some(message);
             while let Some(message) = next {
                 match message {
@@ -168,7 +168,7 @@ impl Desk {
 
     fn apply(&mut self, batch: &[Operation]) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
         if self.ledger.is_stale(&self.connection)? {
-            self.hints.poke_all();
+            self.hints.wake_all();
         }
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
@@ -185,7 +185,7 @@ impl Desk {
 
     fn look(&mut self) {
         match self.ledger.is_stale(&self.connection) {
-            Ok(true) => self.hints.poke_all(),
+            Ok(true) => self.hints.wake_all(),
             Ok(false) => (),
             Err(err) => tracing::debug!(%err, "cannot see whether another process wrote"),
         }
@@ -205,7 +205,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::Timestamp,
-        store::{Command, Envelope},
+        store::{Command, SentCommand},
     };
     use tempfile::TempDir;
 
@@ -225,7 +225,7 @@ mod tests {
 
     fn large(n: usize) -> Change {
         let payload = Arc::new(json!("x".repeat(64 << 10)));
-        Change::Send(Envelope {
+        Change::Send(SentCommand {
             id: format!("cmd_1_{n:09}").parse().unwrap(),
             execution: "exec_1_aaaaaaaaa".parse().unwrap(),
             at: Timestamp::UNIX_EPOCH,

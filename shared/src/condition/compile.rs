@@ -9,7 +9,7 @@ use super::{
     pattern::Pattern,
     value::Kind,
 };
-use crate::template::{Names, Target};
+use crate::template::{ResolveNames, Target};
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr as Tree, IdedExpr, LiteralValue, MapExpr,
     SelectExpr, operators,
@@ -18,7 +18,7 @@ use cel::common::ast::{
 type Compiled = Result<Expr, ConditionError>;
 
 pub(super) struct Compiler<'a> {
-    names: &'a dyn Names,
+    names: &'a dyn ResolveNames,
     targets: Vec<Target>,
     patterns: Vec<Pattern>,
     /// Names that the enclosing macros define, outermost first.
@@ -33,7 +33,7 @@ enum Scope {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(names: &'a dyn Names) -> Self {
+    pub(super) fn new(names: &'a dyn ResolveNames) -> Self {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     limits,
-    template::{Target, Values},
+    template::{LookUpValues, Target},
 };
 
 type Outcome<'a> = Result<Val<'a>, Fault<'a>>;
@@ -29,7 +29,7 @@ const BYTES_PER_OPERATION: usize = 32;
 
 pub(super) struct Evaluation<'a> {
     targets: &'a [Target],
-    values: &'a dyn Values,
+    values: &'a dyn LookUpValues,
     input: &'a Value,
     /// The patterns. Each is compiled on its first use.
     patterns: Vec<(&'a Pattern, Option<Regex>)>,
@@ -39,7 +39,7 @@ pub(super) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(parsed: &'a Parsed, values: &'a dyn Values, input: &'a Value) -> Self {
+    pub(super) fn new(parsed: &'a Parsed, values: &'a dyn LookUpValues, input: &'a Value) -> Self {
         Self {
             targets: &parsed.targets,
             values,

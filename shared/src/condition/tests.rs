@@ -4,22 +4,22 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::id::StepIx;
+use crate::id::StepNumber;
 
 /// A test world: steps with outputs, found by their index, and two variables.
 struct World(Vec<(&'static str, Option<Value>)>);
 
-impl Names for World {
-    fn step(&self, name: &str) -> Option<StepIx> {
-        self.0.iter().position(|(id, _)| *id == name).map(StepIx::new)
+impl ResolveNames for World {
+    fn step(&self, name: &str) -> Option<StepNumber> {
+        self.0.iter().position(|(id, _)| *id == name).map(StepNumber::new)
     }
 
-    fn tool(&self, name: &str) -> Option<StepIx> {
-        matches!(name, "createAuthor" | "blog.createAuthor").then(|| StepIx::new(0))
+    fn tool(&self, name: &str) -> Option<StepNumber> {
+        matches!(name, "createAuthor" | "blog.createAuthor").then(|| StepNumber::new(0))
     }
 }
 
-impl Values for World {
+impl LookUpValues for World {
     fn value(&self, target: &Target) -> Option<&Value> {
         if let Target::Step(step) = target {
             return self.0.get(step.get())?.1.as_ref();
@@ -52,7 +52,7 @@ fn evaluate(source: &str) -> Result<bool, String> {
     let world = world();
     let condition =
         Condition::parse(source, &world).unwrap_or_else(|error| panic!("{source}: {error}"));
-    condition.holds(&world, &json!({ "dry": false, "limit": 10 }))
+    condition.evaluate(&world, &json!({ "dry": false, "limit": 10 }))
 }
 
 #[track_caller]
@@ -181,7 +181,7 @@ fn one_deciding_side_is_enough() {
 
 #[test]
 fn targets_are_what_it_looks_at_each_once() {
-    let step = |index| Target::Step(StepIx::new(index));
+    let step = |index| Target::Step(StepNumber::new(index));
     for (source, targets) in [
         ("author.age > 1 && steps.author.age < createAuthor.age", vec![step(0)]),
         ("steps['flow.echo'].ok || has(steps.list)", vec![step(2), step(1)]),

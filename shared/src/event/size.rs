@@ -1,27 +1,28 @@
 //! Estimates the size of events.
 
-use super::{Event, Recorded};
+use super::{Event, RecordedEvent};
 use crate::json;
 
 /// Bytes of every event, apart from the values that people supply.
 const PLAIN: usize = 256;
 
-impl Recorded {
+impl RecordedEvent {
     /// Estimates the event's size as JSON.
     pub fn bytes(&self) -> usize {
         let carried = match &self.event {
             Event::Created(created) => {
-                let reused = created.reused.iter().map(|(_, output)| json::bytes(output));
-                json::bytes(&created.options.input) + reused.sum::<usize>()
+                let reused = created.reused.iter().map(|(_, output)| json::json_size(output));
+                json::json_size(&created.options.input) + reused.sum::<usize>()
             }
-            Event::StepStarted(started) => json::bytes(&started.parameters),
+            Event::StepStarted(started) => json::json_size(&started.parameters),
             Event::StepChecked { parameters, .. } | Event::StepWaiting { parameters, .. } => {
-                json::bytes(parameters)
+                json::json_size(parameters)
             }
             Event::StepSucceeded { output, stderr, .. } => {
-                output.as_deref().map_or(0, json::bytes) + stderr.as_ref().map_or(0, String::len)
+                output.as_deref().map_or(0, json::json_size)
+                    + stderr.as_ref().map_or(0, String::len)
             }
-            Event::SignalReceived { payload, .. } => json::bytes(payload),
+            Event::SignalReceived { payload, .. } => json::json_size(payload),
             Event::StepFailed { error, .. } | Event::StepRetryScheduled { error, .. } => {
                 error.message.len()
             }
@@ -46,7 +47,7 @@ mod tests {
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let name = || "s".to_owned();
         let signal = |payload| Event::SignalReceived { name: name(), payload, command };
-        let bytes = |event| Recorded { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }.bytes();
+        let bytes = |event| RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }.bytes();
         assert!((10_000..10_500).contains(&bytes(signal(large))));
         assert!(bytes(signal(Arc::new(json!(null)))) < 500);
         assert!(bytes(Event::Paused { command }) < 500);

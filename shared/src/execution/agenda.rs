@@ -4,18 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::step::{How, StepState};
+use super::step::{AttemptKind, StepState};
 use crate::{
     clock::Timestamp,
     event::WaitReason,
-    id::{StepIx, Task},
+    id::{StepNumber, Task},
 };
 
 /// The tasks that are not finished, by the kind of work that they need next.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     /// Pending steps with a condition whose dependencies are finished.
-    judging: BTreeSet<StepIx>,
+    judging: BTreeSet<StepNumber>,
     /// Pending tasks that may start a call, which takes a slot.
     ready: BTreeSet<Task>,
     /// Pending tasks that first wait for an approval or a signal, which takes no slot.
@@ -23,7 +23,7 @@ pub struct Agenda {
     /// Tasks that may start or retry, but need a permit first.
     gated: BTreeSet<Task>,
     /// Pending steps that will be skipped, because a dependency did not succeed.
-    doomed: BTreeSet<StepIx>,
+    doomed: BTreeSet<StepNumber>,
     running: BTreeSet<Task>,
     /// Running tasks that only wait for a time.
     sleeping: BTreeSet<(Timestamp, Task)>,
@@ -38,9 +38,9 @@ pub struct Agenda {
     /// Waiting tasks that wait for a signal for a limited time.
     expiring: BTreeSet<(Timestamp, Task)>,
     /// Steps whose items are running.
-    gathering: BTreeSet<StepIx>,
+    gathering: BTreeSet<StepNumber>,
     /// Of these steps, those whose items are all finished.
-    gathered: BTreeSet<StepIx>,
+    gathered: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
     /// The number of tasks that are not finished.
@@ -67,9 +67,9 @@ impl Agenda {
             }
             StepState::Running { how, .. } => {
                 match how {
-                    How::Calling => (),
-                    How::Sleeping { until } => drop(self.sleeping.remove(&(*until, task))),
-                    How::Executing { .. } => drop(self.delegated.remove(&task)),
+                    AttemptKind::Calling => (),
+                    AttemptKind::Sleeping { until } => drop(self.sleeping.remove(&(*until, task))),
+                    AttemptKind::Executing { .. } => drop(self.delegated.remove(&task)),
                 }
                 self.running.remove(&task)
             }
@@ -95,9 +95,9 @@ impl Agenda {
             StepState::Pending => (),
             StepState::Running { how, .. } => {
                 match how {
-                    How::Calling => (),
-                    How::Sleeping { until } => drop(self.sleeping.insert((*until, task))),
-                    How::Executing { .. } => drop(self.delegated.insert(task)),
+                    AttemptKind::Calling => (),
+                    AttemptKind::Sleeping { until } => drop(self.sleeping.insert((*until, task))),
+                    AttemptKind::Executing { .. } => drop(self.delegated.insert(task)),
                 }
                 self.running.insert(task);
             }
@@ -137,7 +137,7 @@ impl Agenda {
         self.open += items;
     }
 
-    pub(super) fn mark_gathered(&mut self, step: StepIx) {
+    pub(super) fn mark_gathered(&mut self, step: StepNumber) {
         self.gathered.insert(step);
     }
 
@@ -151,13 +151,13 @@ impl Agenda {
     }
 
     /// Adds a pending step whose condition can be evaluated.
-    pub(super) fn add_judging(&mut self, step: StepIx) {
+    pub(super) fn add_judging(&mut self, step: StepNumber) {
         self.judging.insert(step);
     }
 
     /// Removes a step from those whose condition must be evaluated. Returns `false` if it was not
     /// there.
-    pub(super) fn remove_judging(&mut self, step: StepIx) -> bool {
+    pub(super) fn remove_judging(&mut self, step: StepNumber) -> bool {
         self.judging.remove(&step)
     }
 
@@ -171,17 +171,17 @@ impl Agenda {
         self.undoing = task;
     }
 
-    pub(super) fn doom_step(&mut self, step: StepIx) {
+    pub(super) fn doom_step(&mut self, step: StepNumber) {
         self.doomed.insert(step);
     }
 
     /// Returns the steps whose conditions can be evaluated, in plan order.
-    pub fn judging(&self) -> &BTreeSet<StepIx> {
+    pub fn conditional(&self) -> &BTreeSet<StepNumber> {
         &self.judging
     }
 
     /// Returns the tasks that first wait for an approval or a signal, in plan order.
-    pub fn asking(&self) -> &BTreeSet<Task> {
+    pub fn needs_approval(&self) -> &BTreeSet<Task> {
         &self.asking
     }
 
@@ -191,12 +191,12 @@ impl Agenda {
     }
 
     /// Returns the tasks that may start when they get a permit, in plan order.
-    pub fn gated(&self) -> &BTreeSet<Task> {
+    pub fn waiting_for_permit(&self) -> &BTreeSet<Task> {
         &self.gated
     }
 
     /// Returns the steps that will be skipped, in plan order.
-    pub fn doomed(&self) -> &BTreeSet<StepIx> {
+    pub fn to_skip(&self) -> &BTreeSet<StepNumber> {
         &self.doomed
     }
 
@@ -211,7 +211,7 @@ impl Agenda {
     }
 
     /// Returns the tasks whose work is done by child executions.
-    pub fn delegated(&self) -> &BTreeSet<Task> {
+    pub fn in_children(&self) -> &BTreeSet<Task> {
         &self.delegated
     }
 
@@ -236,7 +236,7 @@ impl Agenda {
     }
 
     /// Returns the steps whose items are all finished.
-    pub fn gathered(&self) -> &BTreeSet<StepIx> {
+    pub fn items_finished(&self) -> &BTreeSet<StepNumber> {
         &self.gathered
     }
 
@@ -260,12 +260,12 @@ impl Agenda {
     }
 
     /// Returns `true` if every step is finished.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.open == 0
     }
 
     /// Returns `true` if a task is open that does not run and is not a list.
-    pub fn has_idle(&self) -> bool {
+    pub fn has_waiting_tasks(&self) -> bool {
         self.open > self.running.len() + self.gathering.len()
     }
 

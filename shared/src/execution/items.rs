@@ -43,7 +43,7 @@ impl Items {
     }
 
     /// Returns the items in order.
-    pub fn all(&self) -> &[Step] {
+    pub fn as_slice(&self) -> &[Step] {
         &self.tasks
     }
 
@@ -58,18 +58,18 @@ impl Items {
     }
 
     /// Returns the number of finished items.
-    pub fn n_over(&self) -> usize {
+    pub fn finished_count(&self) -> usize {
         self.tasks.len() - self.open as usize
     }
 
     /// Returns `true` if all items are finished.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.open == 0
     }
 
     /// Returns `true` if all unfinished items wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
-        !self.is_over() && self.waiting == self.open
+        !self.is_finished() && self.waiting == self.open
     }
 
     /// Updates the number of waiting items when an item changes its state.
@@ -85,7 +85,7 @@ impl Items {
             StepState::Failed(_) if on_error == OnError::Ignore => Some(Value::Null),
             _ => None,
         });
-        self.is_over().then(|| Arc::new(returned.collect()))
+        self.is_finished().then(|| Arc::new(returned.collect()))
     }
 
     pub(super) fn count_finished(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Replans;
+use super::ReplanOptions;
 use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 
 /// Options of an execution.
@@ -45,7 +45,7 @@ pub struct ExecutionOptions {
     pub dry_run: bool,
     /// The automatic replans.
     #[serde(skip_serializing_if = "is_default")]
-    pub replans: Replans,
+    pub replans: ReplanOptions,
 }
 
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

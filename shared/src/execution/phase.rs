@@ -61,7 +61,7 @@ impl ExecutionState {
     ];
 
     /// Returns `true` if the execution is finished.
-    pub fn is_over(self) -> bool {
+    pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Execution, ExecutionState, StepState, options::is_default};
 use crate::{
-    glob::Glob,
+    glob::ToolPattern,
     id::{StepId, ToolSetName},
     limits,
 };
@@ -19,7 +19,7 @@ pub const REPLAN: &str = "flow.replan";
 /// The automatic replans that an execution allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Replans {
+pub struct ReplanOptions {
     /// Set to replan after a failure too, and not only if a step asks for it.
     pub after_failure: bool,
     /// The number of replans that are left.
@@ -32,18 +32,18 @@ pub struct Replans {
     pub sets: Vec<ToolSetName>,
     /// The permissions of the new plans, if the caller's are restricted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub within: Option<Within>,
+    pub within: Option<ReplanPermissions>,
 }
 
 /// Permissions for plans that are made when no caller is present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Within {
+pub struct ReplanPermissions {
     /// The name of the caller's token, for messages.
     pub token: String,
     /// Patterns of allowed tools. `None` means all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<Glob>>,
+    pub tools: Option<Vec<ToolPattern>>,
     /// Set if the plans may switch toolsets on and off.
     #[serde(default)]
     pub switches: bool,
@@ -58,14 +58,14 @@ pub enum ReplanCause<'a> {
     Asked(&'a StepId, &'a Value),
 }
 
-impl Default for Replans {
+impl Default for ReplanOptions {
     fn default() -> Self {
         let left = limits::REPLANS_ASKED;
         Self { after_failure: false, left, before: 0, sets: Vec::new(), within: None }
     }
 }
 
-impl Replans {
+impl ReplanOptions {
     /// Allows `left` replans for any reason. Zero means none.
     pub fn times(left: u32) -> Self {
         Self { after_failure: left > 0, left, ..Self::default() }
@@ -73,14 +73,14 @@ impl Replans {
 
     /// Returns the options for the execution that replaces this one.
     #[must_use]
-    pub fn once_less(&self) -> Self {
+    pub fn after_replan(&self) -> Self {
         let (left, before) = (self.left.saturating_sub(1), self.before.saturating_add(1));
         Self { left, before, ..self.clone() }
     }
 
     /// Returns the options as the caller set them, without the parts that Faber derives.
     #[must_use]
-    pub fn as_asked(&self) -> Self {
+    pub fn caller_options(&self) -> Self {
         Self { sets: Vec::new(), within: None, ..self.clone() }
     }
 
@@ -101,11 +101,11 @@ impl Execution {
             return None;
         }
         match self.state() {
-            ExecutionState::Failed if options.replans.after_failure && !self.overran() => {
+            ExecutionState::Failed if options.replans.after_failure && !self.missed_deadline() => {
                 Some(ReplanCause::Failed)
             }
             ExecutionState::Completed => {
-                self.asked().map(|(step, what)| ReplanCause::Asked(step, what))
+                self.replan_request().map(|(step, what)| ReplanCause::Asked(step, what))
             }
             _ => None,
         }
@@ -113,7 +113,7 @@ impl Execution {
 
     /// Returns the last step that asked for a replan, and its output. Ignores reused steps, because
     /// they asked in another execution.
-    pub fn asked(&self) -> Option<(&StepId, &Value)> {
+    pub fn replan_request(&self) -> Option<(&StepId, &Value)> {
         let steps = self.plan().steps().iter().zip(self.steps());
         let mut asked = steps.filter_map(|(planned, step)| match &step.state {
             StepState::Succeeded(output)
@@ -128,7 +128,7 @@ impl Execution {
 
     /// Returns `true` if work is left when the execution is finished: a message to its parent, or a
     /// replan.
-    pub fn leaves_something(&self) -> bool {
+    pub fn has_follow_up(&self) -> bool {
         self.parent().is_some() || self.replan_cause().is_some()
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Timestamp,
-        event::{Created, Event, Outcome, Parent, Recorded, StepStarted},
+        event::{Created, Event, Outcome, Parent, RecordedEvent, StepStarted},
         execution::ExecutionOptions,
         id::{Attempt, Part, Seq},
         plan::Plan,
@@ -160,7 +160,7 @@ mod tests {
             "steps": [{ "id": "a", "tool": REPLAN, "parameters": {}, "policy": {} }],
         });
         let plan = Arc::new(Plan::from_json(&plan.to_string()).unwrap());
-        let mut created = Created::new(plan.id(), plan.about().request, options);
+        let mut created = Created::new(plan.id(), plan.info().request, options);
         change(&mut created);
         let is_reused = !created.reused.is_empty();
         let (step, part, attempt) = ("a".parse::<StepId>().unwrap(), Part::WHOLE, Attempt::FIRST);
@@ -182,9 +182,9 @@ mod tests {
             events.push(Event::StepSucceeded { step, part, attempt, output, cached, stderr });
         }
         events.push(Event::Finished { outcome });
-        let log: Vec<Recorded> = (1..)
+        let log: Vec<RecordedEvent> = (1..)
             .zip(events)
-            .map(|(seq, event)| Recorded { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, event })
+            .map(|(seq, event)| RecordedEvent { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, event })
             .collect();
         Execution::replay("exec_1_aaaaaaaaa".parse().unwrap(), plan, &log).unwrap()
     }
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn the_log_decides_on_a_replan() {
         let default = ExecutionOptions::default;
-        let times = |left| ExecutionOptions { replans: Replans::times(left), ..default() };
+        let times = |left| ExecutionOptions { replans: ReplanOptions::times(left), ..default() };
         let used = |n: u32| {
-            let replans = (0..n).fold(Replans::times(n), |replans, _| replans.once_less());
+            let replans = (0..n).fold(ReplanOptions::times(n), |replans, _| replans.after_replan());
             ExecutionOptions { replans, ..default() }
         };
         let dry = |options: ExecutionOptions| ExecutionOptions { dry_run: true, ..options };
@@ -225,7 +225,7 @@ mod tests {
             created.parent = Some(Parent { execution, step, part: Part::WHOLE, attempt, depth: 1 });
         };
         let part = finished_execution(times(3), Outcome::Failed, parent);
-        assert!(part.replan_cause().is_none() && part.leaves_something());
+        assert!(part.replan_cause().is_none() && part.has_follow_up());
     }
 
     /// If a reused step asked again, replans would never end.
@@ -243,11 +243,12 @@ mod tests {
     fn replan_options_survive_storage_and_defaults_are_not_stored() {
         let options = ExecutionOptions::default();
         assert_eq!(json!(options).get("replans"), None);
-        let within = Within { token: "t".to_owned(), tools: Some(Vec::new()), switches: false };
+        let within =
+            ReplanPermissions { token: "t".to_owned(), tools: Some(Vec::new()), switches: false };
         for replans in [
-            Replans::times(0),
-            Replans::times(3).once_less(),
-            Replans { within: Some(within), ..Replans::default() },
+            ReplanOptions::times(0),
+            ReplanOptions::times(3).after_replan(),
+            ReplanOptions { within: Some(within), ..ReplanOptions::default() },
         ] {
             let options = ExecutionOptions { replans, ..options.clone() };
             let back: ExecutionOptions = serde_json::from_value(json!(options)).unwrap();

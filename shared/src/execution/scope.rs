@@ -4,27 +4,27 @@ use serde_json::Value;
 
 use super::Execution;
 use crate::{
-    id::{StepIx, Task},
-    template::{Target, Values},
+    id::{StepNumber, Task},
+    template::{LookUpValues, Target},
 };
 
 /// The values that the templates of one task can read.
 #[derive(Debug)]
-pub struct Scope<'a> {
+pub struct TemplateScope<'a> {
     execution: &'a Execution,
     item: Option<&'a Value>,
     index: Option<Value>,
     /// The output of the task that this task undoes, with its step.
-    own: Option<(StepIx, &'a Value)>,
+    own: Option<(StepNumber, &'a Value)>,
 }
 
 impl Execution {
     /// Returns the values that the templates of a task can read.
-    pub fn scope(&self, task: Task) -> Scope<'_> {
+    pub fn template_scope(&self, task: Task) -> TemplateScope<'_> {
         let list = task.part.item.and_then(|index| Some((index, self.list(task.step)?)));
         let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
         let own = task.part.undo.then(|| self.task(done).and_then(|step| step.output())).flatten();
-        Scope {
+        TemplateScope {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),
             index: task.part.item.map(Value::from),
@@ -33,13 +33,13 @@ impl Execution {
     }
 
     /// Returns the list that a step repeats for, if it is a list.
-    pub fn list(&self, step: StepIx) -> Option<&Vec<Value>> {
+    pub fn list(&self, step: StepNumber) -> Option<&Vec<Value>> {
         let list = &self.plan().step(step).for_each.as_ref()?.list;
         list.path.find(self.value(&list.target)?)?.as_array()
     }
 }
 
-impl Values for Scope<'_> {
+impl LookUpValues for TemplateScope<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match (target, self.own) {
             (Target::Step(step), Some((own, output))) if *step == own => Some(output),
@@ -50,7 +50,7 @@ impl Values for Scope<'_> {
     }
 }
 
-impl Values for Execution {
+impl LookUpValues for Execution {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(number) => self.output(*number),

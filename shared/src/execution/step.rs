@@ -29,7 +29,7 @@ pub struct Step {
     /// The time when the step finished.
     pub finished_at: Option<Timestamp>,
     /// The time that the step worked, and the time that it waited.
-    pub spent: Spent,
+    pub spent: TimeSpent,
     /// The rendered parameters of the last attempt.
     pub parameters: Option<Arc<Value>>,
     /// Warnings about the parameters.
@@ -56,7 +56,7 @@ pub struct Step {
 ///
 /// Delays before another attempt count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct TimeSpent {
     /// The time of all attempts. An interrupted attempt ends when the loss of its worker is
     /// recorded.
     pub worked: TimeDelta,
@@ -72,7 +72,7 @@ enum Activity {
     Wait,
 }
 
-impl Spent {
+impl TimeSpent {
     /// Records the state from `at` on. A list counts as working unless all its items wait.
     pub(super) fn record_state(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
         let activity = match state {
@@ -108,7 +108,7 @@ pub enum StepState {
         /// The attempt.
         attempt: Attempt,
         /// The way in which it is carried out.
-        how: How,
+        how: AttemptKind,
     },
     /// The items are running.
     Gathering {
@@ -138,7 +138,7 @@ pub enum StepState {
 
 /// The way in which an attempt is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum AttemptKind {
     /// A tool call.
     Calling,
     /// A wait for a time.
@@ -153,7 +153,7 @@ pub enum How {
     },
 }
 
-impl How {
+impl AttemptKind {
     fn from_started(started: &StepStarted) -> Self {
         match (started.until, started.child) {
             (Some(until), _) => Self::Sleeping { until },
@@ -172,7 +172,7 @@ impl Step {
             interruptions: 0,
             started_at: None,
             finished_at: None,
-            spent: Spent::default(),
+            spent: TimeSpent::default(),
             parameters: None,
             warnings: Vec::new(),
             is_approved: false,
@@ -188,7 +188,7 @@ impl Step {
 
     /// Returns the number of the next attempt.
     pub fn next_attempt(&self) -> Attempt {
-        Attempt::after(self.attempts)
+        Attempt::nth_after(self.attempts)
     }
 
     /// Returns the output of a successful step.
@@ -200,8 +200,8 @@ impl Step {
     }
 
     /// Returns `true` if a compensation of the step or of one of its items has started.
-    pub fn has_undo(&self) -> bool {
-        let items = self.items.iter().flat_map(|items| items.all());
+    pub fn has_compensation(&self) -> bool {
+        let items = self.items.iter().flat_map(|items| items.as_slice());
         self.undo.is_some() || items.into_iter().any(|item| item.undo.is_some())
     }
 
@@ -211,7 +211,8 @@ impl Step {
         let is_undone = |step: &Step| matches!(&step.undo, Some(undo) if undo.output().is_some());
         match &self.items {
             Some(items) => {
-                let mut done = items.all().iter().filter(|item| item.output().is_some()).peekable();
+                let mut done =
+                    items.as_slice().iter().filter(|item| item.output().is_some()).peekable();
                 done.peek().is_some() && done.all(is_undone)
             }
             None => is_undone(self),
@@ -272,7 +273,7 @@ impl Step {
 
 impl StepState {
     /// Returns `true` if the step is finished.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
     }
 
@@ -316,7 +317,7 @@ impl StepState {
                 if !self.may_begin(started.attempt) {
                     return None;
                 }
-                Self::Running { attempt: started.attempt, how: How::from_started(started) }
+                Self::Running { attempt: started.attempt, how: AttemptKind::from_started(started) }
             }
             (
                 Self::Pending,

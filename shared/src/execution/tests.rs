@@ -12,7 +12,7 @@ use crate::{
     tool::{Progress, ToolError},
 };
 
-const SECOND: Attempt = Attempt::after(1);
+const SECOND: Attempt = Attempt::nth_after(1);
 
 fn command() -> CommandId {
     "cmd_1_aaaaaaaaa".parse().unwrap()
@@ -30,9 +30,12 @@ fn states() -> Vec<(&'static str, StepState)> {
     let decision = WaitReason::Decision { error: error() };
     vec![
         ("pending", StepState::Pending),
-        ("running", StepState::Running { attempt: SECOND, how: How::Calling }),
-        ("sleeping", StepState::Running { attempt: SECOND, how: How::Sleeping { until } }),
-        ("delegated", StepState::Running { attempt: SECOND, how: How::Executing { child } }),
+        ("running", StepState::Running { attempt: SECOND, how: AttemptKind::Calling }),
+        ("sleeping", StepState::Running { attempt: SECOND, how: AttemptKind::Sleeping { until } }),
+        (
+            "delegated",
+            StepState::Running { attempt: SECOND, how: AttemptKind::Executing { child } },
+        ),
         ("gathering", StepState::Gathering { attempt: SECOND }),
         ("retrying", StepState::Retrying { attempt: SECOND, until, error: Some(error()) }),
         ("waiting: approval", StepState::Waiting(WaitReason::Approval)),
@@ -231,7 +234,7 @@ fn a_list_is_not_over_before_its_last_item() {
 
 #[test]
 fn finished_states_never_change() {
-    for (name, state) in states().into_iter().filter(|(_, state)| state.is_over()) {
+    for (name, state) in states().into_iter().filter(|(_, state)| state.is_finished()) {
         for (event_name, event) in events() {
             assert_eq!(state.next(&event, || None), None, "{name}, {event_name}");
         }
@@ -268,7 +271,7 @@ fn events_about_no_step_change_no_step() {
 
 /// Returns the seconds that a task worked and waited. Each state starts at its second.
 fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
-    let mut spent = Spent::default();
+    let mut spent = TimeSpent::default();
     for (second, state) in states {
         spent.record_state(Timestamp::from_timestamp(*second, 0).unwrap(), state, None);
     }
@@ -277,7 +280,7 @@ fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
 
 #[test]
 fn the_time_of_attempts_and_that_of_waits_are_counted_apart() {
-    let running = || StepState::Running { attempt: SECOND, how: How::Calling };
+    let running = || StepState::Running { attempt: SECOND, how: AttemptKind::Calling };
     let retrying = || {
         let until = Timestamp::UNIX_EPOCH;
         StepState::Retrying { attempt: SECOND, until, error: Some(error()) }
@@ -302,7 +305,7 @@ fn a_list_waits_once_all_that_is_left_of_it_waits() {
     let mut items = Items::new(2);
     let gathering = StepState::Gathering { attempt: SECOND };
     let waiting = StepState::Waiting(WaitReason::Approval);
-    let mut spent = Spent::default();
+    let mut spent = TimeSpent::default();
     let at = |second| Timestamp::from_timestamp(second, 0).unwrap();
     spent.record_state(at(0), &gathering, Some(&items));
     items.count_waiting(&StepState::Pending, &waiting);

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    Agenda, Execution, ExecutionOptions, ExecutionState, Phase, Signal, Step, StepState, Tally,
+    Agenda, Execution, ExecutionOptions, ExecutionState, Phase, Signal, Step, StepCounts, StepState,
 };
 use crate::{
     clock::Timestamp,
     event::{Claimed, Outcome, Parent},
-    id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepIx, Task, ToolName, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepNumber, Task, ToolName, WorkerId},
     json,
     plan::{OnError, Plan},
 };
@@ -88,7 +88,7 @@ impl Execution {
     }
 
     /// Returns `true` if the execution failed because of its deadline, and not before.
-    pub fn overran(&self) -> bool {
+    pub fn missed_deadline(&self) -> bool {
         let failed = [Phase::Finished(Outcome::Failed), Phase::Compensating(Outcome::Failed)];
         self.overran && failed.contains(&self.phase)
     }
@@ -113,7 +113,7 @@ impl Execution {
     }
 
     /// Returns the state of a step.
-    pub fn step(&self, number: StepIx) -> &Step {
+    pub fn step(&self, number: StepNumber) -> &Step {
         &self.steps[number.get()]
     }
 
@@ -136,13 +136,13 @@ impl Execution {
     }
 
     /// Returns the tools that the execution may still call, compensations included.
-    pub fn needs(&self) -> impl Iterator<Item = &ToolName> {
+    pub fn required_tools(&self) -> impl Iterator<Item = &ToolName> {
         let undoes = self.options.compensate_on_failure;
         let steps = self.plan.steps().iter().zip(&self.steps);
         let ahead =
-            steps.filter(|(_, step)| !step.state.is_over()).flat_map(move |(planned, _)| {
+            steps.filter(|(_, step)| !step.state.is_finished()).flat_map(move |(planned, _)| {
                 let undo = planned.compensate.as_ref().filter(|_| undoes);
-                planned.calls().into_iter().chain(undo.map(|undo| &undo.tool))
+                planned.called_tool().into_iter().chain(undo.map(|undo| &undo.tool))
             });
         let behind = self.undoable.iter().map(|task| self.plan.step(task.step));
         ahead.chain(behind.filter_map(|planned| Some(&planned.compensate.as_ref()?.tool)))
@@ -159,20 +159,20 @@ impl Execution {
     }
 
     /// Sets the tools whose calls need a permit.
-    pub fn limit(&mut self, tools: Arc<BTreeSet<ToolName>>) {
+    pub fn set_limited_tools(&mut self, tools: Arc<BTreeSet<ToolName>>) {
         self.limited = tools;
     }
 
     /// Returns `true` if a task's call needs a permit.
     pub fn is_limited(&self, task: Task) -> bool {
         !self.limited.is_empty()
-            && self.limited.contains(self.plan.step(task.step).callee(task.part).tool)
+            && self.limited.contains(self.plan.step(task.step).call_of_part(task.part).tool)
     }
 
     /// Sets a task aside until it gets a permit.
     ///
     /// This is not an event, because limits are configuration of this machine.
-    pub fn gate(&mut self, task: Task) {
+    pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
             Some(state) => self.agenda.gate_task(task, &state),
             // The task of a compensation is created when it starts.
@@ -184,7 +184,7 @@ impl Execution {
     /// Records that a step's condition is true.
     ///
     /// This is not an event: it follows from the outputs, so every replay finds the same.
-    pub fn admit(&mut self, number: StepIx) {
+    pub fn record_condition_true(&mut self, number: StepNumber) {
         if self.agenda.remove_judging(number) {
             let asks = self.must_ask(number.into());
             self.agenda.unblock_task(number.into(), asks);
@@ -207,13 +207,13 @@ impl Execution {
     }
 
     /// Returns `true` if the log already contains the effect of a command.
-    pub fn has_heard(&self, command: CommandId) -> bool {
+    pub fn has_command(&self, command: CommandId) -> bool {
         self.commands.contains(&command)
     }
 
     /// Counts the steps by state.
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally { total: self.steps.len(), ..Tally::default() };
+    pub fn count_steps(&self) -> StepCounts {
+        let mut tally = StepCounts { total: self.steps.len(), ..StepCounts::default() };
         for step in &self.steps {
             match step.state {
                 StepState::Succeeded(_) => tally.successful += 1,
@@ -227,7 +227,7 @@ impl Execution {
     }
 
     /// Returns the output of a finished step. It is null if the step did not succeed.
-    pub fn output(&self, number: StepIx) -> Option<&Value> {
+    pub fn output(&self, number: StepNumber) -> Option<&Value> {
         match &self.step(number).state {
             StepState::Succeeded(output) => Some(output),
             StepState::Failed(_) | StepState::Skipped(_) | StepState::Cancelled => {
@@ -238,11 +238,11 @@ impl Execution {
     }
 
     /// Estimates the memory for parameters and outputs, as bytes of JSON.
-    pub fn bytes(&self) -> usize {
+    pub fn estimated_size(&self) -> usize {
         let items = |step: &Step| {
             step.items.as_ref().map_or(0, |items| items.tasks.iter().map(step_bytes).sum())
         };
-        json::bytes(&self.options().input)
+        json::json_size(&self.options().input)
             + self.steps.iter().map(|step| step_bytes(step) + items(step)).sum::<usize>()
     }
 
@@ -279,8 +279,8 @@ impl Execution {
 
 fn step_bytes(step: &Step) -> usize {
     let output = match &step.state {
-        StepState::Succeeded(output) => json::bytes(output),
+        StepState::Succeeded(output) => json::json_size(output),
         _ => 0,
     };
-    output + step.parameters.as_deref().map_or(0, json::bytes)
+    output + step.parameters.as_deref().map_or(0, json::json_size)
 }

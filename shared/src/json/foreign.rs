@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 ///
 /// A byte order mark is ignored. A text may have been cut inside a character, which leaves half of
 /// an escaped pair (`\ud83d`) or bytes that are not UTF-8. U+FFFD replaces such a rest.
-pub fn from_foreign<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+pub fn parse_lenient<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     serde_json::from_slice(text).or_else(|err| {
         let whole = String::from_utf8_lossy(text);
@@ -68,7 +68,7 @@ mod tests {
             (b"\xEF\xBB\xBF{\"a\":1}", json!({ "a": 1 })),
             (b"\"caf\xe9\"", json!("caf\u{fffd}")),
         ] {
-            assert_eq!(from_foreign::<Value>(text).unwrap(), expected);
+            assert_eq!(parse_lenient::<Value>(text).unwrap(), expected);
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     fn invalid_json_stays_invalid() {
         for text in ["", "{", "\\", "\"\\", "\\u", "\"\\ud83d", "\"\\ud8", "NaN", "[1e999]", "\\ä"]
         {
-            assert!(from_foreign::<Value>(text.as_bytes()).is_err(), "{text}");
+            assert!(parse_lenient::<Value>(text.as_bytes()).is_err(), "{text}");
         }
     }
 
@@ -85,7 +85,7 @@ mod tests {
         fn valid_json_is_not_changed(text in any::<String>(), bytes in any::<Vec<u8>>()) {
             let json = json!({ text.as_str(): [text.as_str()] }).to_string();
             prop_assert_eq!(replace_lone_surrogates(&json), json.as_str());
-            let _ = from_foreign::<Value>(&bytes);
+            let _ = parse_lenient::<Value>(&bytes);
             let _ = replace_lone_surrogates(&text);
         }
     }

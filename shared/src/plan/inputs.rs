@@ -8,13 +8,13 @@ use crate::schema::{Schema, fill_defaults};
 
 /// The JSON Schema of a plan's inputs, taken from the saved plan when the step was compiled.
 #[derive(Clone, Debug)]
-pub struct Inputs {
+pub struct PlanInputs {
     schema: Arc<Value>,
     /// Compiled on first use.
     compiled: OnceLock<Result<Schema, String>>,
 }
 
-impl Inputs {
+impl PlanInputs {
     /// Stores a schema without compiling it.
     pub fn new(schema: Arc<Value>) -> Self {
         Self { schema, compiled: OnceLock::new() }
@@ -26,7 +26,7 @@ impl Inputs {
     }
 
     /// Fills in defaults, then checks the inputs. Returns a message if they do not fit.
-    pub fn fit(&self, given: Arc<Value>) -> Result<Arc<Value>, String> {
+    pub fn fill_and_check(&self, given: Arc<Value>) -> Result<Arc<Value>, String> {
         let mut given = Arc::unwrap_or_clone(given);
         fill_defaults(&self.schema, &mut given);
         let compiled = self.compiled.get_or_init(|| Schema::new(&self.schema));

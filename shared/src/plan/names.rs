@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 
 use super::{PlanError, ToolExecution};
 use crate::{
-    id::{StepId, StepIx, ToolName},
-    template::Names,
+    id::{StepId, StepNumber, ToolName},
+    template::ResolveNames,
 };
 
 /// Resolves the names in a plan's templates and dependencies.
@@ -13,9 +13,9 @@ use crate::{
 /// A name is the id of a step first. Otherwise it is a tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
-    pub(super) steps: IndexMap<StepId, StepIx>,
+    pub(super) steps: IndexMap<StepId, StepNumber>,
     /// The step that uses each tool, or `None` if several steps use it.
-    tools: IndexMap<ToolName, Option<StepIx>>,
+    tools: IndexMap<ToolName, Option<StepNumber>>,
 }
 
 impl StepNames {
@@ -25,7 +25,7 @@ impl StepNames {
     ) -> Result<Self, PlanError> {
         let mut names = Self::default();
         for (at, (id, tool)) in steps.into_iter().enumerate() {
-            let number = StepIx::new(at);
+            let number = StepNumber::new(at);
             if names.steps.insert(id.clone(), number).is_some() {
                 return Err(PlanError::Duplicate(id.clone()));
             }
@@ -43,8 +43,8 @@ impl StepNames {
 
     /// Renumbers the steps. `places` maps each old number to the new one.
     #[must_use]
-    pub fn moved(mut self, places: &[StepIx]) -> Self {
-        let renumber = |number: &mut StepIx| *number = places[number.get()];
+    pub fn renumbered(mut self, places: &[StepNumber]) -> Self {
+        let renumber = |number: &mut StepNumber| *number = places[number.get()];
         self.steps.values_mut().for_each(renumber);
         self.tools.values_mut().flatten().for_each(renumber);
         self
@@ -52,13 +52,14 @@ impl StepNames {
 
     /// Returns `true` if these names belong to `steps`, with the same numbers.
     pub(super) fn match_steps(&self, steps: &[ToolExecution]) -> bool {
-        let is_same =
-            |(id, at): (&StepId, &StepIx)| steps.get(at.get()).is_some_and(|step| step.id == *id);
+        let is_same = |(id, at): (&StepId, &StepNumber)| {
+            steps.get(at.get()).is_some_and(|step| step.id == *id)
+        };
         self.steps.len() == steps.len() && self.steps.iter().all(is_same)
     }
 
     /// Resolves a name in a dependency.
-    pub fn find(&self, name: &str) -> Option<StepIx> {
+    pub fn find(&self, name: &str) -> Option<StepNumber> {
         self.step(name).or_else(|| self.tool(name))
     }
 }
@@ -67,12 +68,12 @@ fn plain_name(tool: &ToolName) -> Option<ToolName> {
     tool.as_str().split_once('.').and_then(|(_, plain)| plain.parse().ok())
 }
 
-impl Names for StepNames {
-    fn step(&self, name: &str) -> Option<StepIx> {
+impl ResolveNames for StepNames {
+    fn step(&self, name: &str) -> Option<StepNumber> {
         self.steps.get(name).copied()
     }
 
-    fn tool(&self, name: &str) -> Option<StepIx> {
+    fn tool(&self, name: &str) -> Option<StepNumber> {
         self.tools.get(name).copied().flatten()
     }
 }

@@ -61,12 +61,12 @@ impl StepPolicy {
     ///
     /// The default applies to calls only. A sleep has its own duration, and a plan may take any
     /// time.
-    pub fn own_timeout_ms(&self) -> Option<u64> {
+    pub fn explicit_timeout_ms(&self) -> Option<u64> {
         (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
     }
 
     /// Returns the maximum number of items that run at the same time.
-    pub fn width(&self) -> u32 {
+    pub fn max_parallel(&self) -> u32 {
         self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
     }
 }

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{About, Plan, PlanError, StepNames, ToolExecution, UncheckedPlan};
+use super::{Plan, PlanError, PlanInfo, StepNames, ToolExecution, UncheckedPlan};
 use crate::{
     diagnostic::Diagnostic,
-    id::StepIx,
+    id::StepNumber,
     limits,
     template::{Target, Template},
 };
 
 /// The steps that fill each variable, in plan order.
-type Variables = BTreeMap<Arc<str>, Vec<StepIx>>;
+type Variables = BTreeMap<Arc<str>, Vec<StepNumber>>;
 
 impl TryFrom<UncheckedPlan> for Plan {
     type Error = PlanError;
@@ -21,11 +21,11 @@ impl TryFrom<UncheckedPlan> for Plan {
         check_len(steps.len())?;
         let names = StepNames::new(steps.iter().map(|step| (&step.id, &step.tool)))?;
         let steps: Result<_, _> = steps.into_iter().map(|step| step.resolve(&names)).collect();
-        let plan = Self::prove(about, names, steps?, diagnostics)?;
+        let plan = Self::from_resolved_steps(about, names, steps?, diagnostics)?;
         if written.is_empty() {
             return Ok(plan);
         }
-        plan.written_as(written)
+        plan.with_draft_order(written)
     }
 }
 
@@ -33,8 +33,8 @@ impl Plan {
     /// Makes a plan of resolved steps if they are in an order in which they can run.
     ///
     /// Every compiled plan and every plan from a store passes this check.
-    pub fn prove(
-        about: About,
+    pub fn from_resolved_steps(
+        about: PlanInfo,
         names: StepNames,
         steps: Vec<ToolExecution>,
         diagnostics: Vec<Diagnostic>,
@@ -46,21 +46,21 @@ impl Plan {
         let variables = collect_variables(&steps);
         let mut dependents = vec![Vec::new(); steps.len()];
         for (at, step) in steps.iter().enumerate() {
-            let number = StepIx::new(at);
+            let number = StepNumber::new(at);
             Proof { number, step, steps: &steps, variables: &variables }.check_step()?;
             for on in &step.depends_on {
                 dependents[on.get()].push(number);
             }
         }
-        let written = (0..steps.len()).map(StepIx::new).collect();
+        let written = (0..steps.len()).map(StepNumber::new).collect();
         let numbers = names.steps;
         Ok(Self { about, steps, written, numbers, dependents, variables, diagnostics })
     }
 
     /// Sets the order of the draft, if it differs from the plan's order.
-    pub fn written_as(self, written: Vec<StepIx>) -> Result<Self, PlanError> {
+    pub fn with_draft_order(self, written: Vec<StepNumber>) -> Result<Self, PlanError> {
         let mut is_listed = vec![false; self.steps.len()];
-        let is_new = |number: &StepIx| {
+        let is_new = |number: &StepNumber| {
             is_listed.get_mut(number.get()).is_some_and(|listed| !std::mem::replace(listed, true))
         };
         if written.len() != self.steps.len() || !written.iter().all(is_new) {
@@ -82,7 +82,7 @@ fn collect_variables(steps: &[ToolExecution]) -> Variables {
     let mut variables = Variables::new();
     for (at, step) in steps.iter().enumerate() {
         for mapping in &step.output_mapping {
-            variables.entry(Arc::clone(&mapping.variable)).or_default().push(StepIx::new(at));
+            variables.entry(Arc::clone(&mapping.variable)).or_default().push(StepNumber::new(at));
         }
     }
     variables
@@ -90,7 +90,7 @@ fn collect_variables(steps: &[ToolExecution]) -> Variables {
 
 /// A step and the plan in which it is checked.
 struct Proof<'a> {
-    number: StepIx,
+    number: StepNumber,
     step: &'a ToolExecution,
     steps: &'a [ToolExecution],
     variables: &'a Variables,
@@ -145,7 +145,7 @@ impl Proof<'_> {
         also_known: &dyn Fn(&Target) -> bool,
     ) -> Result<(), PlanError> {
         let mut outside = None;
-        template.references(&mut |reference| {
+        template.visit_references(&mut |reference| {
             if !self.is_known(&reference.target) && !also_known(&reference.target) {
                 outside = Some(Arc::clone(&reference.text));
             }
@@ -155,7 +155,7 @@ impl Proof<'_> {
 
     /// Returns `true` if the value of a target is known when the step starts.
     fn is_known(&self, target: &Target) -> bool {
-        let is_before = |step: &StepIx| self.step.depends_on.binary_search(step).is_ok();
+        let is_before = |step: &StepNumber| self.step.depends_on.binary_search(step).is_ok();
         match target {
             Target::Step(on) => is_before(on),
             Target::Variable(name) => {

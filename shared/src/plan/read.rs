@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Compensation, ForEach, Inputs, Mapping, PlanError, StepKind, StepNames, ToolExecution,
-    UncheckedCompensation, UncheckedStep,
+    Compensation, ForEach, OutputMapping, PlanError, PlanInputs, StepKind, StepNames,
+    ToolExecution, UncheckedCompensation, UncheckedStep,
 };
 use crate::{
     condition::Condition,
-    id::{StepId, StepIx},
+    id::{StepId, StepNumber},
     template::Template,
 };
 
@@ -27,12 +27,12 @@ impl UncheckedStep {
         let compensate =
             self.compensate.map(|undo| undo.resolve(&id, names).map(Box::new)).transpose()?;
         let output_mapping = parse_mappings(&id, self.output_mapping)?;
-        let kind = self.plan.map_or_else(|| StepKind::of(&self.tool), StepKind::Plan);
+        let kind = self.plan.map_or_else(|| StepKind::of_tool(&self.tool), StepKind::Plan);
         Ok(ToolExecution {
             id,
             tool: self.tool,
             kind,
-            inputs: self.inputs.map(Inputs::new),
+            inputs: self.inputs.map(PlanInputs::new),
             parameters: self.parameters,
             template,
             depends_on,
@@ -62,7 +62,7 @@ impl ForEach {
     }
 }
 
-impl Mapping {
+impl OutputMapping {
     /// Parses an output mapping. Returns the path if it is invalid.
     pub fn read(written: String, variable: &str) -> Result<Self, String> {
         match written.parse() {
@@ -76,7 +76,7 @@ fn resolve_dependencies(
     id: &StepId,
     on: &[StepId],
     names: &StepNames,
-) -> Result<Vec<StepIx>, PlanError> {
+) -> Result<Vec<StepNumber>, PlanError> {
     let on = on.iter().map(|on| {
         let number = names.steps.get(on).copied();
         number.ok_or_else(|| PlanError::Order { step: id.clone(), on: on.as_str().to_owned() })
@@ -92,7 +92,7 @@ fn parse_template(
     value: &Arc<Value>,
     names: &StepNames,
 ) -> Result<Template, PlanError> {
-    Template::of(value, names).map_err(|mut errors| {
+    Template::parse_shared(value, names).map_err(|mut errors| {
         let error = errors.swap_remove(0);
         PlanError::Template { step: id.clone(), error }
     })
@@ -103,9 +103,13 @@ fn parse_condition(id: &StepId, written: &str, names: &StepNames) -> Result<Cond
         .map_err(|error| PlanError::Condition { step: id.clone(), error })
 }
 
-fn parse_mappings(id: &StepId, written: Vec<(String, String)>) -> Result<Vec<Mapping>, PlanError> {
+fn parse_mappings(
+    id: &StepId,
+    written: Vec<(String, String)>,
+) -> Result<Vec<OutputMapping>, PlanError> {
     let read = written.into_iter().map(|(path, variable)| {
-        Mapping::read(path, &variable).map_err(|path| PlanError::Mapping { step: id.clone(), path })
+        OutputMapping::read(path, &variable)
+            .map_err(|path| PlanError::Mapping { step: id.clone(), path })
     });
     read.collect()
 }

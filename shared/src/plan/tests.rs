@@ -22,7 +22,7 @@ fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
         for_each: None,
         compensate: None,
     });
-    let about = About {
+    let about = PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
         request: "req_1_aaaaaaaaa".parse().unwrap(),
         version: 1,
@@ -73,7 +73,7 @@ fn layers_are_longest_paths() {
     let layers: Vec<Vec<usize>> =
         plan.layers().iter().map(|layer| layer.iter().map(|step| step.get()).collect()).collect();
     assert_eq!(layers, [vec![0, 2], vec![1], vec![3]]);
-    assert_eq!(plan.dependents(StepIx::new(0)), [StepIx::new(1)]);
+    assert_eq!(plan.dependents(StepNumber::new(0)), [StepNumber::new(1)]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn layers_keep_the_order_in_which_steps_were_written() {
     let unchecked = unchecked.unwrap().to_unchecked();
     assert_eq!(unchecked.written, [], "the plan's own order is not written down");
     let written = |written: Vec<usize>| {
-        let written = written.into_iter().map(StepIx::new).collect();
+        let written = written.into_iter().map(StepNumber::new).collect();
         Plan::try_from(UncheckedPlan { written, ..unchecked.clone() })
     };
     let plan = written(vec![3, 1, 0, 2]).unwrap();

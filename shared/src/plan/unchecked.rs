@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{About, StepPolicy};
+use super::{PlanInfo, StepPolicy};
 use crate::{
     condition::ConditionError,
     diagnostic::Diagnostic,
-    id::{PlanId, StepId, StepIx, ToolName},
+    id::{PlanId, StepId, StepNumber, ToolName},
     limits,
     template::TemplateError,
 };
@@ -19,12 +19,12 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct UncheckedPlan {
     /// The purpose and origin of the plan.
-    pub about: About,
+    pub about: PlanInfo,
     /// The steps in topological order.
     pub steps: Vec<UncheckedStep>,
     /// The numbers of the steps in the order of the draft. Empty if it is the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub written: Vec<StepIx>,
+    pub written: Vec<StepNumber>,
     /// Diagnostics for the plan's author.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostic>,

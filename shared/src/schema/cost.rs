@@ -49,7 +49,7 @@ pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     if json::is_deeper_than(schema, SCHEMA_DEPTH) {
         return Err(format!("it nests deeper than {SCHEMA_DEPTH} levels"));
     }
-    let bytes = json::bytes(schema);
+    let bytes = json::json_size(schema);
     if bytes > SCHEMA_BYTES {
         return Err(format!("it has more than {SCHEMA_BYTES} bytes"));
     }

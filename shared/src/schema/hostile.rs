@@ -108,7 +108,7 @@ fn costs_that_grow_with_the_value_are_stopped() {
     let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
     soon("unevaluated", || schema.complaint(&nested(90)));
     let (is_valid, taken) = {
-        let mut budget = Budget::of_plan();
+        let mut budget = Budget::for_plan();
         (schema.is_valid_within(&nested(90), &mut budget), PLAN_EVALUATIONS - budget.evaluations)
     };
     assert!(!is_valid || taken < PLAN_EVALUATIONS, "{taken}");
@@ -122,9 +122,9 @@ fn a_check_that_takes_too_long_says_so_and_costs_its_budget() {
     let schema = Schema::new(&schema).unwrap();
     let items: Vec<Value> = (0..100_000).map(|n| json!({ "choice": n % 20_000 })).collect();
     let value = Value::from(items);
-    let mut budget = Budget::of_plan();
-    let misfits = soon("choices", || schema.misfits_that(&value, &mut budget, |_| true));
-    assert_eq!(misfits[0].kind, MisfitKind::Unchecked);
+    let mut budget = Budget::for_plan();
+    let misfits = soon("choices", || schema.violations_where(&value, &mut budget, |_| true));
+    assert_eq!(misfits[0].kind, ViolationKind::Unchecked);
     assert!(misfits[0].message.contains("it takes too long"), "{misfits:?}");
     assert!(budget.evaluations < PLAN_EVALUATIONS);
     let mut none = Budget { evaluations: 0 };

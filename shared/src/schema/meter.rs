@@ -283,7 +283,7 @@ fn encode_fragment(token: &str) -> String {
 /// a reference leaves the document.
 fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let data = fields.iter().filter(|(keyword, _)| Content::of_keyword(keyword) == Content::Data);
-    let bytes: usize = data.map(|(_, content)| json::bytes(content)).sum();
+    let bytes: usize = data.map(|(_, content)| json::json_size(content)).sum();
     let count = |keyword: &str| {
         fields.get(keyword).and_then(Value::as_object).map_or(0, |all| all.len() as u64)
     };

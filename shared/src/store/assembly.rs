@@ -4,9 +4,9 @@
 //! This module checks it on reads. So damaged files and broken stores are noticed before any code
 //! acts on them.
 
-use super::{Document, StoreError};
+use super::{EventDocument, StoreError};
 use crate::{
-    event::Recorded,
+    event::RecordedEvent,
     id::{ExecutionId, Seq},
     limits,
 };
@@ -21,7 +21,7 @@ pub struct Assembly {
     after: Seq,
     /// The start of the next document. Unknown before the first document.
     next: Option<Seq>,
-    events: Vec<Recorded>,
+    events: Vec<RecordedEvent>,
     bytes: usize,
     damage: Option<StoreError>,
 }
@@ -35,7 +35,7 @@ impl Assembly {
     }
 
     /// Adds the next document. Returns `true` if more may follow.
-    pub fn push(&mut self, document: Result<Document, StoreError>) -> bool {
+    pub fn push(&mut self, document: Result<EventDocument, StoreError>) -> bool {
         let pushed = document.and_then(|document| self.add_document(&document));
         self.damage = pushed.err();
         let is_full = self.events.len() >= limits::READ_EVENTS || self.bytes >= READ_BYTES;
@@ -45,15 +45,15 @@ impl Assembly {
     /// Returns the events.
     ///
     /// Events before a damaged document are returned. The next read reports the damage.
-    pub fn finish(self) -> Result<Vec<Recorded>, StoreError> {
+    pub fn finish(self) -> Result<Vec<RecordedEvent>, StoreError> {
         match self.damage {
             Some(damage) if self.events.is_empty() => Err(damage),
             _ => Ok(self.events),
         }
     }
 
-    fn add_document(&mut self, document: &Document) -> Result<(), StoreError> {
-        let Document { first, len, json } = document;
+    fn add_document(&mut self, document: &EventDocument) -> Result<(), StoreError> {
+        let EventDocument { first, len, json } = document;
         let is_next = match self.next {
             Some(next) => *first == next,
             None => Seq::START < *first && *first <= self.after.next(),
@@ -62,7 +62,7 @@ impl Assembly {
             let why = format!("{len} events at {first}, after a gap");
             return Err(StoreError::corrupt(self.id, why));
         }
-        self.next = Some(first.plus(*len));
+        self.next = Some(first.advance_by(*len));
         if document.last() <= self.after {
             return Ok(());
         }
@@ -85,16 +85,17 @@ mod tests {
     use super::*;
     use crate::{clock::Timestamp, event::Event, store::Append};
 
-    fn document(first: u64, len: usize) -> Document {
+    fn document(first: u64, len: usize) -> EventDocument {
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let event = Event::Paused { command };
-        let event = |seq| Recorded { seq, at: Timestamp::UNIX_EPOCH, event: event.clone() };
-        let events: Vec<Recorded> = (0..len).map(|offset| event(Seq(first).plus(offset))).collect();
+        let event = |seq| RecordedEvent { seq, at: Timestamp::UNIX_EPOCH, event: event.clone() };
+        let events: Vec<RecordedEvent> =
+            (0..len).map(|offset| event(Seq(first).advance_by(offset))).collect();
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         Append::new(id, Seq(first - 1), &events).documents.remove(0)
     }
 
-    fn read(after: u64, documents: Vec<Document>) -> Result<Vec<u64>, StoreError> {
+    fn read(after: u64, documents: Vec<EventDocument>) -> Result<Vec<u64>, StoreError> {
         let mut assembly = Assembly::new("exec_1_aaaaaaaaa".parse().unwrap(), Seq(after));
         for document in documents {
             if !assembly.push(Ok(document)) {
@@ -120,8 +121,8 @@ mod tests {
         assert!(read(1, vec![document(1, 1), document(3, 1)]).is_err());
         // The events before the gap are valid.
         assert_eq!(read(0, vec![document(1, 1), document(3, 1)]), Ok(vec![1]));
-        let broken = Document { first: Seq(1), len: 2, ..document(1, 1) };
+        let broken = EventDocument { first: Seq(1), len: 2, ..document(1, 1) };
         assert!(read(0, vec![broken]).is_err());
-        assert!(read(0, vec![Document { len: 0, ..document(1, 1) }]).is_err());
+        assert!(read(0, vec![EventDocument { len: 0, ..document(1, 1) }]).is_err());
     }
 }

@@ -68,7 +68,7 @@ pub enum StoreError {
 impl StoreError {
     /// Returns `true` if a retry cannot help, because stored data cannot be read or the given data
     /// cannot be written.
-    pub fn is_damage(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::TooLarge { .. } | Self::Unfit { .. })
     }
 

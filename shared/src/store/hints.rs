@@ -67,22 +67,22 @@ impl Default for Hints {
 
 impl Hints {
     /// Returns a hint that executions may be due.
-    pub fn work(&self) -> watch::Receiver<()> {
+    pub fn subscribe_work(&self) -> watch::Receiver<()> {
         self.work.subscribe()
     }
 
     /// Returns a hint that commands may have arrived.
-    pub fn inbox(&self) -> watch::Receiver<()> {
+    pub fn subscribe_inbox(&self) -> watch::Receiver<()> {
         self.inbox.subscribe()
     }
 
     /// Returns a hint that records shared by all nodes may have changed.
-    pub fn records(&self) -> watch::Receiver<()> {
+    pub fn subscribe_records(&self) -> watch::Receiver<()> {
         self.records.subscribe()
     }
 
     /// Returns a hint that a log may have grown.
-    pub fn log(&self, id: ExecutionId) -> watch::Receiver<()> {
+    pub fn subscribe_log(&self, id: ExecutionId) -> watch::Receiver<()> {
         self.with_log(id, |log| log.hint.subscribe())
     }
 
@@ -103,22 +103,22 @@ impl Hints {
     }
 
     /// Reports that executions may be due.
-    pub fn poke_work(&self) {
+    pub fn wake_work(&self) {
         self.work.send_replace(());
     }
 
     /// Reports that commands may have arrived.
-    pub fn poke_inbox(&self) {
+    pub fn wake_inbox(&self) {
         self.inbox.send_replace(());
     }
 
     /// Reports that records shared by all nodes may have changed.
-    pub fn poke_records(&self) {
+    pub fn wake_records(&self) {
         self.records.send_replace(());
     }
 
     /// Reports that a log has grown. Drops it if it has no followers.
-    pub fn poke_log(&self, id: ExecutionId) {
+    pub fn wake_log(&self, id: ExecutionId) {
         let mut logs = self.lock_logs();
         if logs.get(&id).is_some_and(|log| !log.wake_followers()) {
             logs.remove(&id);
@@ -126,10 +126,10 @@ impl Hints {
     }
 
     /// Reports that anything may have changed.
-    pub fn poke_all(&self) {
-        self.poke_work();
-        self.poke_inbox();
-        self.poke_records();
+    pub fn wake_all(&self) {
+        self.wake_work();
+        self.wake_inbox();
+        self.wake_records();
         self.lock_logs().retain(|_, log| log.wake_followers());
     }
 

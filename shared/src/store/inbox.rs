@@ -13,7 +13,7 @@ use crate::{
 
 /// A command to an execution, as its inbox keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Envelope {
+pub struct SentCommand {
     /// The command's id. It prevents a second effect of the same command.
     pub id: CommandId,
     /// The execution.
@@ -26,7 +26,7 @@ pub struct Envelope {
 }
 
 /// Makes the error for a full inbox.
-pub fn full_inbox(of: ExecutionId) -> StoreError {
+pub fn inbox_full_error(of: ExecutionId) -> StoreError {
     StoreError::Full { what: format!("the inbox of `{of}`") }
 }
 

@@ -11,12 +11,12 @@ pub const COMMIT_BYTES: usize = 16 << 20;
 
 /// Measures the size of a commit.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
+pub struct CommitSize {
     operations: usize,
     bytes: usize,
 }
 
-impl Load {
+impl CommitSize {
     /// Adds an operation of `bytes`.
     pub fn add(&mut self, bytes: usize) {
         self.operations += 1;

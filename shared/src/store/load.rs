@@ -15,7 +15,10 @@ use crate::{
 /// # Errors
 ///
 /// If the store fails, or the log or the plan is invalid.
-pub async fn load(store: &dyn Store, id: ExecutionId) -> Result<Option<Execution>, StoreError> {
+pub async fn load_execution(
+    store: &dyn Store,
+    id: ExecutionId,
+) -> Result<Option<Execution>, StoreError> {
     let corrupt = |err| StoreError::corrupt(id, err);
     let mut events = store.read(id, Seq::START).await?;
     let plan = match events.first().map(|recorded| &recorded.event) {

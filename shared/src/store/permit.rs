@@ -71,7 +71,7 @@ impl PermitAsk {
     /// Returns the limits in the order in which every store acquires them.
     ///
     /// Rate limits come first. So a caller that holds the last limit has been counted by all.
-    pub fn in_order(&self) -> Vec<&CallLimit> {
+    pub fn ordered_limits(&self) -> Vec<&CallLimit> {
         let mut limits: Vec<_> = self.limits.iter().collect();
         limits.sort_by_key(|limit| (limit.concurrency.is_some(), &limit.key));
         limits.dedup_by_key(|limit| &limit.key);
@@ -88,20 +88,20 @@ impl CallLimit {
 
 impl Rate {
     /// Returns the microseconds between two calls at even intervals.
-    pub fn interval(self) -> i64 {
+    pub fn call_interval(self) -> i64 {
         let period = self.per_ms.min(LONGEST_MS) * 1_000;
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 
     /// Returns the microseconds by which a call may be early.
-    pub fn patience(self) -> i64 {
-        self.interval() * i64::from(self.calls.max(1) - 1)
+    pub fn burst_tolerance(self) -> i64 {
+        self.call_interval() * i64::from(self.calls.max(1) - 1)
     }
 }
 
 /// The state of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct LimitState {
     /// The holders and their workers.
     pub holders: BTreeMap<String, WorkerId>,
     /// The time of the next call at even intervals, in microseconds. Zero means long ago.
@@ -110,10 +110,10 @@ pub struct Tally {
     pub last: String,
 }
 
-impl Tally {
+impl LimitState {
     /// Returns the earliest time at which the rate allows a call.
     pub fn not_before(&self, rate: Rate) -> Timestamp {
-        let at = self.next.saturating_sub(rate.patience());
+        let at = self.next.saturating_sub(rate.burst_tolerance());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
 
@@ -127,10 +127,10 @@ impl Tally {
             return Permission::Granted;
         }
         if let Some(rate) = limit.rate {
-            if self.next - rate.patience() > now {
+            if self.next - rate.burst_tolerance() > now {
                 return Permission::NotBefore(self.not_before(rate));
             }
-            self.next = self.next.max(now) + rate.interval();
+            self.next = self.next.max(now) + rate.call_interval();
         }
         if limit.places().is_some() {
             self.holders.insert(permit.holder.clone(), permit.worker);
@@ -143,7 +143,7 @@ impl Tally {
     /// Undoes [`acquire_limit`](Self::acquire_limit).
     fn undo_acquire(&mut self, limit: &CallLimit, permit: &Permit) {
         self.holders.remove(&permit.holder);
-        self.next -= limit.rate.map_or(0, Rate::interval);
+        self.next -= limit.rate.map_or(0, Rate::call_interval);
         if self.last == permit.holder {
             self.last.clear();
         }
@@ -151,7 +151,7 @@ impl Tally {
 }
 
 /// The states of the limits of one request.
-pub type Tallies = BTreeMap<String, Tally>;
+pub type Tallies = BTreeMap<String, LimitState>;
 
 /// Acquires all limits of a call, or none.
 ///
@@ -164,7 +164,7 @@ pub fn take_all(
     is_gone: impl Fn(WorkerId) -> bool,
 ) -> Permission {
     let PermitAsk { permit, .. } = ask;
-    let limits = ask.in_order();
+    let limits = ask.ordered_limits();
     let mut places =
         limits.iter().filter_map(|limit| limit.places().map(|places| (*limit, places)));
     let holds = |tallies: &Tallies, key: &str| {

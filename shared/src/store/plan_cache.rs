@@ -67,7 +67,7 @@ impl PlanCache {
     }
 
     /// Records the result of a check in the store. Returns the copy if the plan still exists.
-    pub fn seen(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
+    pub fn confirm(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
         let mut kept = self.lock_plans();
         if !is_there {
             kept.remove_plan(plan.id());
@@ -94,7 +94,7 @@ impl PlanCache {
     }
 
     /// Adds a plan, and drops the least recently used ones.
-    pub fn put(&self, plan: &Arc<Plan>, bytes: usize) {
+    pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > BYTES {
             return;
         }
@@ -152,8 +152,8 @@ mod tests {
     async fn unused_plans_are_evicted() {
         let cache = PlanCache::default();
         let [asked, idle] = [1, 2].map(plan);
-        cache.put(&asked, 1);
-        cache.put(&idle, 1);
+        cache.insert(&asked, 1);
+        cache.insert(&idle, 1);
         tokio::time::advance(Duration::from_secs(40)).await;
         assert!(has(&cache, &asked));
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -168,10 +168,10 @@ mod tests {
         let cache = PlanCache::default();
         let plans: Vec<_> = (0..=PLANS).map(plan).collect();
         for plan in &plans[..PLANS] {
-            cache.put(plan, 1);
+            cache.insert(plan, 1);
         }
         assert!(has(&cache, &plans[0]));
-        cache.put(&plans[PLANS], 1);
+        cache.insert(&plans[PLANS], 1);
         assert!(has(&cache, &plans[0]));
         assert!(!has(&cache, &plans[1]));
     }
@@ -180,14 +180,14 @@ mod tests {
     async fn a_copy_is_not_trusted_for_ever() {
         let cache = PlanCache::default();
         let plan = plan(1);
-        cache.put(&plan, 1);
+        cache.insert(&plan, 1);
         tokio::time::advance(TRUST).await;
         assert!(has(&cache, &plan));
         tokio::time::advance(Duration::from_millis(1)).await;
         let Cached::Old(copy) = cache.get(plan.id()) else { panic!("it may have been removed") };
-        assert!(cache.seen(copy, true).is_some_and(|copy| Arc::ptr_eq(&copy, &plan)));
+        assert!(cache.confirm(copy, true).is_some_and(|copy| Arc::ptr_eq(&copy, &plan)));
         assert!(has(&cache, &plan), "the store had it a moment ago");
-        assert!(cache.seen(Arc::clone(&plan), false).is_none());
+        assert!(cache.confirm(Arc::clone(&plan), false).is_none());
         assert!(matches!(cache.get(plan.id()), Cached::Unknown), "it was removed");
         assert_eq!(cache.lock_plans().bytes, 0);
     }
@@ -196,11 +196,11 @@ mod tests {
     fn large_plans_make_room() {
         let cache = PlanCache::default();
         let (one, other) = (plan(1), plan(2));
-        cache.put(&one, BYTES);
-        cache.put(&other, BYTES);
+        cache.insert(&one, BYTES);
+        cache.insert(&other, BYTES);
         assert!(!has(&cache, &one));
         assert!(has(&cache, &other));
-        cache.put(&one, BYTES + 1);
+        cache.insert(&one, BYTES + 1);
         assert!(!has(&cache, &one));
     }
 }

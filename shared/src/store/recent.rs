@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{Store, StoreError};
 use crate::{
-    event::Recorded,
+    event::RecordedEvent,
     id::{ExecutionId, Seq},
 };
 
@@ -47,7 +47,7 @@ pub(super) struct RecentEvents {
 /// Consecutive events up to the end of the log at the last read.
 #[derive(Debug, Default)]
 struct Window {
-    events: VecDeque<Recorded>,
+    events: VecDeque<RecordedEvent>,
     /// The position after which the last read found nothing.
     end: Option<Seq>,
     last_read: Option<LastRead>,
@@ -63,7 +63,7 @@ struct LastRead {
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) events: Vec<Recorded>,
+    pub(super) events: Vec<RecordedEvent>,
     /// Set if it is known that the log is finished, or not finished, at the position.
     pub(super) is_over: Option<bool>,
 }
@@ -175,7 +175,7 @@ async fn read_end(
     store: &dyn Store,
     id: ExecutionId,
     after: Seq,
-) -> Result<Option<Vec<Recorded>>, StoreError> {
+) -> Result<Option<Vec<RecordedEvent>>, StoreError> {
     let Some(before) = after.0.checked_sub(1) else { return store.read(id, after).await.map(Some) };
     let mut events = store.read(id, Seq(before)).await?;
     if events.first().is_none_or(|event| event.seq != after) {
@@ -190,16 +190,21 @@ async fn read_end(
 
 impl Window {
     /// Returns the events after a position, if all of them are in the cache.
-    fn events_after(&self, after: Seq) -> Option<Vec<Recorded>> {
+    fn events_after(&self, after: Seq) -> Option<Vec<RecordedEvent>> {
         let first = self.events.front()?.seq;
-        if self.end? <= after || after.plus(1) < first {
+        if self.end? <= after || after.advance_by(1) < first {
             return None;
         }
         Some(self.events.iter().filter(|event| event.seq > after).cloned().collect())
     }
 
     /// Adds a read of the log's end to the cache. Returns the events after the position.
-    fn add_read(&mut self, read: LastRead, after: Seq, events: Option<Vec<Recorded>>) -> Found {
+    fn add_read(
+        &mut self,
+        read: LastRead,
+        after: Seq,
+        events: Option<Vec<RecordedEvent>>,
+    ) -> Found {
         let Some(mut events) = events else {
             // The log was removed, or never had an event at this position.
             *self = Self::default();
@@ -219,12 +224,12 @@ impl Window {
     }
 
     /// Appends events to the cache, and drops old ones.
-    fn append_events(&mut self, events: &[Recorded]) {
+    fn append_events(&mut self, events: &[RecordedEvent]) {
         self.events.extend(events.iter().cloned());
         if let Some(last) = self.events.back() {
             self.end = Some(last.seq);
         }
-        let mut bytes: usize = self.events.iter().map(Recorded::bytes).sum();
+        let mut bytes: usize = self.events.iter().map(RecordedEvent::bytes).sum();
         while self.events.len() > EVENTS || (bytes > BYTES && self.events.len() > 1) {
             bytes -= self.events.pop_front().map_or(0, |event| event.bytes());
         }
@@ -257,7 +262,7 @@ mod tests {
     }
 
     async fn append(store: &Memory, from: u64, to: u64) {
-        let signal = |seq| Recorded {
+        let signal = |seq| RecordedEvent {
             seq: Seq(seq),
             at: Timestamp::UNIX_EPOCH,
             event: Event::SignalReceived {

@@ -89,7 +89,7 @@ impl RecordKind {
 
     /// Returns `true` if all nodes must agree on records of this kind. Their changes increase the
     /// [revision](Records::records_revision).
-    pub fn is_agreed(self) -> bool {
+    pub fn is_shared_by_nodes(self) -> bool {
         match self {
             Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit => true,
             Self::Memory | Self::Learned | Self::Call | Self::Blob | Self::BlobPart => false,
@@ -99,7 +99,7 @@ impl RecordKind {
 
 /// The condition that prevents a write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unless {
+pub enum WriteCondition {
     /// None: the last write wins.
     Never,
     /// A record with this name exists.
@@ -111,15 +111,15 @@ pub enum Unless {
     ChangedSince(Timestamp),
 }
 
-impl Unless {
+impl WriteCondition {
     /// Returns the condition and the time for a write that must not overwrite a newer change.
     ///
     /// `before` is the record that the caller read. The time identifies a version, so it always
     /// grows, whatever the clocks show.
-    pub fn since(before: Option<&Record>, now: Timestamp) -> (Self, Timestamp) {
+    pub fn unless_changed(before: Option<&Record>, now: Timestamp) -> (Self, Timestamp) {
         match before {
             None => (Self::Exists, now),
-            Some(read) => (Self::ChangedSince(read.at), now.max(clock::after(read.at))),
+            Some(read) => (Self::ChangedSince(read.at), now.max(clock::next_moment(read.at))),
         }
     }
 }
@@ -139,13 +139,13 @@ pub struct RecordPage {
 
 impl RecordPage {
     /// Selects the first records in ascending order.
-    pub fn first(first: usize) -> Self {
+    pub fn first_records(first: usize) -> Self {
         Self { prefix: None, after: None, first, newest: false }
     }
 
     /// Restricts the selection to names with a prefix.
     #[must_use]
-    pub fn under(self, prefix: impl Into<String>) -> Self {
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
     }
 
@@ -244,7 +244,8 @@ pub trait Records: std::fmt::Debug + Send + Sync {
     ///
     /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
     /// [unfit](StoreError::Unfit).
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError>;
+    async fn put_record(&self, record: &Record, unless: WriteCondition)
+    -> Result<bool, StoreError>;
 
     /// Returns the record with a name.
     async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError>;
@@ -271,7 +272,7 @@ pub trait Records: std::fmt::Debug + Send + Sync {
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
 
     /// Returns a number that grows with each change of records on which [all nodes must
-    /// agree](RecordKind::is_agreed), and only then.
+    /// agree](RecordKind::is_shared_by_nodes), and only then.
     ///
     /// A caller that reads the number before the records misses no change.
     async fn records_revision(&self) -> Result<u64, StoreError>;

@@ -7,7 +7,7 @@ use tokio::time;
 
 use super::{Store, StoreError, hints::LogHint};
 use crate::{
-    event::Recorded,
+    event::RecordedEvent,
     id::{ExecutionId, Seq},
 };
 
@@ -15,12 +15,12 @@ use crate::{
 ///
 /// Subscriptions, the command line and tests all use it. A slow reader falls behind, but misses
 /// nothing. The stream of a finished log ends at once. Followers of the same log share their reads.
-pub fn tail(
+pub fn follow_log(
     store: Arc<dyn Store>,
     id: ExecutionId,
     after: Seq,
     poll: Duration,
-) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
+) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
     let hint = store.hints().follow_log(id);
     let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
     stream::try_unfold(reader, |mut reader| async move {
@@ -35,12 +35,12 @@ struct Reader {
     after: Seq,
     poll: Duration,
     hint: LogHint,
-    read: VecDeque<Recorded>,
+    read: VecDeque<RecordedEvent>,
     is_over: bool,
 }
 
 impl Reader {
-    async fn next(&mut self) -> Result<Option<Recorded>, StoreError> {
+    async fn next(&mut self) -> Result<Option<RecordedEvent>, StoreError> {
         loop {
             if let Some(recorded) = self.read.pop_front() {
                 self.after = recorded.seq;
@@ -74,7 +74,7 @@ impl Reader {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
         // No head: the execution was removed, or it is so new that the head lags behind.
-        if head.is_some_and(|head| !head.state.is_over()) {
+        if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }
         // The head may lag behind its log, but is never ahead of it. So the event at the start

@@ -5,17 +5,17 @@ use super::*;
 /// A test world: steps with an output each, found by their index.
 struct World(Vec<(&'static str, Value)>);
 
-impl Names for World {
-    fn step(&self, name: &str) -> Option<StepIx> {
-        self.0[..4].iter().position(|(id, _)| *id == name).map(StepIx::new)
+impl ResolveNames for World {
+    fn step(&self, name: &str) -> Option<StepNumber> {
+        self.0[..4].iter().position(|(id, _)| *id == name).map(StepNumber::new)
     }
 
-    fn tool(&self, name: &str) -> Option<StepIx> {
-        (name == "blog.listAuthors" || name == "flow.other").then(|| StepIx::new(1))
+    fn tool(&self, name: &str) -> Option<StepNumber> {
+        (name == "blog.listAuthors" || name == "flow.other").then(|| StepNumber::new(1))
     }
 }
 
-impl Values for World {
+impl LookUpValues for World {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(step) => self.0.get(step.get()).map(|(_, output)| output),
@@ -177,5 +177,5 @@ fn inserted_values_are_limited() {
         Template::parse(&json!(["{{createAuthor.name}}", "{{createAuthor.name}}"]), &world);
     let template = template.unwrap();
     assert!(template.render(&world, 14).is_ok());
-    assert_eq!(template.render(&world, 13), Err(TooMuch));
+    assert_eq!(template.render(&world, 13), Err(RenderedTooLarge));
 }

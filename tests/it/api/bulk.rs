@@ -9,7 +9,7 @@ use shared::{
     clock::{Clock, WallClock},
     id::CommandId,
     limits,
-    store::{Command, Envelope, Store, memory::Memory},
+    store::{Command, SentCommand, Store, memory::Memory},
 };
 use tests::toolset::PATIENCE;
 use tokio::time::timeout;
@@ -166,7 +166,7 @@ async fn one_whose_inbox_is_full_keeps_nobody_from_the_others() {
     let full = ids[1].parse().unwrap();
     for _ in 0..limits::INBOX {
         let id = CommandId::draw(now);
-        let pause = Envelope { id, execution: full, at: now, command: Command::Pause };
+        let pause = SentCommand { id, execution: full, at: now, command: Command::Pause };
         store.send(pause).await.unwrap();
     }
     assert_eq!(bulk(&world, json!({}), "CANCEL").await, 2);

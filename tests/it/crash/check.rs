@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use shared::{
     event::Outcome,
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::{Execution, Phase, StepState},
     id::ExecutionId,
     plan::{OnError, Plan, StepKind, ToolExecution},
@@ -41,7 +41,7 @@ pub(super) struct Figures {
 pub(super) struct Kept {
     pub(super) id: ExecutionId,
     pub(super) plan: Arc<Plan>,
-    pub(super) log: Vec<Recorded>,
+    pub(super) log: Vec<RecordedEvent>,
 }
 
 /// What the log says of one step.
@@ -108,9 +108,9 @@ impl Figures {
 }
 
 impl Course {
-    fn of(step: &ToolExecution, log: &[Recorded]) -> Self {
+    fn of(step: &ToolExecution, log: &[RecordedEvent]) -> Self {
         let mut course = Self::default();
-        for Recorded { event, .. } in log {
+        for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
                 // Who only says once more what it has, because its lease ran out, has its calls
                 // still.
@@ -200,7 +200,7 @@ pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
     let others: Vec<Kept> = kept.iter().filter(is_other).cloned().collect();
     notices(&others, ledger, "is no step of any execution");
 
-    let forge = |change: fn(&mut Vec<Recorded>)| {
+    let forge = |change: fn(&mut Vec<RecordedEvent>)| {
         let mut forged = kept.to_vec();
         change(&mut forged[0].log);
         forged

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use shared::store::Head;
+use shared::store::ExecutionHead;
 use tempfile::TempDir;
 
 use super::world::World;
@@ -75,7 +75,7 @@ fn write(world: &World, seconds: f64) {
     std::fs::write(world.home.path("plan.json"), plan(seconds).to_string()).unwrap();
 }
 
-async fn root(world: &World) -> Head {
+async fn root(world: &World) -> ExecutionHead {
     let heads = world.heads().await;
     heads.into_iter().find(|it| it.parent.is_none()).expect("there is one")
 }

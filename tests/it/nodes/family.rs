@@ -9,7 +9,7 @@ use shared::{
     clock::{Clock, WallClock},
     execution::ExecutionState,
     id::{ExecutionId, WorkerId},
-    store::Head,
+    store::ExecutionHead,
 };
 use tests::faulty::Dice;
 use tokio::time::{Instant, sleep};
@@ -89,7 +89,7 @@ async fn a_stopped_parent_stops_its_child(world: &World, far: &Node) {
 /// Begins a family, and waits until the child's tool is called. Returns parent and child.
 async fn begin(world: &World, node: &Node, plan: &str) -> (ExecutionId, ExecutionId) {
     let parent = id(&node.execute(plan, &json!({})).await);
-    let is_child = |it: &Head| it.parent == Some(parent);
+    let is_child = |it: &ExecutionHead| it.parent == Some(parent);
     world.until("there is a child", |heads| heads.iter().any(is_child)).await;
     let child = world.heads().await.into_iter().find(is_child).unwrap().execution;
     let name = child.to_string();
@@ -108,7 +108,7 @@ async fn workers(world: &World, id: ExecutionId) -> BTreeSet<WorkerId> {
     claimers(&world.log(id).await).into_iter().collect()
 }
 
-async fn outputs(world: &World, head: &Head) -> Value {
+async fn outputs(world: &World, head: &ExecutionHead) -> Value {
     world.replay(head).await.outputs()
 }
 

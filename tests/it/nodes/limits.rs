@@ -72,7 +72,7 @@ async fn starts(world: &World, tool: &str) -> Vec<Timestamp> {
     let mut starts = Vec::new();
     for head in world.heads().await {
         let plan = world.store.plan(head.plan).await.unwrap().unwrap();
-        if plan.tools().all(|it| it.as_str() == tool) {
+        if plan.called_tools().all(|it| it.as_str() == tool) {
             let log = world.log(head.execution).await;
             let started = log.iter().filter(|it| matches!(it.event, Event::StepStarted(_)));
             starts.extend(started.map(|it| it.at));

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, Timestamp, WallClock},
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     id::WorkerId,
 };
 
@@ -120,7 +120,7 @@ async fn assert_handed_over(
 }
 
 /// Returns who claimed an execution and when, in the order of claims.
-fn claims(log: &[Recorded]) -> Vec<(WorkerId, Timestamp)> {
+fn claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
     let claims = log.iter().filter_map(|it| match &it.event {
         Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, it.at)),
         _ => None,

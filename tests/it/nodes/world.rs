@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use graphql::store::open_store;
 use serde_json::Value;
 use shared::{
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     execution::{Execution, ExecutionState},
     id::{ExecutionId, Seq, WorkerId},
-    store::{ExecutionFilter, Head, Page, Store},
+    store::{ExecutionFilter, ExecutionHead, Page, Store},
 };
 use tests::patient::insist;
 use tokio::time::{interval, timeout};
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Returns the heads of all executions.
-    pub(super) async fn heads(&self) -> Vec<Head> {
+    pub(super) async fn heads(&self) -> Vec<ExecutionHead> {
         let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
         loop {
             let filter = ExecutionFilter::default();
@@ -53,8 +53,8 @@ impl World {
     }
 
     /// Reads a log.
-    pub(super) async fn log(&self, id: ExecutionId) -> Vec<Recorded> {
-        let mut log: Vec<Recorded> = Vec::new();
+    pub(super) async fn log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
+        let mut log: Vec<RecordedEvent> = Vec::new();
         loop {
             let after = log.last().map_or(Seq::START, |it| it.seq);
             let more = insist(async || self.store.read(id, after).await).await;
@@ -66,13 +66,13 @@ impl World {
     }
 
     /// Finds out what an execution has come to, by its log alone.
-    pub(super) async fn replay(&self, head: &Head) -> Execution {
+    pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
         let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
         Execution::replay(head.execution, plan, &self.log(head.execution).await).unwrap()
     }
 
     /// Waits until something holds of all heads.
-    pub(super) async fn until(&self, what: &str, holds: impl Fn(&[Head]) -> bool) {
+    pub(super) async fn until(&self, what: &str, holds: impl Fn(&[ExecutionHead]) -> bool) {
         self.within(PATIENCE, what, holds).await;
     }
 
@@ -82,7 +82,7 @@ impl World {
         &self,
         limit: Duration,
         what: &str,
-        holds: impl Fn(&[Head]) -> bool,
+        holds: impl Fn(&[ExecutionHead]) -> bool,
     ) {
         let mut look = interval(LOOK);
         let looking = async {
@@ -98,7 +98,7 @@ impl World {
 
     #[expect(clippy::print_stderr, reason = "whoever looks for what went wrong reads it")]
     async fn show(&self) {
-        for head in self.heads().await.iter().filter(|it| !it.state.is_over()) {
+        for head in self.heads().await.iter().filter(|it| !it.state.is_finished()) {
             eprintln!("{head:?}");
             for recorded in self.log(head.execution).await {
                 eprintln!("    {recorded:?}");
@@ -109,7 +109,7 @@ impl World {
 
     /// Waits until every execution is over, and there are so many.
     pub(super) async fn all_over(&self, count: usize) {
-        let is_so = |heads: &[Head]| heads.len() >= count && are_over(heads);
+        let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_over(heads);
         self.until("everything is over", is_so).await;
     }
 
@@ -149,12 +149,12 @@ impl World {
     }
 }
 
-pub(super) fn are_over(heads: &[Head]) -> bool {
-    heads.iter().all(|it| it.state.is_over())
+pub(super) fn are_over(heads: &[ExecutionHead]) -> bool {
+    heads.iter().all(|it| it.state.is_finished())
 }
 
 /// Returns who claimed an execution, in the order of claims.
-pub(super) fn claimers(log: &[Recorded]) -> Vec<WorkerId> {
+pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|it| match &it.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
         _ => None,

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
-    event::{Event, Outcome, Recorded, StepStarted},
-    execution::{Execution, ExecutionMode, ExecutionState, How, Phase, StepState},
-    id::{ExecutionId, StepIx, Task},
+    event::{Event, Outcome, RecordedEvent, StepStarted},
+    execution::{AttemptKind, Execution, ExecutionMode, ExecutionState, Phase, StepState},
+    id::{ExecutionId, StepNumber, Task},
     plan::{OnError, Plan, StepKind},
-    store::{Documents, ExecutionLog, Head},
+    store::{Documents, ExecutionHead, ExecutionLog},
     tool::Effect,
 };
 
@@ -15,7 +15,7 @@ use super::{End, Figures, Simulation};
 
 impl Simulation {
     /// Checks that heads agree with logs and that nothing waits to be heard.
-    pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<Recorded>>) {
+    pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<RecordedEvent>>) {
         let truth = Arc::clone(&self.world.truth);
         for (id, log) in logs {
             let Some(execution) = self.state(*id).await else {
@@ -23,7 +23,7 @@ impl Simulation {
                 continue;
             };
             let head = truth.head(*id).await.expect("the truth");
-            let expected = Head::of(&execution, None, None);
+            let expected = ExecutionHead::from_execution(&execution, None, None);
             let is_right = head.as_ref().is_some_and(|it| {
                 (it.state, it.owner, it.due, it.epoch)
                     == (expected.state, expected.owner, expected.due, expected.epoch)
@@ -61,16 +61,16 @@ fn is_excused(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> 
     let agenda = execution.agenda();
     let waits = |task: &Task| {
         let child = execution.task(*task).and_then(|it| it.child).and_then(|it| all.get(&it));
-        child.is_some_and(|it| !it.state().is_over() && is_excused(it, all))
+        child.is_some_and(|it| !it.state().is_finished() && is_excused(it, all))
     };
-    let only_parts = agenda.running().len() == agenda.delegated().len();
+    let only_parts = agenda.running().len() == agenda.in_children().len();
     match execution.state() {
         ExecutionState::Paused => only_parts,
         ExecutionState::Waiting => !agenda.waiting().is_empty(),
         ExecutionState::InProgress => {
-            only_parts && !agenda.running().is_empty() && agenda.delegated().iter().all(waits)
+            only_parts && !agenda.running().is_empty() && agenda.in_children().iter().all(waits)
         }
-        state => state.is_over(),
+        state => state.is_finished(),
     }
 }
 
@@ -100,7 +100,7 @@ impl End {
 fn check_log(
     id: ExecutionId,
     plan: &Arc<Plan>,
-    log: &[Recorded],
+    log: &[RecordedEvent],
     figures: &mut Figures,
 ) -> Result<Execution, String> {
     let first = log.first().ok_or("the log is empty")?;
@@ -121,7 +121,7 @@ fn check_log(
     let Phase::Finished(_) = execution.phase() else {
         return Err(format!("never ends: {:?}", execution.state()));
     };
-    let tally = execution.tally();
+    let tally = execution.count_steps();
     if tally.total != tally.successful + tally.failed + tally.skipped + tally.cancelled {
         return Err(format!("somebody is missing: {tally:?}"));
     }
@@ -132,27 +132,27 @@ fn check_log(
 }
 
 /// Checks that where steps go one after another, all that stand before a step are over.
-fn in_turn(before: &Execution, number: StepIx) -> Result<(), String> {
+fn in_turn(before: &Execution, number: StepNumber) -> Result<(), String> {
     let is_sequential = before.options().mode == ExecutionMode::Sequential;
-    if is_sequential && !before.steps()[..number.get()].iter().all(|it| it.state.is_over()) {
+    if is_sequential && !before.steps()[..number.get()].iter().all(|it| it.state.is_finished()) {
         return Err(format!("{} was not next", before.plan().step(number).id));
     }
     Ok(())
 }
 
 /// Checks that what was done was undone where it must be, the latest first, and nowhere else.
-fn check_undone(execution: &Execution, log: &[Recorded]) -> Result<(), String> {
+fn check_undone(execution: &Execution, log: &[RecordedEvent]) -> Result<(), String> {
     let plan = execution.plan();
     let (mut done, mut undone) = (Vec::new(), Vec::new());
-    for Recorded { event, .. } in log {
-        let Some(step) = event.step().and_then(|it| plan.number(it)) else { continue };
+    for RecordedEvent { event, .. } in log {
+        let Some(step) = event.step().and_then(|it| plan.step_number(it)) else { continue };
         let task = Task { step, part: event.part() };
         if task.part.undo {
             undone.push(task);
         } else if matches!(event, Event::StepSucceeded { output: Some(_), .. })
             && plan.step(step).compensate.is_some()
         {
-            done.push(task.undone());
+            done.push(task.compensation());
         }
     }
     undone.dedup();
@@ -169,13 +169,13 @@ fn check_undone(execution: &Execution, log: &[Recorded]) -> Result<(), String> {
 fn check_lists(execution: &Execution) -> Result<(), String> {
     for (planned, step) in execution.plan().steps().iter().zip(execution.steps()) {
         let (Some(items), Some(output)) = (&step.items, step.output()) else { continue };
-        let succeeded = items.all().iter().filter(|it| it.output().is_some()).count();
+        let succeeded = items.as_slice().iter().filter(|it| it.output().is_some()).count();
         let must = if planned.policy.on_error == OnError::Continue {
             succeeded
         } else {
-            items.all().len()
+            items.as_slice().len()
         };
-        if output.as_array().map(Vec::len) != Some(must) || !items.is_over() {
+        if output.as_array().map(Vec::len) != Some(must) || !items.is_finished() {
             return Err(format!("{} has {output}, of {must}", planned.id));
         }
     }
@@ -185,7 +185,7 @@ fn check_lists(execution: &Execution) -> Result<(), String> {
 /// Checks that what a step began elsewhere is there, once, and is what its step came to.
 fn check_parts(
     id: ExecutionId,
-    log: &[Recorded],
+    log: &[RecordedEvent],
     ends: &BTreeMap<ExecutionId, Execution>,
 ) -> Vec<String> {
     let mut wrongs = Vec::new();
@@ -205,7 +205,7 @@ fn check_parts(
         if of != Some((id, step, part, attempt)) {
             wrongs.push(format!("{child} is a part of {of:?}"));
         }
-        let task = Task { step: parent.plan().number(step).expect("it is of the plan"), part };
+        let task = Task { step: parent.plan().step_number(step).expect("it is of the plan"), part };
         let done = parent.task(task).filter(|it| it.child == Some(child));
         let output = done.and_then(|it| it.output());
         if output.is_some_and(|it| *it != end.outputs()) {
@@ -214,7 +214,7 @@ fn check_parts(
     }
     let is_known = parent.parent().is_none_or(|it| {
         let of = ends.get(&it.execution);
-        of.is_some_and(|of| of.plan().number(&it.step).is_some())
+        of.is_some_and(|of| of.plan().step_number(&it.step).is_some())
     });
     if !is_known {
         wrongs.push(format!("{id} is a part of nothing"));
@@ -223,14 +223,14 @@ fn check_parts(
 }
 
 /// Checks what an event says against the state before it.
-fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
+fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), String> {
     let plan = before.plan();
-    let number = recorded.event.step().and_then(|it| plan.number(it));
+    let number = recorded.event.step().and_then(|it| plan.step_number(it));
     match &recorded.event {
         Event::StepStarted(started) => {
             let number = number.ok_or("no such step")?;
             if started.part.undo {
-                let next = before.undoable().last().map(|it| it.undone());
+                let next = before.undoable().last().map(|it| it.compensation());
                 let is_next = next == Some(Task { step: number, part: started.part });
                 let is_time = matches!(before.phase(), Phase::Compensating(_));
                 return if is_next && is_time {
@@ -240,7 +240,7 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
                 };
             }
             for on in &plan.step(number).depends_on {
-                if !before.step(*on).state.is_over() {
+                if !before.step(*on).state.is_finished() {
                     return Err(format!("{} began before {}", started.step, plan.step(*on).id));
                 }
             }
@@ -254,7 +254,7 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
             step, part, attempt, output: Some(output), cached: false, ..
         } => {
             let number = number.ok_or("no such step")?;
-            let is_call = plan.step(number).callee(*part).kind == StepKind::Call;
+            let is_call = plan.step(number).call_of_part(*part).kind == StepKind::Call;
             if is_call && output["attempt"] != attempt.get() {
                 return Err(format!("{step}, attempt {attempt}: the result of another"));
             }
@@ -262,12 +262,12 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
         Event::StepInterrupted { step, part, error, .. } => {
             let number = number.ok_or("no such step")?;
             // The ledger knows that nothing was called where it says so.
-            let is_once = plan.step(number).callee(*part).policy.effect == Effect::Once;
+            let is_once = plan.step(number).call_of_part(*part).policy.effect == Effect::Once;
             if is_once && error.is_none() {
                 return Err(format!("{step} would be called twice"));
             }
             let state = before.task(Task { step: number, part: *part }).map(|it| &it.state);
-            if !matches!(state, Some(StepState::Running { how: How::Calling, .. })) {
+            if !matches!(state, Some(StepState::Running { how: AttemptKind::Calling, .. })) {
                 return Err(format!("{step} only sleeps, and was interrupted"));
             }
         }

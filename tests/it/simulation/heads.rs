@@ -13,7 +13,7 @@ use shared::{
     execution::{ExecutionOptions, ExecutionState},
     id::{ExecutionId, Seq, WorkerId},
     plan::Plan,
-    store::{Documents, ExecutionLog, Head, StoreError, memory::Memory},
+    store::{Documents, ExecutionHead, ExecutionLog, StoreError, memory::Memory},
 };
 use tests::{
     faulty::{Dice, Faulty, Malice},
@@ -75,12 +75,17 @@ impl Scene {
         self.control.start(start).await.unwrap().id
     }
 
-    async fn head(&self, id: ExecutionId) -> Head {
+    async fn head(&self, id: ExecutionId) -> ExecutionHead {
         self.truth.head(id).await.unwrap().unwrap()
     }
 
     /// Waits until a head is as it should be.
-    async fn until(&self, id: ExecutionId, within: Duration, is_so: impl Fn(&Head) -> bool) {
+    async fn until(
+        &self,
+        id: ExecutionId,
+        within: Duration,
+        is_so: impl Fn(&ExecutionHead) -> bool,
+    ) {
         let wait = async {
             while !is_so(&self.head(id).await) {
                 time::sleep(Duration::from_millis(100)).await;
@@ -108,7 +113,7 @@ async fn an_execution_that_cannot_be_put_aside_hears_what_is_asked_of_it() {
         let log = scene.truth.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{why}: it was claimed again and again: {log:#?}");
         scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
-        let is_over = |it: &Head| it.state == ExecutionState::Completed;
+        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
         scene.until(id, Duration::from_secs(5), is_over).await;
     }
 }
@@ -119,7 +124,7 @@ async fn an_execution_that_cannot_be_put_aside_wakes_in_time() {
     for why in reasons() {
         let scene = Scene::new(&why);
         let id = scene.start("flow.sleep", json!({ "ms": 30_000 })).await;
-        let is_over = |it: &Head| it.state == ExecutionState::Completed;
+        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
         scene.until(id, Duration::from_secs(35), is_over).await;
     }
 }
@@ -140,7 +145,7 @@ async fn an_execution_is_given_up_as_soon_as_its_head_can_be_written() {
         // Whoever is there takes it.
         scene.workers.shutdown().await;
         scene.employ();
-        let is_over = |it: &Head| it.state == ExecutionState::Completed;
+        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
         scene.until(id, Duration::from_mins(2), is_over).await;
     }
 }

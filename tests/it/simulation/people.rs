@@ -11,7 +11,7 @@ use shared::{
     event::{Event, WaitReason},
     execution::{Execution, StepState},
     id::{ExecutionId, Seq, Task},
-    store::{Append, Command, ExecutionLog, Head},
+    store::{Append, Command, ExecutionHead, ExecutionLog},
 };
 
 use super::Simulation;
@@ -68,7 +68,7 @@ impl Simulation {
         let (execution, created) = machine::create_as(id, ended.plan(), created, now)
             .expect("what is done again can begin");
         let mut append = Append::new(id, Seq::START, &[created]);
-        append.head = Some(Head::of(&execution, None, Some(now)));
+        append.head = Some(ExecutionHead::from_execution(&execution, None, Some(now)));
         self.world.truth.append(append).await.expect("the truth does not lie");
         self.begun(id);
     }
@@ -99,7 +99,7 @@ impl Simulation {
     /// Does for an execution what a person would, and returns whether it is over.
     pub(super) async fn help(&mut self, id: ExecutionId) -> bool {
         let Some(execution) = self.state(id).await else { return false };
-        if execution.state().is_over() {
+        if execution.state().is_finished() {
             return true;
         }
         if execution.is_paused() {

@@ -9,7 +9,7 @@ use shared::{
     execution::{ExecutionMode, ExecutionOptions},
     id::PlanId,
     plan::{
-        About, OnError, Plan, RetryPolicy, StepPolicy, UncheckedCompensation, UncheckedPlan,
+        OnError, Plan, PlanInfo, RetryPolicy, StepPolicy, UncheckedCompensation, UncheckedPlan,
         UncheckedStep,
     },
     tool::Effect,
@@ -27,7 +27,7 @@ pub(super) fn random(dice: &Dice, n: usize) -> Vec<Plan> {
 
 fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) -> Plan {
     let steps = (0..=most).map(|it| step(dice, it, parts)).collect();
-    let about = About {
+    let about = PlanInfo {
         id: format!("plan_{}_simulate{version}", n + 1).parse().expect("well-formed"),
         request: format!("req_{}_simulated", n + 1).parse().expect("well-formed"),
         version,

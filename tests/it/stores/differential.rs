@@ -9,9 +9,9 @@ use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
     store::{
-        Append, CallLimit, Command, Cursor, ExecutionFilter, Head, Lease, Page, Permission,
-        PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan, Store, Unless,
-        memory::Memory,
+        Append, CallLimit, Command, Cursor, ExecutionFilter, ExecutionHead, Lease, Page,
+        Permission, PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan,
+        Store, WriteCondition, memory::Memory,
     },
 };
 use tests::conformance::{
@@ -53,7 +53,7 @@ enum Doing {
     SavedPlan,
     SavedPlans,
     Unsave,
-    PutRecord { kind: RecordKind, n: usize, unless: Unless, at: i64 },
+    PutRecord { kind: RecordKind, n: usize, unless: WriteCondition, at: i64 },
     RemoveRecord { kind: RecordKind, n: usize },
     Records { kind: RecordKind, page: RecordPage },
     Revision,
@@ -143,16 +143,16 @@ fn doing() -> impl Strategy<Value = Doing> {
     ]
 }
 
-fn unless() -> impl Strategy<Value = Unless> {
+fn unless() -> impl Strategy<Value = WriteCondition> {
     prop_oneof![
-        Just(Unless::Never),
-        Just(Unless::Exists),
-        (0..6_i64).prop_map(|n| Unless::ChangedSince(at(n))),
+        Just(WriteCondition::Never),
+        Just(WriteCondition::Exists),
+        (0..6_i64).prop_map(|n| WriteCondition::ChangedSince(at(n))),
     ]
 }
 
-fn head_of(of: usize, seq: u64, doer: &Doer) -> Head {
-    Head {
+fn head_of(of: usize, seq: u64, doer: &Doer) -> ExecutionHead {
+    ExecutionHead {
         state: doer.state,
         epoch: Epoch(seq),
         owner: doer.owner.map(worker),

@@ -15,8 +15,9 @@ use shared::{
     id::Seq,
     limits,
     store::{
-        Append, AppendError, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
-        Permission, RecordKind, RecordPage, Records, StoreError, Unless, tail,
+        Append, AppendError, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog,
+        Lease, Page, Permission, RecordKind, RecordPage, Records, StoreError, WriteCondition,
+        follow_log,
     },
 };
 use tests::conformance::{
@@ -65,7 +66,7 @@ async fn who_does_not_read_on_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
     let store = open_store(&url).await.unwrap();
     let follow =
-        |number| Box::pin(tail(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
+        |number| Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
     for number in 1..=9 {
         store.append(some_events(execution(number), 0, 3)).await.unwrap();
     }
@@ -140,7 +141,7 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for (n, state) in [(1, ExecutionState::Completed), (2, ExecutionState::Waiting)] {
-        let head = Head { state, due: Some(at(0)), ..head(n, 2) };
+        let head = ExecutionHead { state, due: Some(at(0)), ..head(n, 2) };
         let append = Append { head: Some(head), ..some_events(execution(n), 0, 2) };
         store.append(append).await.unwrap();
     }
@@ -166,7 +167,8 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
 async fn a_database_of_version_2_is_brought_up_to_date() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
-    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    let over =
+        ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     let append = Append { head: Some(over.clone()), ..some_events(execution(1), 0, 2) };
     store.append(append).await.unwrap();
     drop(store);
@@ -177,7 +179,7 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
     assert_eq!(store.records_revision().await.unwrap(), 0);
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
-    assert!(store.put_record(&kept, Unless::Exists).await.unwrap());
+    assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
     assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let meta = database(&url).await.collection::<Document>("meta");
@@ -196,8 +198,8 @@ async fn calls_do_not_grow_without_bound() {
         records.insert_many((1..=10_100).map(row)).await.unwrap();
     }
     let call = record(RecordKind::Call, "new", json!(1), 0);
-    store.put_record(&call, Unless::Never).await.unwrap();
-    let all = RecordPage::first(usize::MAX);
+    store.put_record(&call, WriteCondition::Never).await.unwrap();
+    let all = RecordPage::first_records(usize::MAX);
     let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
@@ -291,7 +293,7 @@ async fn a_damaged_head_keeps_nobody_from_the_others() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=4 {
-        let head = Head { due: Some(at(5)), ..head(n, 1) };
+        let head = ExecutionHead { due: Some(at(5)), ..head(n, 1) };
         store.append(Append { head: Some(head), ..some_events(execution(n), 0, 1) }).await.unwrap();
     }
     let damage = [
@@ -314,7 +316,7 @@ async fn who_has_something_is_read_from_the_index() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=20 {
-        let head = Head { owner: Some(worker(1)), ..head(n, 1) };
+        let head = ExecutionHead { owner: Some(worker(1)), ..head(n, 1) };
         store.append(Append { head: Some(head), ..some_events(execution(n), 0, 1) }).await.unwrap();
     }
     let lease = Lease { worker: worker(1), node: "here".to_owned(), until: at(10) };
@@ -340,7 +342,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     for n in [1, 2] {
         store.heartbeat(lease(n, 10)).await.unwrap();
     }
-    let owned = Head { owner: Some(worker(1)), ..head(1, 1) };
+    let owned = ExecutionHead { owner: Some(worker(1)), ..head(1, 1) };
     let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
     store.append(append).await.unwrap();
     // The first heartbeat of a process looks who is gone.
@@ -352,6 +354,6 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     };
     assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");
     assert_eq!(remaining(71).await, 2, "an execution still belongs to one of them");
-    store.put_head(Head { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
+    store.put_head(ExecutionHead { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
     assert_eq!(remaining(71).await, 1);
 }

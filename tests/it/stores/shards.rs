@@ -15,7 +15,8 @@ use shared::{
     execution::ExecutionState,
     id::Seq,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, RequestFilter,
+        Append, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Lease, Page,
+        RequestFilter,
     },
 };
 use tests::conformance::{
@@ -49,7 +50,7 @@ async fn work(store: &Mongo) {
     for n in 1..=5 {
         store.put_request(&request(n, "q", 0)).await.unwrap();
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
-        let due = Head { due: Some(at(0)), ..head(n, 2) };
+        let due = ExecutionHead { due: Some(at(0)), ..head(n, 2) };
         let append = Append { head: Some(due), ..some_events(execution(n), 0, 2) };
         store.append(append).await.unwrap();
         store.send(envelope(n, n, Command::Pause)).await.unwrap();
@@ -61,7 +62,7 @@ async fn work(store: &Mongo) {
             store.read(execution(n), Seq(after)).await.unwrap();
         }
         let state = ExecutionState::Completed;
-        let over = Head { state, finished_at: Some(at(1)), ..head(n, 4) };
+        let over = ExecutionHead { state, finished_at: Some(at(1)), ..head(n, 4) };
         let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
         store.append(append).await.unwrap();
         let asked = ask("h", 1, &[at_once("k", 1)]);

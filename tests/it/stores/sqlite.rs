@@ -11,8 +11,9 @@ use shared::{
     id::Seq,
     limits,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
-        RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Unless, Vectors,
+        Append, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Lease, Page,
+        Permission, RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Vectors,
+        WriteCondition,
     },
 };
 use sqlite::Sqlite;
@@ -70,7 +71,7 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
     for (n, store) in [(1, &dead), (2, &alive)] {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
         store.heartbeat(lease).await.unwrap();
-        let head = Head { owner: Some(worker(n)), ..head(n, 1) };
+        let head = ExecutionHead { owner: Some(worker(n)), ..head(n, 1) };
         let append = Append { head: Some(head), ..some_events(execution(n), 0, 1) };
         store.append(append).await.unwrap();
     }
@@ -227,9 +228,10 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
     // Several processes may be the first.
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|it| it.join().unwrap());
-    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    let over =
+        ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
-    let due = Head { due: Some(at(0)), ..head(2, 2) };
+    let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
     assert_eq!(other.due(at(0), 10).await.unwrap(), [due]);
     assert_eq!(store.next_due().await.unwrap(), Some(at(0)));
     assert_eq!(store.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
@@ -258,12 +260,13 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
     };
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|it| it.join().unwrap());
-    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    let over =
+        ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "what was there is there");
     assert_eq!(other.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
     assert_eq!(store.records_revision().await.unwrap(), 0);
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
-    assert!(store.put_record(&kept, Unless::Exists).await.unwrap());
+    assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
     assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
@@ -312,8 +315,8 @@ async fn calls_do_not_grow_without_bound() {
          WHERE i < 10100) SELECT 'memory', printf('%06d', i), i, '1' FROM n;",
     );
     let call = record(RecordKind::Call, "new", json!(1), 0);
-    store.put_record(&call, Unless::Never).await.unwrap();
-    let all = RecordPage::first(usize::MAX);
+    store.put_record(&call, WriteCondition::Never).await.unwrap();
+    let all = RecordPage::first_records(usize::MAX);
     let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
@@ -328,12 +331,12 @@ async fn a_damaged_record_hides_no_other() {
     let store = Sqlite::open(&path).unwrap();
     for name in ["a", "b", "c"] {
         let kept = record(RecordKind::Tool, name, json!(1), 0);
-        store.put_record(&kept, Unless::Never).await.unwrap();
+        store.put_record(&kept, WriteCondition::Never).await.unwrap();
     }
     edit(&path, "UPDATE records SET json = '{' WHERE name = 'a'");
     let err = store.record(RecordKind::Tool, "a").await.unwrap_err();
     assert!(matches!(&err, StoreError::Corrupt { what, .. } if what == "tool a"), "{err}");
-    let found = store.records(RecordKind::Tool, RecordPage::first(2)).await.unwrap();
+    let found = store.records(RecordKind::Tool, RecordPage::first_records(2)).await.unwrap();
     assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
 }

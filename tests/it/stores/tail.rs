@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
 use shared::{
-    event::{Event, Outcome, Recorded},
+    event::{Event, Outcome, RecordedEvent},
     execution::ExecutionState,
     id::Seq,
-    store::{Append, ExecutionLog, Head, memory::Memory, tail},
+    store::{Append, ExecutionHead, ExecutionLog, follow_log, memory::Memory},
 };
 use tests::{
     conformance::{at, execution, head, signal, some_events},
@@ -26,12 +26,12 @@ async fn the_last_events_are_told_to_whoever_comes_back() {
         let stall = Duration::from_millis(20);
         let malice = Malice { fails_before: 0, fails_after: 0, forgets: 0, stalls: 900, stall };
         let slow = Faulty::new(Arc::clone(&truth) as _, dice.clone(), malice);
-        let told = tail(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
+        let told = follow_log(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
         let rest = async {
             sleep(Duration::from_millis(dice.below(60))).await;
             let event = Event::Finished { outcome: Outcome::Completed };
-            let events = [signal(4, 1.into()), Recorded { seq: Seq(5), at: at(5), event }];
-            let over = Head { state: ExecutionState::Completed, ..head(1, 5) };
+            let events = [signal(4, 1.into()), RecordedEvent { seq: Seq(5), at: at(5), event }];
+            let over = ExecutionHead { state: ExecutionState::Completed, ..head(1, 5) };
             let append = Append { head: Some(over), ..Append::new(id, Seq(3), &events) };
             truth.append(append).await.unwrap();
         };
@@ -45,10 +45,11 @@ async fn the_last_events_are_told_to_whoever_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn a_log_that_is_removed_ends() {
     let store = Arc::new(Memory::new());
-    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(1)), ..head(1, 3) };
+    let over =
+        ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(1)), ..head(1, 3) };
     let append = Append { head: Some(over), ..some_events(execution(1), 0, 3) };
     store.append(append).await.unwrap();
-    let told = tail(Arc::clone(&store) as _, execution(1), Seq(1), Duration::from_millis(10));
+    let told = follow_log(Arc::clone(&store) as _, execution(1), Seq(1), Duration::from_millis(10));
     let mut told = Box::pin(told);
     assert_eq!(told.try_next().await.unwrap().unwrap().seq, Seq(2));
     assert_eq!(store.prune(at(2), 10).await.unwrap().executions, 1);

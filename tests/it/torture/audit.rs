@@ -10,10 +10,10 @@ use std::{
 use graphql::store::open_store;
 use serde_json::Value;
 use shared::{
-    event::Recorded,
+    event::RecordedEvent,
     execution::Execution,
     id::{ExecutionId, Seq},
-    store::{ExecutionFilter, Head, Page, Store},
+    store::{ExecutionFilter, ExecutionHead, Page, Store},
 };
 use tests::patient::insist;
 use tokio::time::{Instant, interval};
@@ -192,7 +192,7 @@ impl<'a> Audit<'a> {
             for head in heads(&*store).await {
                 let log = read(&*store, head.execution).await;
                 let is_over = log.last().is_some_and(|it| it.event.is_last());
-                if is_over != head.state.is_over() {
+                if is_over != head.state.is_finished() {
                     lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
                 }
             }
@@ -297,7 +297,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    async fn check_head(&self, store: &Arc<dyn Store>, head: &Head) -> Result<(), String> {
+    async fn check_head(&self, store: &Arc<dyn Store>, head: &ExecutionHead) -> Result<(), String> {
         let id = head.execution;
         let log = read(&**store, id).await;
         let plan = insist(async || store.plan(head.plan).await).await;
@@ -338,7 +338,7 @@ fn is_over(state: &str) -> bool {
 }
 
 /// Reads every head.
-pub(super) async fn heads(store: &dyn Store) -> Vec<Head> {
+pub(super) async fn heads(store: &dyn Store) -> Vec<ExecutionHead> {
     let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
     loop {
         let filter = ExecutionFilter::default();
@@ -352,8 +352,8 @@ pub(super) async fn heads(store: &dyn Store) -> Vec<Head> {
 }
 
 /// Reads a log.
-pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<Recorded> {
-    let mut log: Vec<Recorded> = Vec::new();
+pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
+    let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
         let after = log.last().map_or(Seq::START, |it| it.seq);
         let more = insist(async || store.read(id, after).await).await;

@@ -6,7 +6,7 @@ use graphql::store::open_store;
 use serde_json::json;
 use shared::{
     id::WorkerId,
-    store::{Head, Store},
+    store::{ExecutionHead, Store},
 };
 use tokio::{
     task::JoinSet,
@@ -60,7 +60,7 @@ async fn take_over(url: &str) -> Duration {
     let other = Node::start(&home, Role::Work).await.unwrap();
     node.process.kill().await;
     let killed_at = Instant::now();
-    let is_taken = |it: &Head| it.owner.is_some_and(|it: WorkerId| it != owner);
+    let is_taken = |it: &ExecutionHead| it.owner.is_some_and(|it: WorkerId| it != owner);
     let (_, at) = until(&*store, is_taken, count).await;
     let took = at - killed_at;
     let kind = url.split(':').next().unwrap();
@@ -97,9 +97,9 @@ async fn begin(address: &str, count: u64) {
 /// Waits until all executions are as somebody wants them. Returns their heads, and since when.
 async fn until(
     store: &dyn Store,
-    is_so: impl Fn(&Head) -> bool,
+    is_so: impl Fn(&ExecutionHead) -> bool,
     count: u64,
-) -> (Vec<Head>, Instant) {
+) -> (Vec<ExecutionHead>, Instant) {
     let mut look = interval(Duration::from_millis(50));
     let looking = async {
         loop {

@@ -3,7 +3,7 @@
 use shared::{
     blob::{self, Blob, BlobId},
     execution::ExecutionState::Completed,
-    store::{Head, RecordKind, RecordPage},
+    store::{ExecutionHead, RecordKind, RecordPage},
 };
 
 use super::{World, at, execution, head};
@@ -19,7 +19,7 @@ async fn is_there(world: &World, blob: &Blob) -> bool {
 
 /// A blob is kept whole, whatever its size, and goes with its execution.
 pub async fn a_blob_goes_with_its_execution(world: World) {
-    let over = |n| Head { state: Completed, finished_at: Some(at(10)), ..head(n, 2) };
+    let over = |n| ExecutionHead { state: Completed, finished_at: Some(at(10)), ..head(n, 2) };
     world.put_head(over(1)).await;
     world.put_head(head(2, 2)).await;
     let (old, running) = (blob(Some(1), '1', 9, 5), blob(Some(2), '1', 8, 5));
@@ -41,6 +41,7 @@ pub async fn a_blob_goes_with_its_execution(world: World) {
     assert_eq!(blob::forget(&*world.one, at(15)).await.unwrap(), 1);
     assert!(!is_there(&world, &old).await);
     assert!(is_there(&world, &running).await && is_there(&world, &later).await);
-    let parts = world.other.records(RecordKind::BlobPart, RecordPage::first(10)).await.unwrap();
+    let parts =
+        world.other.records(RecordKind::BlobPart, RecordPage::first_records(10)).await.unwrap();
     assert_eq!(parts.len(), 2, "nothing is left of the others");
 }

@@ -5,7 +5,7 @@ use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId},
     request::TranscriptEntry,
-    store::{Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter},
+    store::{Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter},
 };
 
 use super::{World, all, at, execution, head, plan, plan_id, request, request_id};
@@ -34,13 +34,13 @@ async fn head_ids(world: &World, filter: ExecutionFilter) -> Vec<ExecutionId> {
 pub async fn pages_follow_each_other(world: World) {
     let created = |n: usize| at(i64::try_from(n / 5).unwrap());
     for n in 0..23 {
-        let head = Head { created_at: created(n), ..head(n, 1) };
+        let head = ExecutionHead { created_at: created(n), ..head(n, 1) };
         world.put_head(head).await;
     }
     let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
     for round in 0.. {
         let part = world.other.heads(&ExecutionFilter::default(), &page).await.unwrap();
-        let newer = Head { created_at: at(100), ..head(100 + round, 1) };
+        let newer = ExecutionHead { created_at: at(100), ..head(100 + round, 1) };
         world.put_head(newer).await;
         found.extend(part.items.iter().map(|(_, it)| it.execution));
         page.after = part.items.last().map(|(cursor, _)| cursor.clone());
@@ -72,7 +72,8 @@ pub async fn requests_are_filtered(world: World) {
         let seconds = i64::try_from(n).unwrap();
         world.one.put_request(&request(n, query, seconds)).await.unwrap();
     }
-    let failed = Head { state: ExecutionState::Failed, request: request_id(1), ..head(1, 1) };
+    let failed =
+        ExecutionHead { state: ExecutionState::Failed, request: request_id(1), ..head(1, 1) };
     world.put_head(failed).await;
     world.put_head(head(2, 1)).await;
     let none = RequestFilter::default;
@@ -126,7 +127,7 @@ pub async fn requests_without_a_plan_have_failed(world: World) {
     world.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&world, failed.clone()).await, [3, 2].map(request_id));
-    world.put_head(Head { state: Failed, ..head(0, 1) }).await;
+    world.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
     // The head of an execution that is over may be read late, but not after one that is not over.
     world.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&world, failed).await, [3, 2, 0].map(request_id));
@@ -162,7 +163,8 @@ pub async fn executions_are_filtered(world: World) {
     for (n, of, state) in [(1, 1, Completed), (2, 2, Failed), (3, 2, Pending), (4, 9, Failed)] {
         let made = at(i64::try_from(n).unwrap());
         let parent = (n == 3).then(|| execution(2));
-        let head = Head { plan: plan_id(of), state, created_at: made, parent, ..head(n, 1) };
+        let head =
+            ExecutionHead { plan: plan_id(of), state, created_at: made, parent, ..head(n, 1) };
         world.put_head(head).await;
     }
     let none = ExecutionFilter::default;

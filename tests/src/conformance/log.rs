@@ -225,9 +225,10 @@ pub async fn head_and_inbox_change_with_the_log(world: World) {
 /// Whoever waits for a log, for work or for commands is told to look again.
 pub async fn hints_wake_whoever_waits(world: World) {
     let hints = world.other.hints();
-    let (mut log, mut work, mut inbox) = (hints.log(execution(1)), hints.work(), hints.inbox());
+    let (mut log, mut work, mut inbox) =
+        (hints.subscribe_log(execution(1)), hints.subscribe_work(), hints.subscribe_inbox());
     let mut append = some_events(execution(1), 0, 1);
-    append.head = Some(super::Head { due: Some(super::at(0)), ..head(1, 1) });
+    append.head = Some(super::ExecutionHead { due: Some(super::at(0)), ..head(1, 1) });
     world.one.append(append).await.unwrap();
     timeout(HINT, log.changed()).await.expect("the log is pointed out").unwrap();
     timeout(HINT, work.changed()).await.expect("the work is pointed out").unwrap();

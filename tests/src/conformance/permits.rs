@@ -142,7 +142,7 @@ pub async fn a_free_place_is_pointed_out(world: World) {
     live(&world, &[1]).await;
     let limit = [at_once("k", 1)];
     assert_eq!(acquire(&world, "a", 1, &limit).await, Permission::Granted);
-    let mut work = world.other.hints().work();
+    let mut work = world.other.hints().subscribe_work();
     work.mark_unchanged();
     release(&world, "a", &limit).await;
     timeout(HINT, work.changed()).await.expect("the place is pointed out").unwrap();

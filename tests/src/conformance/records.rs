@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use shared::{
     limits,
-    store::{Record, RecordKind, RecordPage, Store, StoreError, Unless, Usage},
+    store::{Record, RecordKind, RecordPage, Store, StoreError, Usage, WriteCondition},
 };
 use tokio::time::timeout;
 
@@ -21,7 +21,9 @@ pub fn record(kind: RecordKind, name: &str, value: Value, seconds: i64) -> Recor
 }
 
 async fn put(store: &Arc<dyn Store>, kind: RecordKind, name: &str) {
-    assert!(store.put_record(&record(kind, name, json!(name), 0), Unless::Never).await.unwrap());
+    assert!(
+        store.put_record(&record(kind, name, json!(name), 0), WriteCondition::Never).await.unwrap()
+    );
 }
 
 async fn names(world: &World, kind: RecordKind, page: RecordPage) -> Vec<String> {
@@ -39,10 +41,10 @@ pub async fn a_record_is_written_over_or_not(world: World) {
     for kind in [Memory, Tool] {
         assert_eq!(world.other.record(kind, "a").await.unwrap(), None);
         let [first, second, third] = [1, 2, 3].map(|n| record(kind, "a", json!(n), n));
-        assert!(world.one.put_record(&first, Unless::Exists).await.unwrap());
-        assert!(!world.other.put_record(&second, Unless::Exists).await.unwrap());
+        assert!(world.one.put_record(&first, WriteCondition::Exists).await.unwrap());
+        assert!(!world.other.put_record(&second, WriteCondition::Exists).await.unwrap());
         assert_eq!(world.other.record(kind, "a").await.unwrap(), Some(first));
-        assert!(world.other.put_record(&third, Unless::Never).await.unwrap());
+        assert!(world.other.put_record(&third, WriteCondition::Never).await.unwrap());
         assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(third));
     }
     assert!(world.one.remove_record(Tool, "a").await.unwrap());
@@ -50,7 +52,7 @@ pub async fn a_record_is_written_over_or_not(world: World) {
     assert_eq!(world.other.record(Tool, "a").await.unwrap(), None);
     assert!(world.other.record(Memory, "a").await.unwrap().is_some(), "of another kind");
     let anew = record(Tool, "a", json!(4), 4);
-    assert!(world.other.put_record(&anew, Unless::Exists).await.unwrap());
+    assert!(world.other.put_record(&anew, WriteCondition::Exists).await.unwrap());
     assert_eq!(world.one.record(Tool, "a").await.unwrap(), Some(anew));
 }
 
@@ -60,14 +62,16 @@ pub async fn one_record_is_the_first(world: World) {
         let records: Vec<_> = (0..8).map(|n| record(kind, "a", json!(n), n)).collect();
         let answers = join_all(records.iter().enumerate().map(async |(n, it)| {
             let store = if n % 2 == 0 { &world.one } else { &world.other };
-            store.put_record(it, Unless::Exists).await.unwrap()
+            store.put_record(it, WriteCondition::Exists).await.unwrap()
         }))
         .await;
         let winner = answers.iter().position(|it| *it).expect("one is the first");
         assert_eq!(answers.iter().filter(|it| **it).count(), 1, "{answers:?}");
         let kept = world.other.record(kind, "a").await.unwrap();
         assert_eq!(kept.as_ref(), Some(&records[winner]));
-        let last = join_all(records.iter().map(|it| world.one.put_record(it, Unless::Never))).await;
+        let last =
+            join_all(records.iter().map(|it| world.one.put_record(it, WriteCondition::Never)))
+                .await;
         assert!(last.iter().all(|it| it == &Ok(true)), "{last:?}");
         let removed = join_all((0..4).map(|_| world.one.remove_record(kind, "a"))).await;
         assert_eq!(removed.iter().filter(|it| **it == Ok(true)).count(), 1, "{removed:?}");
@@ -77,16 +81,16 @@ pub async fn one_record_is_the_first(world: World) {
 /// Who changes what it read undoes nothing that another wrote in between; also where many try.
 pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
     for kind in [RecordKind::Toolkit, RecordKind::Learned, RecordKind::Context] {
-        let since = |n| Unless::ChangedSince(at(n));
+        let since = |n| WriteCondition::ChangedSince(at(n));
         let first = record(kind, "a", json!([]), 1);
         assert!(!world.one.put_record(&first, since(1)).await.unwrap(), "there is none");
-        assert!(world.one.put_record(&first, Unless::Exists).await.unwrap());
+        assert!(world.one.put_record(&first, WriteCondition::Exists).await.unwrap());
         let second = record(kind, "a", json!(["x"]), 2);
         assert!(!world.other.put_record(&second, since(2)).await.unwrap());
         let revision = world.one.records_revision().await.unwrap();
         assert!(world.other.put_record(&second, since(1)).await.unwrap());
         let grown = world.one.records_revision().await.unwrap() > revision;
-        assert_eq!(grown, kind.is_agreed());
+        assert_eq!(grown, kind.is_shared_by_nodes());
         assert!(!world.one.put_record(&first, since(1)).await.unwrap());
         assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(second));
         join_all((0..8).map(async |n| {
@@ -97,7 +101,7 @@ pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
                 list.push(json!(n));
                 let seconds = i64::try_from(list.len()).unwrap() + 1;
                 let after = record(kind, "a", Value::Array(list), seconds);
-                let unless = Unless::ChangedSince(before.at);
+                let unless = WriteCondition::ChangedSince(before.at);
                 if store.put_record(&after, unless).await.unwrap() {
                     break;
                 }
@@ -110,8 +114,8 @@ pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
     let largest = |with: &str, n| {
         record(RecordKind::Context, "b", json!(with.repeat(limits::DOCUMENT_BYTES - 2)), n)
     };
-    assert!(world.one.put_record(&largest("x", 1), Unless::Exists).await.unwrap());
-    let since = Unless::ChangedSince(at(1));
+    assert!(world.one.put_record(&largest("x", 1), WriteCondition::Exists).await.unwrap());
+    let since = WriteCondition::ChangedSince(at(1));
     assert!(
         world.other.put_record(&largest("y", 2), since).await.unwrap(),
         "however large both are"
@@ -133,7 +137,7 @@ pub async fn records_come_in_order(world: World) {
         first,
         newest,
     };
-    assert_eq!(names(&world, kind, RecordPage::first(100)).await, all);
+    assert_eq!(names(&world, kind, RecordPage::first_records(100)).await, all);
     for prefix in ["", "a", "a/", "a/Ö", "日", "z", "\u{10ffff}"] {
         for newest in [false, true] {
             let mut expected: Vec<&str> =
@@ -162,8 +166,8 @@ pub async fn records_come_in_order(world: World) {
     assert_eq!(names(&world, kind, ask("a/", Some("Z"), 1, false)).await, ["a/"]);
     assert!(names(&world, kind, ask("a/", Some("b"), 9, false)).await.is_empty());
     assert!(names(&world, kind, ask("a/", Some("a"), 9, true)).await.is_empty());
-    assert!(names(&world, kind, RecordPage::first(0)).await.is_empty());
-    assert!(names(&world, RecordKind::Switch, RecordPage::first(9)).await.is_empty());
+    assert!(names(&world, kind, RecordPage::first_records(0)).await.is_empty());
+    assert!(names(&world, RecordKind::Switch, RecordPage::first_records(9)).await.is_empty());
 }
 
 /// A record comes back exactly, whatever JSON it is and however it is called.
@@ -177,7 +181,7 @@ pub async fn a_record_is_exact(world: World) {
     for (value, n) in values.into_iter().zip(0..) {
         let name = format!("{n} Grüße $x.y/'\"\\%_* 日本 👋");
         let kept = record(RecordKind::Context, &name, value, n);
-        assert!(world.one.put_record(&kept, Unless::Never).await.unwrap());
+        assert!(world.one.put_record(&kept, WriteCondition::Never).await.unwrap());
         let found = world.other.record(RecordKind::Context, &name).await.unwrap().unwrap();
         assert_eq!(found, kept);
         assert_eq!(found.value.to_string(), kept.value.to_string(), "also the order of its keys");
@@ -194,18 +198,18 @@ pub async fn a_record_has_limits(world: World) {
     for name in ["", "a\u{0}b", "a\nb", "\u{85}", &long] {
         for kind in [RecordKind::Memory, RecordKind::Tool] {
             let answer =
-                world.one.put_record(&record(kind, name, json!(1), 0), Unless::Never).await;
+                world.one.put_record(&record(kind, name, json!(1), 0), WriteCondition::Never).await;
             assert!(matches!(answer, Err(StoreError::Unfit { .. })), "`{name}`: {answer:?}");
             assert!(!world.one.remove_record(kind, name).await.unwrap());
         }
     }
     let text = |bytes: usize| record(RecordKind::Tool, "a", json!("x".repeat(bytes - 2)), 0);
     let bytes = limits::DOCUMENT_BYTES + 1;
-    let answer = world.one.put_record(&text(bytes), Unless::Never).await;
+    let answer = world.one.put_record(&text(bytes), WriteCondition::Never).await;
     assert_eq!(answer, Err(StoreError::TooLarge { bytes }));
     assert_eq!(world.other.record(RecordKind::Tool, "a").await.unwrap(), None);
     let largest = text(limits::DOCUMENT_BYTES);
-    assert!(world.one.put_record(&largest, Unless::Exists).await.unwrap());
+    assert!(world.one.put_record(&largest, WriteCondition::Exists).await.unwrap());
     assert!(world.other.record(RecordKind::Tool, "a").await.unwrap() == Some(largest));
 }
 
@@ -213,25 +217,25 @@ pub async fn a_record_has_limits(world: World) {
 pub async fn a_revision_says_what_changed(world: World) {
     let revision = async || world.other.records_revision().await.unwrap();
     for kind in RecordKind::ALL {
-        let mut hint = world.other.hints().records();
+        let mut hint = world.other.hints().subscribe_records();
         let before = revision().await;
         put(&world.one, kind, "a").await;
         let written = revision().await;
-        assert_eq!(written > before, kind.is_agreed(), "{kind:?} is new");
-        if kind.is_agreed() {
+        assert_eq!(written > before, kind.is_shared_by_nodes(), "{kind:?} is new");
+        if kind.is_shared_by_nodes() {
             timeout(HINT, hint.changed()).await.expect("the change is pointed out").unwrap();
         }
         let again = record(kind, "a", json!(2), 1);
-        assert!(!world.one.put_record(&again, Unless::Exists).await.unwrap());
+        assert!(!world.one.put_record(&again, WriteCondition::Exists).await.unwrap());
         assert!(!world.one.remove_record(kind, "b").await.unwrap());
         assert_eq!(revision().await, written, "{kind:?}: nothing has changed");
-        assert!(world.one.put_record(&again, Unless::Never).await.unwrap());
+        assert!(world.one.put_record(&again, WriteCondition::Never).await.unwrap());
         let replaced = revision().await;
-        assert_eq!(replaced > written, kind.is_agreed(), "{kind:?} is another");
+        assert_eq!(replaced > written, kind.is_shared_by_nodes(), "{kind:?} is another");
         assert!(world.one.remove_record(kind, "a").await.unwrap());
-        assert_eq!(revision().await > replaced, kind.is_agreed(), "{kind:?} is gone");
+        assert_eq!(revision().await > replaced, kind.is_shared_by_nodes(), "{kind:?} is gone");
     }
-    assert!(RecordKind::ALL.iter().filter(|it| it.is_agreed()).count() == 5);
+    assert!(RecordKind::ALL.iter().filter(|it| it.is_shared_by_nodes()).count() == 5);
 }
 
 /// Calls are added up, whoever counts them.
@@ -264,7 +268,7 @@ pub async fn every_change_is_counted(world: World) {
     }))
     .await;
     assert!(world.other.records_revision().await.unwrap() >= before + 12);
-    let all = names(&world, RecordKind::Switch, RecordPage::first(100)).await;
+    let all = names(&world, RecordKind::Switch, RecordPage::first_records(100)).await;
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), 12);
 }
 
@@ -272,19 +276,19 @@ pub async fn every_change_is_counted(world: World) {
 pub async fn old_calls_are_forgotten(world: World) {
     for n in 0..600 {
         let call = record(RecordKind::Call, &format!("{n:04}"), json!(format!("{n:04}")), n);
-        assert!(world.one.put_record(&call, Unless::Never).await.unwrap());
+        assert!(world.one.put_record(&call, WriteCondition::Never).await.unwrap());
     }
     // One that was written again is as new as that.
     let again = record(RecordKind::Call, "0000", json!("0000"), 700);
-    assert!(world.one.put_record(&again, Unless::Never).await.unwrap());
+    assert!(world.one.put_record(&again, WriteCondition::Never).await.unwrap());
     for kind in RecordKind::ALL.into_iter().filter(|it| *it != RecordKind::Call) {
         put(&world.one, kind, "0001").await;
     }
     world.one.prune(at(590), 1).await.unwrap();
     let mut left: Vec<String> = (590..600).map(|n| format!("{n:04}")).collect();
     left.insert(0, "0000".to_owned());
-    assert_eq!(names(&world, RecordKind::Call, RecordPage::first(1_000)).await, left);
-    let newest = RecordPage { newest: true, ..RecordPage::first(2) };
+    assert_eq!(names(&world, RecordKind::Call, RecordPage::first_records(1_000)).await, left);
+    let newest = RecordPage { newest: true, ..RecordPage::first_records(2) };
     assert_eq!(names(&world, RecordKind::Call, newest).await, ["0599", "0598"]);
     for kind in RecordKind::ALL.into_iter().filter(|it| *it != RecordKind::Call) {
         assert!(world.other.record(kind, "0001").await.unwrap().is_some(), "{kind:?}");

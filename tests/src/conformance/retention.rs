@@ -9,8 +9,8 @@ use shared::{
     id::Seq,
     request::TranscriptEntry,
     store::{
-        Append, Command, ExecutionFilter, Head, PlanFilter, Pruned, RequestFilter, Reservation,
-        SavedPlan,
+        Append, Command, ExecutionFilter, ExecutionHead, PlanFilter, Pruned, RequestFilter,
+        Reservation, SavedPlan,
     },
 };
 
@@ -85,7 +85,7 @@ pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
 }
 
 /// An execution of its own request and plan, created at 0.
-async fn put_execution(world: &World, head: Head) {
+async fn put_execution(world: &World, head: ExecutionHead) {
     let n = (1..100).find(|it| execution(*it) == head.execution).unwrap();
     world.one.put_request(&request(n, "q", 0)).await.unwrap();
     world.one.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
@@ -103,8 +103,8 @@ async fn put_execution(world: &World, head: Head) {
     world.one.send(envelope(n, n, Command::Pause)).await.unwrap();
 }
 
-fn ended(n: usize, seconds: i64, state: ExecutionState) -> Head {
-    Head { state, finished_at: Some(at(seconds)), ..head(n, 2) }
+fn ended(n: usize, seconds: i64, state: ExecutionState) -> ExecutionHead {
+    ExecutionHead { state, finished_at: Some(at(seconds)), ..head(n, 2) }
 }
 
 /// What has ended is listed in the order of its ends, a part at a time.
@@ -143,7 +143,7 @@ async fn counts(world: &World) -> (usize, usize, usize) {
 pub async fn what_is_over_and_old_is_removed(world: World) {
     put_execution(&world, ended(1, 10, Completed)).await;
     put_execution(&world, ended(2, 11, Cancelled)).await;
-    put_execution(&world, Head { state: InProgress, ..head(3, 2) }).await;
+    put_execution(&world, ExecutionHead { state: InProgress, ..head(3, 2) }).await;
     let pruned = prune(&world, 11, 10).await;
     assert_eq!(pruned, Pruned { executions: 1, plans: 1, requests: 1, more: false });
     assert_eq!(counts(&world).await, (2, 2, 2));
@@ -171,17 +171,18 @@ pub async fn what_is_over_and_old_is_removed(world: World) {
 /// What is not over stays, however old; so does what has something to tell a parent, and what has
 /// a parent that is not over.
 pub async fn what_still_runs_is_never_removed(world: World) {
-    let states = ExecutionState::ALL.into_iter().filter(|it| !it.is_over());
+    let states = ExecutionState::ALL.into_iter().filter(|it| !it.is_finished());
     for (state, n) in states.zip(1..) {
-        put_execution(&world, Head { state, ..head(n, 2) }).await;
+        put_execution(&world, ExecutionHead { state, ..head(n, 2) }).await;
     }
-    let child = |n, of| Head { parent: Some(execution(of)), ..ended(n, 1, Completed) };
+    let child = |n, of| ExecutionHead { parent: Some(execution(of)), ..ended(n, 1, Completed) };
     put_execution(&world, child(20, 1)).await;
-    put_execution(&world, Head { owner: Some(worker(1)), ..ended(21, 1, Completed) }).await;
+    put_execution(&world, ExecutionHead { owner: Some(worker(1)), ..ended(21, 1, Completed) })
+        .await;
     let before = counts(&world).await;
     assert_eq!(prune(&world, 1_000, 100).await, Pruned::default());
     assert_eq!(counts(&world).await, before);
-    let over = Head { seq: Seq(3), ..ended(1, 999, Completed) };
+    let over = ExecutionHead { seq: Seq(3), ..ended(1, 999, Completed) };
     world.one.put_head(over).await.unwrap();
     let pruned = prune(&world, 500, 100).await;
     assert_eq!(pruned.executions, 1, "the child of what is over now");
@@ -199,7 +200,7 @@ pub async fn a_plan_in_use_is_kept(world: World) {
     world.one.put_request(&request(9, "q", 999)).await.unwrap();
     let saved = |n| SavedPlan { name: "n".to_owned(), plan: plan_id(n), inputs: None, at: at(0) };
     world.one.save_plan(&saved(1)).await.unwrap();
-    let of_plan = Head { plan: plan_id(2), request: request_id(2), ..head(7, 2) };
+    let of_plan = ExecutionHead { plan: plan_id(2), request: request_id(2), ..head(7, 2) };
     world.put_head(of_plan).await;
     let pruned = prune(&world, 500, 10).await;
     assert_eq!(pruned, Pruned { executions: 0, plans: 1, requests: 1, more: false });

@@ -5,17 +5,17 @@ use shared::{
     execution::ExecutionState,
     id::{Epoch, WorkerId},
     limits,
-    store::{Command, Head, Lease, StoreError},
+    store::{Command, ExecutionHead, Lease, StoreError},
 };
 
 use super::{World, at, envelope, execution, head, worker};
 
-fn due(n: usize, seconds: i64, priority: i32) -> Head {
-    Head { due: Some(at(seconds)), priority, ..head(n, 1) }
+fn due(n: usize, seconds: i64, priority: i32) -> ExecutionHead {
+    ExecutionHead { due: Some(at(seconds)), priority, ..head(n, 1) }
 }
 
-fn owned(n: usize, by: usize) -> Head {
-    Head {
+fn owned(n: usize, by: usize) -> ExecutionHead {
+    ExecutionHead {
         owner: Some(worker(by)),
         state: ExecutionState::InProgress,
         epoch: Epoch(3),
@@ -27,17 +27,17 @@ fn lease(n: usize, seconds: i64) -> Lease {
     Lease { worker: worker(n), node: "örtlich".to_owned(), until: at(seconds) }
 }
 
-async fn due_at(world: &World, now: Timestamp, most: usize) -> Vec<Head> {
+async fn due_at(world: &World, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
     world.other.due(now, most).await.unwrap()
 }
 
-async fn orphans(world: &World, seconds: i64) -> Vec<Head> {
+async fn orphans(world: &World, seconds: i64) -> Vec<ExecutionHead> {
     let mut heads = world.other.orphans(at(seconds), 100).await.unwrap();
     heads.sort_by_key(|it| it.execution);
     heads
 }
 
-async fn put(world: &World, heads: impl IntoIterator<Item = Head>) {
+async fn put(world: &World, heads: impl IntoIterator<Item = ExecutionHead>) {
     for head in heads {
         world.put_head(head).await;
     }
@@ -45,7 +45,7 @@ async fn put(world: &World, heads: impl IntoIterator<Item = Head>) {
 
 /// A head comes back as it is, and an older one never replaces a newer one.
 pub async fn heads_only_move_forward(world: World) {
-    let full = Head {
+    let full = ExecutionHead {
         state: ExecutionState::Waiting,
         epoch: Epoch(u64::from(u32::MAX) + 7),
         owner: Some(worker(1)),
@@ -60,10 +60,10 @@ pub async fn heads_only_move_forward(world: World) {
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full.clone()));
     put(&world, [head(1, 4)]).await;
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full));
-    let same = Head { parent: Some(execution(8)), ..head(1, 5) };
+    let same = ExecutionHead { parent: Some(execution(8)), ..head(1, 5) };
     put(&world, [same.clone()]).await;
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(same));
-    let over = Head {
+    let over = ExecutionHead {
         state: ExecutionState::Completed,
         finished_at: Some(at(9)),
         parent: Some(execution(8)),
@@ -79,9 +79,9 @@ pub async fn what_is_due_comes_in_order(world: World) {
     put(&world, ordered.clone()).await;
     let not_yet = [due(10, 11, 7), due(11, 11, 99), due(12, 11, 0)];
     put(&world, not_yet).await;
-    put(&world, [Head { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
-    for (state, n) in ExecutionState::ALL.into_iter().filter(|it| it.is_over()).zip(30..) {
-        put(&world, [Head { state, ..due(n, 0, 7) }]).await;
+    put(&world, [ExecutionHead { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
+    for (state, n) in ExecutionState::ALL.into_iter().filter(|it| it.is_finished()).zip(30..) {
+        put(&world, [ExecutionHead { state, ..due(n, 0, 7) }]).await;
     }
     assert_eq!(due_at(&world, at(10), 100).await, ordered);
     assert_eq!(due_at(&world, at(10), 4).await[..3], ordered[..3]);
@@ -123,7 +123,8 @@ pub async fn many_priorities_cost_no_more(world: World) {
 pub async fn what_is_due_can_be_paged_through(world: World) {
     let some = |n: i32| due(n.unsigned_abs() as usize, i64::from(n / 3), n % 2);
     put(&world, (1..=9).map(some)).await;
-    put(&world, [due(20, 11, 0), Head { due: Some(at(0)), ..owned(21, 1) }, head(22, 1)]).await;
+    put(&world, [due(20, 11, 0), ExecutionHead { due: Some(at(0)), ..owned(21, 1) }, head(22, 1)])
+        .await;
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let part = world.other.due_after(at(10), after, 4).await.unwrap();
@@ -146,7 +147,7 @@ pub async fn a_head_without_a_log_is_not_kept(world: World) {
     world.append(execution(1), 0, 1).await;
     world.one.put_head(due(1, 0, 0)).await.unwrap();
     assert_eq!(due_at(&world, at(10), 10).await, [due(1, 0, 0)]);
-    let over = Head {
+    let over = ExecutionHead {
         state: ExecutionState::Completed,
         finished_at: Some(at(1)),
         seq: shared::id::Seq(2),
@@ -160,7 +161,7 @@ pub async fn a_head_without_a_log_is_not_kept(world: World) {
 
 /// Whoever has to tell a parent that a child is over is looked for when he is gone.
 pub async fn what_is_over_may_have_an_owner(world: World) {
-    let over = Head {
+    let over = ExecutionHead {
         state: ExecutionState::Failed,
         finished_at: Some(at(3)),
         parent: Some(execution(2)),
@@ -174,7 +175,7 @@ pub async fn what_is_over_may_have_an_owner(world: World) {
     world.one.heartbeat(lease(1, 10)).await.unwrap();
     assert_eq!(orphans(&world, 0).await, []);
     assert_eq!(orphans(&world, 10).await, std::slice::from_ref(&over));
-    put(&world, [Head { owner: None, ..over }]).await;
+    put(&world, [ExecutionHead { owner: None, ..over }]).await;
     assert_eq!(orphans(&world, 10).await, []);
     assert_eq!(due_at(&world, at(10), 10).await, []);
 }
@@ -182,11 +183,11 @@ pub async fn what_is_over_may_have_an_owner(world: World) {
 /// The next moment to look is that of whatever nobody has and comes due first.
 pub async fn the_next_due_is_the_first(world: World) {
     assert_eq!(world.other.next_due().await.unwrap(), None);
-    put(&world, [Head { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
+    put(&world, [ExecutionHead { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
     assert_eq!(world.other.next_due().await.unwrap(), None);
     put(&world, [due(3, 9, 5), due(4, 7, -5), due(5, 8, 0)]).await;
     assert_eq!(world.other.next_due().await.unwrap(), Some(at(7)));
-    put(&world, [Head { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
+    put(&world, [ExecutionHead { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
     assert_eq!(world.other.next_due().await.unwrap(), Some(at(8)));
 }
 
@@ -206,7 +207,7 @@ pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
     world.one.heartbeat(lease(1, 30)).await.unwrap();
     assert_eq!(orphans(&world, 10).await, []);
     assert_eq!(orphans(&world, 20).await, [owned(3, 2)]);
-    put(&world, [Head { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
+    put(&world, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
     assert_eq!(orphans(&world, 20).await, []);
 }
 

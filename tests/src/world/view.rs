@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{CommandId, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
-        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, StoreError,
-        TextHash, Unless, Usage, Vectors,
+        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Hints, Lease,
+        Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record, RecordKind,
+        RecordPage, Records, RequestFilter, Reservation, SavedPlan, SentCommand, StoreError,
+        TextHash, Usage, Vectors, WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -113,15 +113,15 @@ impl ExecutionLog for View {
         done
     }
 
-    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         self.write(self.world.faulty.put_head(head)).await
     }
 
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         self.far(self.world.faulty.read(id, after)).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.due(now, most)).await
     }
 
@@ -130,15 +130,15 @@ impl ExecutionLog for View {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.due_after(now, after, most)).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.orphans(now, most)).await
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.owned(worker, most)).await
     }
 
@@ -178,11 +178,11 @@ impl ExecutionLog for View {
         self.far(self.world.faulty.prune(before, most)).await
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
         self.write(self.world.faulty.send(envelope)).await
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.far(self.world.faulty.inbox(of)).await
     }
 
@@ -249,7 +249,7 @@ impl Documents for View {
         self.far(self.world.faulty.plans(filter, page)).await
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.head(id)).await
     }
 
@@ -257,7 +257,7 @@ impl Documents for View {
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError> {
+    ) -> Result<Listing<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.heads(filter, page)).await
     }
 
@@ -266,7 +266,7 @@ impl Documents for View {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.ended(after, until, most)).await
     }
 
@@ -324,7 +324,11 @@ impl Vectors for View {
 
 #[async_trait]
 impl Records for View {
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
         self.write(self.world.faulty.put_record(record, unless)).await
     }
 

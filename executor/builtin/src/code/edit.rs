@@ -87,5 +87,5 @@ fn hint(text: &str, old: &str) -> &'static str {
 }
 
 fn hopeless(text: String) -> ToolError {
-    ToolError::failed(text).terminal()
+    ToolError::failed(text).without_retry()
 }

@@ -61,7 +61,7 @@ pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, 
             args.file_path,
             meta.len()
         );
-        return Err(ToolError::failed(text).terminal());
+        return Err(ToolError::failed(text).without_retry());
     }
     let mut page = Page::new(args);
     // It may grow meanwhile.
@@ -150,7 +150,7 @@ impl Page {
         }
         if passed < first {
             let text = format!("No line {first} in {}: it has {passed}", args.file_path);
-            return Err(ToolError::failed(text).terminal());
+            return Err(ToolError::failed(text).without_retry());
         }
         let is_part = args.offset.is_some() || args.limit.is_some() || shown < passed;
         let heading = is_part.then(|| format!("Showing lines {first}-{shown} of {passed}"));

@@ -21,7 +21,7 @@ fn the_set_is_the_seeds() {
         let schema = &it.input_schema;
         let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(schema["additionalProperties"], false);
-        format!("{} {:?} {names:?} {}\n", it.qualified(), it.effect, schema["required"])
+        format!("{} {:?} {names:?} {}\n", it.qualified_name(), it.effect, schema["required"])
     });
     expect![[r#"
         code_tools.append_file Once ["file_path", "content"] ["file_path","content"]

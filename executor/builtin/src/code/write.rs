@@ -52,7 +52,7 @@ fn check(content: &str) -> Result<(), ToolError> {
         return Ok(());
     }
     let text = format!("Content too large: {} bytes (at most {CONTENT_BYTES})", content.len());
-    Err(ToolError::failed(text).terminal())
+    Err(ToolError::failed(text).without_retry())
 }
 
 fn new(target: &Target) -> &'static str {

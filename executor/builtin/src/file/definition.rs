@@ -49,7 +49,7 @@ pub(super) fn find(root: &Root, args: &FindDefinition, stop: &Stop) -> Result<St
     let is_no_name = |it: char| it.is_whitespace() || "()[]{}\"';,".contains(it);
     if name.is_empty() || name.len() > NAME_BYTES || name.contains(is_no_name) {
         let text = format!("Invalid name '{}': give the name of one definition", args.name);
-        return Err(ToolError::failed(text).terminal());
+        return Err(ToolError::failed(text).without_retry());
     }
     let place = root.start(args.path.as_deref())?;
     let mut walk = Walk::new(root, Rules::Hidden, stop);

@@ -105,7 +105,7 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
 
 /// Makes the error of a pattern that is none.
 pub(super) fn bad_pattern(pattern: &str, why: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).terminal()
+    ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
 }
 
 /// Searches a file, by its settled path, for as long as whoever sees it wants more.

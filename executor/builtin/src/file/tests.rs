@@ -28,7 +28,7 @@ fn the_set_is_the_seeds() {
             Some(default) => format!("{name}={default}"),
             None => name.clone(),
         });
-        format!("{}({})\n", it.qualified(), parameters.collect::<Vec<_>>().join(", "))
+        format!("{}({})\n", it.qualified_name(), parameters.collect::<Vec<_>>().join(", "))
     });
     expect![[r#"
         file_tools.file_info(file_path)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use shared::{
     clock::Clock,
     limits,
-    store::{Record, RecordKind, RecordPage, Store, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
     tool::{ErrorCode, ToolError},
 };
 use tokio::task::spawn_blocking;
@@ -64,7 +64,7 @@ impl Notebook {
         let value = serde_json::to_value(memory).expect("memories are JSON");
         let (kind, at) = (RecordKind::Memory, self.clock.now());
         let record = Record { kind, name, value: Arc::new(value), at };
-        let put = self.store.put_record(&record, Unless::Never).await;
+        let put = self.store.put_record(&record, WriteCondition::Never).await;
         put.map_err(|err| failed(&err)).map(drop)
     }
 
@@ -78,7 +78,7 @@ impl Notebook {
             "{scope} has {MEMORIES} memories, and no more can be kept: forget some with \
              `clear_memory`, or put several into one"
         );
-        Err(ToolError::failed(why).terminal())
+        Err(ToolError::failed(why).without_retry())
     }
 
     async fn count(&self, scope: Scope, most: usize) -> Result<usize, ToolError> {
@@ -99,11 +99,11 @@ impl Notebook {
         for other in Scope::ALL.into_iter().filter(|it| *it != scope) {
             if self.find(&other.name_of(key)).await?.is_some() {
                 let why = format!("{why}, but in {other}: ask for that scope");
-                return Err(ToolError::failed(why).terminal());
+                return Err(ToolError::failed(why).without_retry());
             }
         }
         let why = format!("{why}: `list_memories` and `search_memory` show what is");
-        Err(ToolError::failed(why).terminal())
+        Err(ToolError::failed(why).without_retry())
     }
 
     /// Forgets what a key has, and says whether it had anything.
@@ -170,7 +170,7 @@ impl Notebook {
     ) -> Result<String, ToolError> {
         if query.trim().is_empty() {
             let why = "there is nothing to look for: `list_memories` shows all memories";
-            return Err(ToolError::failed(why).terminal());
+            return Err(ToolError::failed(why).without_retry());
         }
         check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
@@ -272,8 +272,8 @@ impl<'a> Pages<'a> {
         if self.is_over {
             return Ok(None);
         }
-        let page = RecordPage { after: self.after.take(), ..RecordPage::first(PAGE) };
-        let page = page.under(&self.prefix);
+        let page = RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE) };
+        let page = page.with_prefix(&self.prefix);
         let records = self.notebook.store.records(RecordKind::Memory, page).await;
         let records = records.map_err(|err| failed(&err))?;
         self.is_over = records.len() < PAGE;
@@ -290,7 +290,7 @@ impl Memory {
         check_bytes("the description", description, WORDS_BYTES)?;
         if self.tags.len() > TAGS {
             let why = format!("{} tags are too many: at most {TAGS}", self.tags.len());
-            return Err(ToolError::failed(why).terminal());
+            return Err(ToolError::failed(why).without_retry());
         }
         self.tags.iter().try_for_each(|it| check_bytes("a tag", it.len(), TAG_BYTES))
     }
@@ -301,7 +301,7 @@ fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
         return Ok(());
     }
     let why = format!("{what} has {bytes} bytes, the most is {most}: shorten it, or split it");
-    Err(ToolError::failed(why).terminal())
+    Err(ToolError::failed(why).without_retry())
 }
 
 fn read(record: &Record) -> Result<Memory, StoreError> {
@@ -324,8 +324,8 @@ fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
 fn failed(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {
-            ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()).indefinite()
+            ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()).with_unknown_outcome()
         }
-        _ => ToolError::failed(err.to_string()).terminal(),
+        _ => ToolError::failed(err.to_string()).without_retry(),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory},
+    store::{Record, RecordKind, RecordPage, WriteCondition, memory::Memory as InMemory},
     tool::ErrorCode,
 };
 use sqlite::Sqlite;
@@ -70,7 +70,7 @@ impl Desk {
     async fn put(&self, name: String, value: Value) {
         let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
         let record = Record { kind, name, value: Arc::new(value), at };
-        assert!(self.store.put_record(&record, Unless::Never).await.unwrap());
+        assert!(self.store.put_record(&record, WriteCondition::Never).await.unwrap());
     }
 }
 
@@ -95,7 +95,7 @@ fn the_set_is_that_of_the_seed() {
             format!("{name}{mark}: {}{default}", it["type"])
         });
         let parameters = parameters.collect::<Vec<_>>().join(", ");
-        let (name, effect) = (definition.qualified(), definition.effect);
+        let (name, effect) = (definition.qualified_name(), definition.effect);
         writeln!(table, "{name}({parameters}) {effect:?}").unwrap();
     }
     expect![[r#"
@@ -201,7 +201,8 @@ async fn snippets_say_what_they_are() {
             let args = json!({ "query": query, "scope": "snippets" });
             assert!(desk.call("search_memory", args).await.contains("- retry (rust)"), "{query}");
         }
-        let all = desk.store.records(RecordKind::Memory, RecordPage::first(9)).await.unwrap();
+        let all =
+            desk.store.records(RecordKind::Memory, RecordPage::first_records(9)).await.unwrap();
         // The format that stores have.
         expect![[r#"snippets/retry {"value":"fn retry() {\n    todo()\n}\n","tags":["http","backoff"],"language":"rust","description":"Calls again after a while."}"#]].assert_eq(&format!("{} {}", all[0].name, all[0].value));
     }

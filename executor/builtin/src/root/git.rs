@@ -52,7 +52,7 @@ fn refused(given: &str) -> ToolError {
         "Refused: Path inside .git: {given} (what is there runs programs; `git: allowed` in the \
          toolset's `source` lets tools change it)"
     );
-    ToolError::failed(text).terminal()
+    ToolError::failed(text).without_retry()
 }
 
 #[cfg(test)]

@@ -133,12 +133,12 @@ pub(crate) fn refused(given: &str) -> ToolError {
         "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
          its tools run: no tool reads or writes that)"
     );
-    ToolError::failed(text).terminal()
+    ToolError::failed(text).without_retry()
 }
 
 /// Makes the error of a file with several names of which nobody knows whose it is.
 pub(crate) fn undecided(given: &str, err: &io::Error) -> ToolError {
-    ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).terminal()
+    ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).without_retry()
 }
 
 fn unknown(err: &io::Error) -> io::Error {

@@ -57,7 +57,7 @@ impl Root {
         let path = self.settled(&place.path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => {
                 let text = format!("{} is a symlink to nothing", place.given);
-                ToolError::failed(text).terminal()
+                ToolError::failed(text).without_retry()
             }
             _ => failure("follow", &place.given, &err),
         })?;
@@ -101,7 +101,7 @@ impl Target {
         let bytes: Vec<u8> = read().map_err(|err| failure("read", &self.given, &err))?;
         if bytes.len() as u64 > most {
             let text = format!("File too large: {} (more than {most} bytes)", self.given);
-            return Err(ToolError::failed(text).terminal());
+            return Err(ToolError::failed(text).without_retry());
         }
         Ok(bytes)
     }
@@ -135,7 +135,7 @@ impl Target {
             return Err(self.not_a_file(&meta));
         }
         let written = file.write_all(content).and_then(|()| file.sync_all());
-        written.map_err(|err| fail(err).indefinite())?;
+        written.map_err(|err| fail(err).with_unknown_outcome())?;
         self.sync();
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Target {
 
     fn not_a_file(&self, meta: &Metadata) -> ToolError {
         let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
-        ToolError::failed(text).terminal()
+        ToolError::failed(text).without_retry()
     }
 
     fn is_as_it_was(&self) -> bool {

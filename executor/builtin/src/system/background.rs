@@ -212,7 +212,8 @@ fn over_already(
     log: &str,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how process {id} ended: {err}")).indefinite()
+        ToolError::failed(format!("nobody knows how process {id} ended: {err}"))
+            .with_unknown_outcome()
     })?;
     let rest = if goes_on {
         "\nWhat it has started goes on: `process_kill` with that number ends it"

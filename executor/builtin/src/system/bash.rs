@@ -78,11 +78,11 @@ pub(super) async fn bash(
             let text = printed.text(&system.passed());
             let message = format!("Command timed out after {} seconds\n\n{text}", args.timeout);
             let message = message.trim_end();
-            Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
+            Err(ToolError::new(ErrorCode::TIMEOUT, message).with_unknown_outcome())
         }
         Ended::Cancelled => {
             group.stop().await;
-            Err(cancelled("`bash`").indefinite())
+            Err(cancelled("`bash`").with_unknown_outcome())
         }
     }
 }
@@ -98,7 +98,8 @@ fn answer(
     seen: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how the command ended: {err}")).indefinite()
+        ToolError::failed(format!("nobody knows how the command ended: {err}"))
+            .with_unknown_outcome()
     })?;
     if let Some(why) = refusal(status.code(), &printed.errors()) {
         return Err(not_confined(why));
@@ -110,6 +111,6 @@ fn answer(
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),
         // A signal cuts it off anywhere.
-        _ => Err(ToolError::failed(text).indefinite()),
+        _ => Err(ToolError::failed(text).with_unknown_outcome()),
     }
 }

@@ -132,5 +132,5 @@ fn not_found(id: sysinfo::Pid) -> ToolError {
 }
 
 fn refused(reason: &str) -> ToolError {
-    ToolError::failed(format!("Refused: {reason}")).terminal()
+    ToolError::failed(format!("Refused: {reason}")).without_retry()
 }

@@ -5,7 +5,7 @@ use std::{error::Error as _, sync::Arc, time::Duration};
 use http_client::net::{PublicOnly, Refused, check};
 use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, header, redirect};
 use shared::{
-    json::from_foreign,
+    json::parse_lenient,
     tool::{ErrorCode, ToolError},
 };
 use tokio::{sync::OnceCell, time::timeout};
@@ -74,7 +74,7 @@ impl Web {
             let message = format!("`{host}` answered more than {} bytes", self.most);
             return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
         }
-        from_foreign(&answer.bytes).map_err(|err| {
+        parse_lenient(&answer.bytes).map_err(|err| {
             ToolError::failed(format!("`{host}` answered something unexpected: {err}"))
         })
     }
@@ -92,7 +92,7 @@ impl Web {
             }
         }
         let message = format!("`{url}` is behind more than {HOPS} redirects");
-        Err(ToolError::failed(message).terminal())
+        Err(ToolError::failed(message).without_retry())
     }
 
     async fn read(&self, url: Url, mut response: Response) -> Result<Answer, ToolError> {
@@ -166,7 +166,7 @@ fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
 
 /// Says that an address is not fetched.
 pub(super) fn refused(refused: &Refused) -> ToolError {
-    ToolError::failed(format!("Refused: {refused}")).terminal()
+    ToolError::failed(format!("Refused: {refused}")).without_retry()
 }
 
 fn unreachable(url: &Url, err: &reqwest::Error) -> ToolError {
@@ -205,6 +205,6 @@ fn refusal(host: &str, answer: &Answer) -> ToolError {
     if is_busy {
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     } else {
-        ToolError::failed(message).terminal()
+        ToolError::failed(message).without_retry()
     }
 }

@@ -44,7 +44,7 @@ fn text(answer: &Answer, extract: bool) -> Result<String, ToolError> {
     if !is_text(&kind, &answer.bytes) {
         let kind = if kind.is_empty() { "unknown" } else { &kind };
         let message = format!("`{}` is no text: its type is {kind}", answer.url);
-        return Err(ToolError::failed(message).terminal());
+        return Err(ToolError::failed(message).without_retry());
     }
     let decoded = decode(answer);
     let is_html = extract && (kind.contains("html") || kind.is_empty() && decoded.contains('<'));

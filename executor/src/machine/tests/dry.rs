@@ -12,7 +12,7 @@ fn verdict(error: Option<ToolError>) -> Verdict {
 fn dry(steps: Vec<UncheckedStep>, verdicts: Vec<Verdict>) -> Story {
     let plan = plan(steps);
     let options = ExecutionOptions { dry_run: true, ..compensating() };
-    let created = Created::new(plan.id(), plan.about().request, options);
+    let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
     let (execution, log) = dry_run(id, &plan, created, at(0), verdicts).unwrap();
     Story { execution, log, now: at(0), commands: 0, told: 1, limited: Arc::default() }
@@ -83,7 +83,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
 fn a_dry_run_needs_a_verdict_for_every_step() {
     let plan = plan(everything());
     let options = ExecutionOptions::default();
-    let created = Created::new(plan.id(), plan.about().request, options);
+    let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
     assert!(dry_run(id, &plan, created, at(0), vec![verdict(None)]).is_err());
 }

@@ -161,7 +161,7 @@ fn retries_back_off_and_end_with_the_budget() {
 #[test]
 fn an_error_that_no_other_try_can_help_is_final() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
-    story.end("a", Err(failed().terminal())).check(expect![[r"
+    story.end("a", Err(failed().without_retry())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_failed a#1 tool.failed
@@ -387,7 +387,7 @@ fn a_failure_awaits_sleeps() {
         1000000 finished Failed
     "]]);
     story.is_over(ExecutionState::Failed);
-    let tally = story.execution.tally();
+    let tally = story.execution.count_steps();
     assert_eq!((tally.total, tally.failed, tally.successful, tally.skipped), (3, 1, 1, 1));
 }
 

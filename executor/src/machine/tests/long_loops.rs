@@ -81,7 +81,10 @@ fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
         let mut story = Story::new(steps);
         story.end("a", Ok(json!([1, 2, 3]))).end("x", Err(failed())).ok("each[0]");
         let items = story.execution.step(story.number("each")).items.as_deref().unwrap();
-        assert!(matches!(items.all()[2].state, StepState::Skipped(SkipReason::ExecutionFailed)));
+        assert!(matches!(
+            items.as_slice()[2].state,
+            StepState::Skipped(SkipReason::ExecutionFailed)
+        ));
         let tally = story.is_over(ExecutionState::Failed);
         assert_eq!((tally.successful, tally.failed, tally.cancelled), (1, 1, 1));
     }
@@ -151,10 +154,10 @@ fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
     for (step, part, items) in [
         ("each", Part::WHOLE, Some(u32::MAX)),
         ("each", Part::WHOLE, None),
-        ("each", Part::item(0), Some(1)),
-        ("each", Part::item(7), None),
+        ("each", Part::for_item(0), Some(1)),
+        ("each", Part::for_item(7), None),
         ("x", Part::WHOLE, Some(1)),
-        ("a", Part::WHOLE.undone(), None),
+        ("a", Part::WHOLE.compensation(), None),
     ] {
         let log = &story.log[..story.log.len() - 2];
         let mut execution =
@@ -169,7 +172,7 @@ fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
             items,
             child: None,
         });
-        let recorded = Recorded { seq: execution.seq().next(), at: at(0), event };
+        let recorded = RecordedEvent { seq: execution.seq().next(), at: at(0), event };
         assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");
     }
 }

@@ -130,7 +130,7 @@ fn another_try_needs_another_permit() {
     assert_eq!(story.wakes_at(), Some(100));
     story.wake(100);
     assert_eq!(story.wakes_at(), None);
-    assert!(story.execution.agenda().gated().contains(&story.task("a")));
+    assert!(story.execution.agenda().waiting_for_permit().contains(&story.task("a")));
     story.permit("a").ok("a").check(expect![[r#"
         0 claimed
         0 step_started a#1
@@ -147,9 +147,9 @@ fn items_wait_for_permits_each_its_own_and_keep_their_turns() {
     let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
     let mut story = begun(steps, ExecutionOptions::default());
     story.end("a", Ok(json!([1, 2, 3])));
-    assert_eq!(story.execution.agenda().gated().len(), 2);
+    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 2);
     story.permit("each[1]").ok("each[1]");
-    assert_eq!(story.execution.agenda().gated().len(), 2);
+    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 2);
     story.permit("each[2]").permit("each[0]").ok("each[0]").ok("each[2]").check(expect![[r#"
         0 claimed
         0 step_started a#1
@@ -177,7 +177,7 @@ fn what_waits_for_a_permit_is_stopped_like_what_is_ready() {
             ExecutionState::Cancelled => story.cancel().end("x", Err(stopped())),
             _ => story.end("x", Err(failed())),
         };
-        assert!(story.execution.agenda().gated().is_empty());
+        assert!(story.execution.agenda().waiting_for_permit().is_empty());
         story.permit("a").permit("b");
         story.is_over(how);
     }
@@ -258,17 +258,16 @@ fn who_takes_over_begins_in_the_same_order() {
         begun(steps, ExecutionOptions { max_parallel: Some(3), ..ExecutionOptions::default() });
     story.permit("limited").end("limited", Err(failed())).wake(10).end("again", Err(failed()));
     story.wake(105).approve("first", true).approve("second", true).wake(200);
-    assert_eq!(story.execution.agenda().gated().len(), 1);
+    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 1);
 
     let plan = Arc::clone(story.execution.plan());
     let mut other = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
-    other.limit(Arc::clone(&story.limited));
-    assert_eq!(other.agenda().gated().len(), 0);
+    other.set_limited_tools(Arc::clone(&story.limited));
+    assert_eq!(other.agenda().waiting_for_permit().len(), 0);
     let (task, attempt) = (story.task("first"), story.attempt(story.task("first")));
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
     let events = decide(&mut other, input.clone(), Moment::from(story.now));
     assert_eq!(events, decide(&mut story.execution, input, Moment::from(story.now)));
-    let begun =
-        |it: &Recorded| matches!(&it.event, Event::StepStarted(it) if it.step.as_str() == "again");
+    let begun = |it: &RecordedEvent| matches!(&it.event, Event::StepStarted(it) if it.step.as_str() == "again");
     assert!(events.iter().any(begun));
 }

@@ -160,14 +160,14 @@ impl Story {
                 Input::Ended { task, attempt, result }
             }
             Move::Stale { step, attempt } => {
-                let step = StepIx::new(step % count);
+                let step = StepNumber::new(step % count);
                 // Only attempts that are not under way: those are for `End`.
-                let attempt = Attempt::after(self.execution.step(step).attempts + attempt);
+                let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
             }
             Move::Permit { pick } => {
-                let gated = self.execution.agenda().gated();
+                let gated = self.execution.agenda().waiting_for_permit();
                 Input::Permitted(*gated.iter().nth(pick % gated.len().max(1))?)
             }
             Move::Report { pick: which } => {
@@ -213,7 +213,7 @@ impl Story {
             replayed.apply(recorded).unwrap();
             holds(&replayed);
         }
-        replayed.limit(Arc::clone(&self.limited));
+        replayed.set_limited_tools(Arc::clone(&self.limited));
         assert_eq!(essence(&replayed), essence(&self.execution));
         self.is_taken_over_alike(replayed);
         if self.execution.started_at().is_some() {
@@ -225,19 +225,21 @@ impl Story {
     /// Asserts that a task may start now.
     fn may_start(&self, before: &Execution, started: &StepStarted) {
         let plan = before.plan();
-        let number = plan.number(&started.step).unwrap();
+        let number = plan.step_number(&started.step).unwrap();
         let task = Task { step: number, part: started.part };
         if started.part.undo {
-            assert!(matches!(before.phase(), Phase::Compensating(_)) && before.agenda().is_over());
-            assert_eq!(before.undoable().last().unwrap().undone(), task);
+            assert!(
+                matches!(before.phase(), Phase::Compensating(_)) && before.agenda().is_finished()
+            );
+            assert_eq!(before.undoable().last().unwrap().compensation(), task);
         } else {
-            let is_over = |it: &StepIx| before.step(*it).state.is_over();
+            let is_over = |it: &StepNumber| before.step(*it).state.is_finished();
             assert!(plan.step(number).depends_on.iter().all(is_over), "{} early", started.step);
             assert_eq!(before.phase(), Phase::Open);
             assert!(!before.is_paused());
         }
-        let is_once = plan.step(number).callee(started.part).policy.effect == Effect::Once;
-        let of = |it: &&Recorded| {
+        let is_once = plan.step(number).call_of_part(started.part).policy.effect == Effect::Once;
+        let of = |it: &&RecordedEvent| {
             it.event.step() == Some(&started.step) && it.event.part() == started.part
         };
         let last = self.log.iter().take_while(|it| it.seq <= before.seq()).filter(of).last();
@@ -263,7 +265,7 @@ impl Story {
     /// Lets everything end: whoever is asked agrees, whatever runs ends as `end` says, time passes.
     fn calm_down(&mut self, end: fn(&Self, Task) -> Result<Answer, ToolError>) {
         for _ in 0..1_000 {
-            if self.state().is_over() {
+            if self.state().is_finished() {
                 return;
             }
             if let Some(at) = wake_at(&self.execution) {
@@ -271,7 +273,7 @@ impl Story {
             }
             self.claim_if_not_started();
             self.tell(Command::Resume);
-            for task in self.execution.agenda().gated().clone() {
+            for task in self.execution.agenda().waiting_for_permit().clone() {
                 self.decide(&Input::Permitted(task));
             }
             for task in self.running() {
@@ -291,7 +293,7 @@ impl Story {
     fn deterministic(&self, task: Task) -> Result<Answer, ToolError> {
         let got = self.execution.task(task).and_then(|it| it.parameters.clone());
         match task.step.get() + task.part.item.map_or(0, |it| it as usize) {
-            n if n % 4 == 0 => Err(failed().terminal()),
+            n if n % 4 == 0 => Err(failed().without_retry()),
             n => Ok(json!({ "by": n, "got": got, "list": vec![n; n] }).into()),
         }
     }
@@ -306,17 +308,17 @@ impl Story {
     fn is_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |it: &Event| {
-            it.step().map(|id| Task { step: plan.number(id).unwrap(), part: it.part() })
+            it.step().map(|id| Task { step: plan.step_number(id).unwrap(), part: it.part() })
         };
         let (mut done, mut undone) = (Vec::new(), Vec::new());
-        for Recorded { event, .. } in &self.log {
+        for RecordedEvent { event, .. } in &self.log {
             let Some(task) = task(event) else { continue };
             if task.part.undo {
                 undone.push(task);
             } else if matches!(event, Event::StepSucceeded { output: Some(_), .. })
                 && plan.step(task.step).compensate.is_some()
             {
-                done.push(task.undone());
+                done.push(task.compensation());
             }
         }
         undone.dedup();
@@ -336,30 +338,32 @@ fn holds(execution: &Execution) {
     for (number, step) in execution.plan().steps().iter().enumerate() {
         let of = |it: &&Task| it.step.get() == number && it.part.item.is_some();
         let items = agenda.running().iter().filter(of).count();
-        assert!(items <= step.policy.width() as usize, "{items} items of `{}`", step.id);
+        assert!(items <= step.policy.max_parallel() as usize, "{items} items of `{}`", step.id);
     }
-    let first = execution.steps().iter().position(|it| !it.state.is_over());
+    let first = execution.steps().iter().position(|it| !it.state.is_finished());
     let is_next = |it: &Task| it.part.undo || Some(it.step.get()) == first;
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     assert!(!is_sequential || begun(execution).all(|it| is_next(&it)), "out of turn: {agenda:?}");
-    let is_open = |it: &Task| execution.task(*it).is_none_or(|it| !it.state.is_over());
-    let listed = [agenda.ready(), agenda.gated(), agenda.asking(), agenda.running()];
+    let is_open = |it: &Task| execution.task(*it).is_none_or(|it| !it.state.is_finished());
+    let listed =
+        [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
     assert!(listed.into_iter().flatten().all(is_open), "{agenda:?}");
 }
 
 /// Returns every task that is not over and of which something was said, or is about to be.
 fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     let agenda = execution.agenda();
-    let listed = [agenda.ready(), agenda.gated(), agenda.asking(), agenda.running()];
+    let listed =
+        [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
     let tasks = listed.into_iter().chain([agenda.waiting()]).flatten().copied();
-    let steps = agenda.judging().iter().map(|it| Task::from(*it));
+    let steps = agenda.conditional().iter().map(|it| Task::from(*it));
     tasks.chain(steps).chain(agenda.retrying().iter().map(|it| it.1))
 }
 
 fn result(how: u8, task: Task) -> Result<Answer, ToolError> {
     match how {
         0..3 => Err(failed()),
-        3..6 => Err(failed().terminal()),
+        3..6 => Err(failed().without_retry()),
         6..8 => Err(timed_out()),
         8..10 => Err(stopped()),
         n => Ok(json!({ "by": task.step.get(), "list": vec![n; usize::from(n - 10)] }).into()),
@@ -386,8 +390,8 @@ proptest! {
             let plan = Arc::clone(story.execution.plan());
             Execution::replay(story.execution.id(), plan, &story.log[..end]).unwrap();
         }
-        let json = shared::event::to_json(&story.log);
-        prop_assert_eq!(shared::event::from_json(Seq(1), &json).unwrap(), story.log);
+        let json = shared::event::encode_events(&story.log);
+        prop_assert_eq!(shared::event::decode_events(Seq(1), &json).unwrap(), story.log);
     }
 
     #[test]
@@ -408,7 +412,7 @@ proptest! {
             let mut story = Story::unclaimed(steps.collect(), options);
             story.limit(&["set.limited"]).claim();
             for pick in &picks {
-                let gated = story.execution.agenda().gated();
+                let gated = story.execution.agenda().waiting_for_permit();
                 if let Some(task) = gated.iter().nth(pick % gated.len().max(1)).copied() {
                     story.decide(&Input::Permitted(task));
                 }
@@ -419,10 +423,10 @@ proptest! {
             }
             story.calm_down(Story::deterministic);
             let count = story.execution.steps().len();
-            let outputs = (0..count).map(StepIx::new);
+            let outputs = (0..count).map(StepNumber::new);
             let outputs: Vec<Option<Value>> =
                 outputs.map(|it| story.execution.output(it).cloned()).collect();
-            (outputs, story.execution.tally())
+            (outputs, story.execution.count_steps())
         };
         prop_assert_eq!(outputs(ExecutionMode::Sequential), outputs(ExecutionMode::Parallel));
     }
@@ -440,7 +444,7 @@ fn a_decision_touches_what_it_makes_ready() {
     story.ok("root");
     let mut events = story.log.len();
     for n in 1..STEPS {
-        story.end_task(StepIx::new(n).into(), Ok(Value::Null));
+        story.end_task(StepNumber::new(n).into(), Ok(Value::Null));
         let more = story.log.len() - events;
         assert!(more <= 2, "{more} events for the end of one step");
         events = story.log.len();

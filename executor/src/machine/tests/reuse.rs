@@ -10,7 +10,7 @@ fn reusing(
     reused: &[(&str, Value)],
 ) -> Story {
     let plan = plan(steps);
-    let mut created = Created::new(plan.id(), plan.about().request, options);
+    let mut created = Created::new(plan.id(), plan.info().request, options);
     created.retry_of = Some("exec_9_aaaaaaaaa".parse().unwrap());
     let reused = reused.iter().cloned();
     created.reused =

@@ -214,7 +214,7 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
     "#]]);
     let tally = story.is_over(ExecutionState::Failed);
     assert_eq!((tally.successful, tally.skipped, tally.failed), (1, 2, 0));
-    assert!(story.execution.overran());
+    assert!(story.execution.missed_deadline());
 }
 
 /// A step that had not begun was blamed where one with an effect ran, and only there.
@@ -231,7 +231,7 @@ fn a_deadline_skips_what_never_began_whatever_runs() {
         let unknown = of == Effect::Once;
         let code_of_a = if unknown { "tool.outcome_unknown" } else { "execution.deadline" };
         assert_eq!([code("a"), code("b")], [code_of_a, "skipped"]);
-        assert!(story.execution.overran());
+        assert!(story.execution.missed_deadline());
         story.is_over(ExecutionState::Failed);
     }
 }
@@ -241,7 +241,7 @@ fn what_had_failed_already_did_not_overrun() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed())).wake(10_000).end("b", Err(stopped()));
     story.is_over(ExecutionState::Failed);
-    assert!(!story.execution.overran());
+    assert!(!story.execution.missed_deadline());
 }
 
 #[test]

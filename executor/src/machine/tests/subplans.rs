@@ -7,7 +7,7 @@ use super::*;
 fn child(story: &Story, task: &str) -> ExecutionId {
     let state = &story.execution.task(story.task(task)).unwrap().state;
     match state {
-        StepState::Running { how: How::Executing { child }, .. } => *child,
+        StepState::Running { how: AttemptKind::Executing { child }, .. } => *child,
         other => panic!("`{task}` is {other:?}"),
     }
 }
@@ -153,8 +153,7 @@ fn plans_do_not_execute_plans_without_end() {
     for (depth, state) in
         [(limits::DEPTH - 1, ExecutionState::InProgress), (limits::DEPTH, ExecutionState::Failed)]
     {
-        let mut created =
-            Created::new(plan.id(), plan.about().request, ExecutionOptions::default());
+        let mut created = Created::new(plan.id(), plan.info().request, ExecutionOptions::default());
         created.parent = Some(shared::event::Parent {
             execution: "exec_9_aaaaaaaaa".parse().unwrap(),
             step: "p".parse().unwrap(),

@@ -129,7 +129,7 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
 #[test]
 fn one_after_another_what_is_taken_over_is_passed_over() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
-    let mut created = Created::new(plan.id(), plan.about().request, sequential());
+    let mut created = Created::new(plan.id(), plan.info().request, sequential());
     created.reused = ["a", "c"].map(|it| (it.parse().unwrap(), Arc::new(json!(it)))).into();
     let mut story = Story::created(&plan, created);
     story.claim().ok("b").ok("d").check(expect![[r#"

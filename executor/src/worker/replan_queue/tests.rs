@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use shared::{
     event::Created,
-    execution::{ExecutionOptions, ExecutionState, Replans},
+    execution::{ExecutionOptions, ExecutionState, ReplanOptions},
     plan::Plan,
     store::{Documents as _, ExecutionLog as _, memory::Memory},
 };
@@ -73,7 +73,7 @@ impl Replanner for Fake {
 }
 
 fn next(ended: ExecutionId) -> ExecutionId {
-    ExecutionId::derive(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
+    ExecutionId::derive_child(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
 }
 
 /// Workers over one store, each with somebody who plans anew.
@@ -117,10 +117,10 @@ impl Scene {
     /// Starts an execution that fails and is planned anew.
     async fn fail(&self) -> ExecutionId {
         let plan = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
-        self.start(plan, Replans::times(1)).await
+        self.start(plan, ReplanOptions::times(1)).await
     }
 
-    async fn start(&self, plan: Arc<Plan>, replans: Replans) -> ExecutionId {
+    async fn start(&self, plan: Arc<Plan>, replans: ReplanOptions) -> ExecutionId {
         if self.store.plan(plan.id()).await.unwrap().is_none() {
             self.store.put_plan(&plan).await.unwrap();
         }
@@ -129,7 +129,7 @@ impl Scene {
     }
 
     /// Waits until a head is as it should be.
-    async fn until(&self, id: ExecutionId, is_so: impl Fn(&Head) -> bool) {
+    async fn until(&self, id: ExecutionId, is_so: impl Fn(&ExecutionHead) -> bool) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
             loop {
@@ -173,11 +173,11 @@ async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
     let id = scene.fail().await;
     scene.until_gone_on(id).await;
     let asks = step("a", "flow.replan", json!({ "goal": "more" }));
-    let asks = scene.start(plan(vec![asks]), Replans::default()).await;
+    let asks = scene.start(plan(vec![asks]), ReplanOptions::default()).await;
     scene.until(asks, |it| it.state == ExecutionState::Completed && it.owner.is_none()).await;
     scene.until(next(asks), |it| it.state == ExecutionState::Completed).await;
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
-    let left_alone = scene.start(fails, Replans::times(0)).await;
+    let left_alone = scene.start(fails, ReplanOptions::times(0)).await;
     scene.until(left_alone, |it| it.state == ExecutionState::Failed).await;
     // Longer than the sweep and every wait.
     time::sleep(LONG).await;
@@ -244,7 +244,7 @@ async fn a_model_that_thinks_keeps_nobody_out() {
         scene.until(*id, |it| it.state == ExecutionState::Failed).await;
     }
     scene.until_asked(&working, MAX_RUNNING).await;
-    let id = scene.start(Arc::clone(&scene.plan), Replans::default()).await;
+    let id = scene.start(Arc::clone(&scene.plan), ReplanOptions::default()).await;
     scene.until(id, |it| it.state == ExecutionState::Completed).await;
     assert_eq!(working.asked(), MAX_RUNNING, "no more at once");
     for id in owed {

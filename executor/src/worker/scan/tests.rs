@@ -18,7 +18,7 @@ use crate::{machine, options::Options, worker::Parts};
 fn workers_share_what_there_is() {
     let now = Timestamp::UNIX_EPOCH;
     let executions: Vec<_> =
-        (0..4_000).map(|it| ExecutionId::derive(now, &it.to_string())).collect();
+        (0..4_000).map(|it| ExecutionId::derive_child(now, &it.to_string())).collect();
     for _ in 0..16 {
         let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
         for worker in &workers {
@@ -63,7 +63,7 @@ impl Crowd {
         let (far, near) = (plan(1, "far.away"), plan(2, "flow.noop"));
         store.put_plan(&far).await.unwrap();
         store.put_plan(&near).await.unwrap();
-        let ids = (0..=many).map(|it| ExecutionId::derive(now, &it.to_string()));
+        let ids = (0..=many).map(|it| ExecutionId::derive_child(now, &it.to_string()));
         let mut ids: Vec<_> = ids.collect();
         ids.sort();
         for id in &ids {
@@ -71,7 +71,8 @@ impl Crowd {
             let (plan, priority) = if is_last { (&near, 0) } else { (&far, 7) };
             let options = ExecutionOptions { priority, ..ExecutionOptions::default() };
             let (execution, created) = machine::create(*id, plan, options, now);
-            let head = Head::of(&execution, owner, owner.is_none().then_some(now));
+            let head =
+                ExecutionHead::from_execution(&execution, owner, owner.is_none().then_some(now));
             let append = Append::new(*id, Seq::START, &[created]);
             store.append(Append { head: Some(head), ..append }).await.unwrap();
         }

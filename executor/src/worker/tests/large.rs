@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shared::{
-    event::{Event, Recorded},
+    event::{Event, RecordedEvent},
     limits,
 };
 
@@ -44,7 +44,7 @@ fn huge(effect: Effect) -> Arc<Huge> {
 }
 
 /// Executes a step of the tool where outputs have at most so many bytes, and returns its log.
-async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<Recorded> {
+async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<RecordedEvent> {
     let store = Arc::new(Memory::new());
     let clock = Arc::new(Paused::new());
     let offered = Arc::<Huge>::clone(tool) as Arc<dyn Tool>;
@@ -72,7 +72,7 @@ async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<Recorded> {
     scene.store.read(id, Seq::START).await.unwrap()
 }
 
-fn code_of(log: &[Recorded]) -> Option<&str> {
+fn code_of(log: &[RecordedEvent]) -> Option<&str> {
     log.iter().find_map(|recorded| match &recorded.event {
         Event::StepFailed { error, .. } => Some(error.code.as_str()),
         _ => None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shared::tool::{Names, ToolDefinition};
+use shared::tool::{ToolDefinition, ToolNames};
 
 use super::{ToolSet, Toolbox};
 
@@ -43,12 +43,12 @@ impl Listing {
     /// has a tool of that name.
     pub fn name(&self, at: usize) -> String {
         let tool = &self.0.definitions[at];
-        if self.0.places[at].1 { tool.name.to_string() } else { tool.qualified().to_string() }
+        if self.0.places[at].1 { tool.name.to_string() } else { tool.qualified_name().to_string() }
     }
 }
 
 impl Listed {
-    pub(super) fn new(sets: &[ToolSet], names: &Names<(usize, usize)>) -> Self {
+    pub(super) fn new(sets: &[ToolSet], names: &ToolNames<(usize, usize)>) -> Self {
         let mut definitions = Vec::new();
         let mut places = Vec::new();
         for (set, it) in sets.iter().enumerate() {

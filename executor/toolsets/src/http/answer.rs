@@ -5,7 +5,7 @@ use reqwest::header;
 use secrets::Redaction;
 use serde_json::{Value, json};
 use shared::{
-    json::from_foreign,
+    json::parse_lenient,
     tool::{Effect, ErrorCode, ToolError},
 };
 
@@ -39,17 +39,17 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     let (kind, charset) = written.split_once(';').unwrap_or((&written, ""));
     let kind = kind.trim();
     if is_json(kind) {
-        return from_foreign(&reply.body).map_err(|err| {
+        return parse_lenient(&reply.body).map_err(|err| {
             let host = &reply.host;
             let error = ToolError::failed(format!(
                 "`{host}` says that it answers JSON, and does not: {err}"
             ));
             // It did what it was asked to: another call would do it again.
-            if effect == Effect::Once { error.terminal() } else { error }
+            if effect == Effect::Once { error.without_retry() } else { error }
         });
     }
     if kind.is_empty()
-        && let Ok(value) = from_foreign(&reply.body)
+        && let Ok(value) = parse_lenient(&reply.body)
     {
         return Ok(value);
     }
@@ -116,9 +116,11 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     let message = seen.clean(message);
     match status.as_u16() {
         // A gateway does not know what became of the call behind it.
-        502 | 504 if effect == Effect::Once => ToolError::outcome_unknown(&message).indefinite(),
+        502 | 504 if effect == Effect::Once => {
+            ToolError::outcome_unknown(&message).with_unknown_outcome()
+        }
         429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        _ => ToolError::failed(message).terminal(),
+        _ => ToolError::failed(message).without_retry(),
     }
 }
 
@@ -133,12 +135,12 @@ pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> Tool
     let message = seen.clean(broken.to_string());
     match broken {
         Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        Broken::Refused(_) => ToolError::failed(message).terminal(),
-        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
+        Broken::Refused(_) => ToolError::failed(message).without_retry(),
+        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         Broken::Lost(_) if effect == Effect::Once => {
-            ToolError::outcome_unknown(&message).indefinite()
+            ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
-        Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).indefinite(),
+        Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).with_unknown_outcome(),
     }
 }
 

@@ -358,7 +358,7 @@ pub(crate) fn fixed(
     for (name, value) in headers {
         let value = value.resolve(seen)?;
         let (name, value): (HeaderName, HeaderValue) =
-            header_of(name, &value).map_err(|err| ToolError::failed(err).terminal())?;
+            header_of(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
         map.append(name, value);
     }
     Ok(map)

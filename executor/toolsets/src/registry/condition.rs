@@ -8,8 +8,8 @@ use std::{
 use serde_json::{Map, Value};
 use shared::{
     condition::Condition,
-    id::StepIx,
-    template::{Names, Target, Values},
+    id::StepNumber,
+    template::{LookUpValues, ResolveNames, Target},
 };
 
 /// The data of every context, by its name.
@@ -51,7 +51,7 @@ impl<'a> Asked<'a> {
             (None, "contexts") => self.all(),
             (None, _) => &Value::Null,
         });
-        condition.holds(&Meanings(values.collect()), data)
+        condition.evaluate(&Meanings(values.collect()), data)
     }
 
     fn all(&self) -> &Value {
@@ -66,17 +66,17 @@ impl<'a> Asked<'a> {
 #[derive(Default)]
 struct Words(RefCell<Vec<String>>);
 
-impl Names for Words {
-    fn step(&self, name: &str) -> Option<StepIx> {
+impl ResolveNames for Words {
+    fn step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
         let at = words.iter().position(|it| it == name).unwrap_or_else(|| {
             words.push(name.to_owned());
             words.len() - 1
         });
-        Some(StepIx::new(at))
+        Some(StepNumber::new(at))
     }
 
-    fn tool(&self, _: &str) -> Option<StepIx> {
+    fn tool(&self, _: &str) -> Option<StepNumber> {
         None
     }
 }
@@ -84,7 +84,7 @@ impl Names for Words {
 /// The values of the variables.
 struct Meanings<'a>(Vec<&'a Value>);
 
-impl Values for Meanings<'_> {
+impl LookUpValues for Meanings<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(at) => self.0.get(at.get()).copied(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use shared::{
     clock::Timestamp,
     id::{ToolName, ToolSetName},
-    tool::qualified,
+    tool::qualified_name,
 };
 
 use super::condition::{Asked, Contexts};
@@ -65,7 +65,7 @@ impl Registered {
     /// Returns the name that always means the tool, if it is one that there can be.
     pub(super) fn qualified(&self) -> Option<ToolName> {
         let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
-        Some(qualified(&self.set.parse().ok()?, &tool))
+        Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
 }
 
@@ -209,7 +209,7 @@ fn names_of(sets: &[Dated]) -> Names {
         Source::Tools(tools) => Some((&set.name, tools)),
         _ => None,
     });
-    let names = tools.flat_map(|(set, tools)| tools.iter().map(|it| qualified(set, &it.name)));
+    let names = tools.flat_map(|(set, tools)| tools.iter().map(|it| qualified_name(set, &it.name)));
     names.collect()
 }
 
@@ -228,14 +228,14 @@ fn add_tool(
     root(&mut tool, base);
     let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
     let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
-        names.insert(qualified(&name, &tool.name));
+        names.insert(qualified_name(&name, &tool.name));
         sets.push((local(name, vec![tool]), Some(registered.since())));
         return Ok(());
     };
     let Source::Tools(tools) = &mut there.source else {
         return Err(format!("its tools come from elsewhere, so `{}` cannot be in it", tool.name));
     };
-    if !names.insert(qualified(&name, &tool.name)) {
+    if !names.insert(qualified_name(&name, &tool.name)) {
         return Err(format!("it has two tools called `{}`", tool.name));
     }
     tools.push(tool);

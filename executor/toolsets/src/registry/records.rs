@@ -25,7 +25,7 @@ pub(super) async fn read(
     let switches = all(store, RecordKind::Switch).await?;
     let mut contexts = configured.clone();
     for Record { name, value, .. } in all(store, RecordKind::Context).await? {
-        json::merge(contexts.entry(name).or_default(), &value);
+        json::apply_merge_patch(contexts.entry(name).or_default(), &value);
     }
     let mut documents = BTreeMap::new();
     for (name, data) in &mut contexts {
@@ -74,7 +74,7 @@ async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreEr
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map(|it| it.name.clone());
-        let page = RecordPage { after, ..RecordPage::first(PAGE) };
+        let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
         let found = store.records(kind, page).await?;
         let is_last = found.len() < PAGE;
         records.extend(found);

@@ -5,8 +5,8 @@ use shared::{
     clock::Timestamp,
     id::{ToolName, ToolSetName},
     limits,
-    store::{RecordKind, StoreError, Unless},
-    tool::prefix,
+    store::{RecordKind, StoreError, WriteCondition},
+    tool::set_prefix,
 };
 use toolbox::{Found, ReadyTool, SetStatus, dispatch, tool_names::complaint};
 
@@ -39,7 +39,7 @@ impl Registry {
         written: Value,
     ) -> Result<ToolName, RegistryError> {
         let new = self.prepare(set, written)?;
-        let name = new.ready.definition().qualified();
+        let name = new.ready.definition().qualified_name();
         let mut applied = self.latest().await?;
         self.check_free(&applied, &new)?;
         self.check_place(&applied, &new)?;
@@ -52,7 +52,7 @@ impl Registry {
         if let Some(since) = since {
             value["since"] = json!(since);
         }
-        let at = self.put(RecordKind::Tool, name.as_str(), value, Unless::Exists).await?;
+        let at = self.put(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
@@ -74,7 +74,7 @@ impl Registry {
         } else {
             let Some(found) = self.toolbox().find_own(name) else { return Ok(false) };
             let found = found.definition();
-            registered(&found.qualified()).ok_or_else(|| RegistryError::Elsewhere {
+            registered(&found.qualified_name()).ok_or_else(|| RegistryError::Elsewhere {
                 name: name.to_string(),
                 hint: format!("it comes with the toolset `{}`", found.set),
             })?
@@ -109,11 +109,11 @@ impl Registry {
     /// A name without a set must mean nothing yet, but for what is short for something; with one,
     /// only nothing in it.
     fn check_free(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
-        let qualified = new.ready.definition().qualified();
+        let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
             Found::Tool(it) | Found::Inactive(it) => {
                 let it = it.definition();
-                let theirs = it.qualified();
+                let theirs = it.qualified_name();
                 theirs == qualified || (!new.has_set && (it.name == *name || theirs == *name))
             }
             _ => false,
@@ -121,7 +121,7 @@ impl Registry {
         if is_taken(&qualified) || is_taken(&new.tool.name) {
             return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
         }
-        let of = prefix(new.tool.name.as_str());
+        let of = set_prefix(new.tool.name.as_str());
         let of = of.filter(|it| !new.has_set && *it != new.set.as_str());
         if let Some(of) = of.and_then(|it| it.parse::<ToolSetName>().ok())
             && self.toolbox().set(&of).is_some()
@@ -187,7 +187,7 @@ impl Registry {
         {
             tools.push(new.tool);
             applied.known.tools.push(Registered {
-                record: new.ready.definition().qualified().to_string(),
+                record: new.ready.definition().qualified_name().to_string(),
                 set: new.set.to_string(),
                 written: new.written,
                 at,

@@ -1,7 +1,7 @@
 //! Switching sets on and off.
 
 use serde_json::Value;
-use shared::store::{RecordKind, Unless};
+use shared::store::{RecordKind, WriteCondition};
 
 use super::{Registry, RegistryError};
 
@@ -34,7 +34,7 @@ impl Registry {
                 continue;
             }
             if set.is_active != on && !switched.changed.contains(name) {
-                self.put(RecordKind::Switch, name, Value::Bool(on), Unless::Never).await?;
+                self.put(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never).await?;
                 switched.changed.push(name.clone());
             }
         }

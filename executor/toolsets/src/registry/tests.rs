@@ -502,7 +502,7 @@ async fn a_name_that_means_a_tool_is_not_given_to_another() {
     // What is only short for a tool is free.
     assert_eq!(registry.register(None, tool("echo")).await.unwrap().as_str(), "local.echo");
     let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
-    assert_eq!(found.definition().qualified().as_str(), "local.echo");
+    assert_eq!(found.definition().qualified_name().as_str(), "local.echo");
 }
 
 #[tokio::test]
@@ -529,7 +529,7 @@ async fn how_a_set_is_switched_goes_with_it() {
             value: Arc::new(json!(false)),
             at: WallClock.now(),
         };
-        store.put_record(&left, Unless::Never).await.unwrap();
+        store.put_record(&left, WriteCondition::Never).await.unwrap();
         add().await;
         assert_eq!(sets(&registry).await, [format!("{name}+")], "{removed}");
         registry.remove_set(&name.parse().unwrap()).await.unwrap();
@@ -579,7 +579,7 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
     let value = Arc::new(json!({ "set": "a", "tool": tool("a.b") }));
     let record =
         Record { kind: RecordKind::Tool, name: "a.a.b".to_owned(), value, at: WallClock.now() };
-    store.put_record(&record, Unless::Never).await.unwrap();
+    store.put_record(&record, WriteCondition::Never).await.unwrap();
     for n in 0..2 {
         let set = named(&registry, "a").await;
         assert_eq!((set.status, set.tools.len()), (SetStatus::Ready, 1), "{n}");
@@ -692,7 +692,7 @@ async fn what_is_removed_of_a_context_is_gone_on_every_node() {
 async fn what_was_complained_of_is_remembered() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let written = json!({ "name": "a", "source": tools(&["y"]) });
-    let put = registry.put(RecordKind::ToolSet, "a", written, Unless::Never).await;
+    let put = registry.put(RecordKind::ToolSet, "a", written, WriteCondition::Never).await;
     put.unwrap();
     registry.sync().await.unwrap();
     let said = registry.0.applied.lock().await.complaints.clone();

@@ -317,7 +317,7 @@ mod tests {
         let names: BTreeSet<_> = sets
             .iter()
             .flat_map(|it| &it.tools)
-            .map(|it| it.definition().qualified().to_string())
+            .map(|it| it.definition().qualified_name().to_string())
             .collect();
         assert_eq!(names.len(), 29);
         assert!(names.contains("file_tools.glob"), "{names:?}");

@@ -97,7 +97,7 @@ impl Endpoint {
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(seen)?);
             let (name, value) = header_of("authorization", &token)
-                .map_err(|why| ToolError::failed(why).terminal())?;
+                .map_err(|why| ToolError::failed(why).without_retry())?;
             headers.insert(name, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -250,7 +250,7 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
         Limited::Set(name) => sets.iter().any(|set| set.name == *name),
         Limited::Tool(name) => {
             let mut tools = sets.iter().flat_map(|set| &set.tools);
-            tools.any(|tool| tool.definition().qualified() == *name)
+            tools.any(|tool| tool.definition().qualified_name() == *name)
         }
     };
     let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));

@@ -228,7 +228,7 @@ impl Watching<'_> {
             match self.read(unowned.as_mut(), &mut is_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
                 Ok(None) => {
-                    if self.of.state_of(&self.of.id.to_string()).await?.state.is_over() {
+                    if self.of.state_of(&self.of.id.to_string()).await?.state.is_finished() {
                         return Ok(Stopped::Over);
                     }
                 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{
     id::{ExecutionId, PlanId, ToolName},
     plan::Plan,
-    tool::prefix,
+    tool::set_prefix,
 };
 
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) async fn check_draft(
     });
     let mut missing = engine.missing_tools(named.collect()).await;
     // A plain name may not belong to the toolset that has failed.
-    missing.retain(|tool| tool.failure.is_some() && prefix(tool.tool.as_str()).is_some());
+    missing.retain(|tool| tool.failure.is_some() && set_prefix(tool.tool.as_str()).is_some());
     refuse_missing(app, &missing)
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn check_execution(
         return Ok(());
     }
     let Some(execution) = engine.execution(id).await? else { return Ok(()) };
-    let missing = engine.missing_tools(execution.needs().cloned().collect()).await;
+    let missing = engine.missing_tools(execution.required_tools().cloned().collect()).await;
     refuse_missing(app, &missing)
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn cancel(
 ) -> Result<ExitStatus, Failure> {
     Session::with_existing(app, Need::Stopping, async |session| {
         let ExecutionHead { execution_id: id, state, .. } = find(session.client(), id).await?;
-        if state.is_over() {
+        if state.is_finished() {
             let state = state.as_str();
             app.screen.say(&format!("`{id}` had ended already ({state}): nothing was stopped"));
             return show_state(app, session.client(), id).await;

@@ -4,13 +4,13 @@ use toolbox::{SetStatus, ToolSet};
 use toolsets::sources::{self, SetConfig};
 
 use super::{AccessConfig, TokenConfig};
-use crate::access::Glob;
+use crate::access::ToolPattern;
 
 impl AccessConfig {
     /// Returns the patterns that no tool matches, each with whose it is, for people. What a set may
     /// yet have whose tools are not known is not among them.
     pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
-        let is_idle = |it: &Glob| {
+        let is_idle = |it: &ToolPattern| {
             let mut meant = widened(it, sets);
             !meant.any(|it| has_tool(&it, there) || may_have(&it, sets, there))
         };
@@ -24,26 +24,31 @@ impl AccessConfig {
 
 /// Returns a pattern, and what it means as well: tools of Faber's own keep their names in a set that
 /// is called something else, so that `file_tools.*` means those of the set `files`, too.
-pub(super) fn widened(pattern: &Glob, sets: &[SetConfig]) -> impl Iterator<Item = Glob> {
+pub(super) fn widened(
+    pattern: &ToolPattern,
+    sets: &[SetConfig],
+) -> impl Iterator<Item = ToolPattern> {
     let renamed = sources::renamed(sets).into_iter();
-    let meant = renamed.filter(|(_, own)| pattern.reaches(&format!("{own}.")));
-    let within: Vec<_> = meant.filter_map(|(set, _)| pattern.within(set.as_str())).collect();
+    let meant = renamed.filter(|(_, own)| pattern.can_match_prefix(&format!("{own}.")));
+    let within: Vec<_> =
+        meant.filter_map(|(set, _)| pattern.with_set_prefix(set.as_str())).collect();
     std::iter::once(pattern.clone()).chain(within)
 }
 
-fn has_tool(pattern: &Glob, there: &[ToolSet]) -> bool {
+fn has_tool(pattern: &ToolPattern, there: &[ToolSet]) -> bool {
     let mut tools = there.iter().flat_map(|it| &it.tools);
-    tools.any(|it| pattern.matches(it.definition().qualified().as_str()))
+    tools.any(|it| pattern.matches(it.definition().qualified_name().as_str()))
 }
 
 /// Returns whether a pattern may be for a set that does not say what it has, or is not there now.
-fn may_have(pattern: &Glob, sets: &[SetConfig], there: &[ToolSet]) -> bool {
+fn may_have(pattern: &ToolPattern, sets: &[SetConfig], there: &[ToolSet]) -> bool {
     let known = |name: &str| {
         let found = there.iter().find(|it| it.name.as_str() == name);
         found.is_some_and(|it| it.status == SetStatus::Ready)
     };
     let all = sets.iter().map(|it| &it.name).chain(there.iter().map(|it| &it.name));
-    all.map(ToString::to_string).any(|it| !known(&it) && pattern.reaches(&format!("{it}.")))
+    all.map(ToString::to_string)
+        .any(|it| !known(&it) && pattern.can_match_prefix(&format!("{it}.")))
 }
 
 #[cfg(test)]

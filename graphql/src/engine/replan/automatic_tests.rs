@@ -6,7 +6,7 @@ use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::{Value, json};
 use shared::{
-    execution::{ExecutionState, Replans, Within},
+    execution::{ExecutionState, ReplanOptions, ReplanPermissions},
     id::PlanId,
     store::{ExecutionFilter, Page, memory::Memory},
     tool::{Effect, ToolError},
@@ -56,7 +56,7 @@ fn steps(steps: &[Value]) -> Value {
 
 fn order(times: u32) -> Order {
     let options =
-        ExecutionOptions { replans: Replans::times(times), ..ExecutionOptions::default() };
+        ExecutionOptions { replans: ReplanOptions::times(times), ..ExecutionOptions::default() };
     Order { options, ..Order::default() }
 }
 
@@ -100,7 +100,7 @@ async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
     let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(1)).await;
     assert_eq!(first.state(), ExecutionState::Failed);
     let next = gone_on(&faber, &first).await;
-    assert_eq!((next.state(), next.plan().about().version), (ExecutionState::Completed, 2));
+    assert_eq!((next.state(), next.plan().info().version), (ExecutionState::Completed, 2));
     assert_eq!(next.retry_of(), Some(first.id()));
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
@@ -122,7 +122,7 @@ async fn it_ends_when_it_was_done_as_often_as_it_may() {
     let first = run(&faber, steps(&[fail("x")]), order(2)).await;
     let second = gone_on(&faber, &first).await;
     let third = gone_on(&faber, &second).await;
-    assert_eq!((third.state(), third.plan().about().version), (ExecutionState::Failed, 3));
+    assert_eq!((third.state(), third.plan().info().version), (ExecutionState::Failed, 3));
     let found = settled(&faber, &third).await;
     assert_eq!(found.stage, Stage::GivenUp);
     assert!(found.given_up.unwrap().contains("planned anew 2 times"));
@@ -255,7 +255,7 @@ async fn a_new_plan_has_the_tools_of_whoever_began() {
     let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });
     let (faber, _) = faber(&[steps(&[shop])]).await;
     let tools = Some(vec!["crm.*".parse().unwrap()]);
-    let within = Within { token: "t".to_owned(), tools, switches: false };
+    let within = ReplanPermissions { token: "t".to_owned(), tools, switches: false };
     let engine = Engine { grant: Grant::kept(&within), ..faber.engine().clone() };
     assert_eq!(engine.grant.within(), Some(within.clone()));
     let plan = faber.plan(steps(&[fail("x")])).await.unwrap().id();

@@ -26,7 +26,7 @@ impl Engine {
 
     /// Returns the name that always means the tool of a name in the graph.
     pub fn meant(&self, name: &NodeName) -> ToolName {
-        self.registered(name).map_or_else(|| tool_name(name), |it| it.qualified())
+        self.registered(name).map_or_else(|| tool_name(name), |it| it.qualified_name())
     }
 
     /// Returns how the graph calls a tool: as it is written, unless the graph has the same tool by
@@ -43,7 +43,7 @@ impl Engine {
         let mut known = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, it)| it.kind == NodeKind::Tool) {
             if let Some(tool) = self.registered(name) {
-                known.entry(tool.qualified()).or_insert_with(|| name.clone());
+                known.entry(tool.qualified_name()).or_insert_with(|| name.clone());
             }
         }
         known
@@ -77,7 +77,7 @@ impl Engine {
         self.certain(&tools).await;
         let sets = self.sets();
         let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
-        let names: Vec<_> = known.clone().map(|it| it.qualified()).collect();
+        let names: Vec<_> = known.clone().map(|it| it.qualified_name()).collect();
         let plain = known.map(|it| it.name.as_str());
         let names = plain.chain(names.iter().map(ToolName::as_str));
         for tool in tools.iter().filter(|it| is_unknown(it)) {

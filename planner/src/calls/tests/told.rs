@@ -35,19 +35,19 @@ fn the_prompt() {
 
         After using a tool, you'll receive the results and can provide a final answer to the user.
         Always use tools when they can help answer the user's question more accurately."#]]
-    .assert_eq(&tool_prompt(&tools, ToolDefinition::qualified));
-    assert_eq!(tool_prompt([], ToolDefinition::qualified), "");
+    .assert_eq(&tool_prompt(&tools, ToolDefinition::qualified_name));
+    assert_eq!(tool_prompt([], ToolDefinition::qualified_name), "");
 }
 
 #[test]
 fn the_example_is_a_call_of_one_of_the_tools() {
     let tools = tools::definitions();
     let example = json!([["file_tools.glob", { "pattern": "*.py", "path": "/home/user" }, Simple]]);
-    assert_eq!(read(&tool_prompt(&tools, ToolDefinition::qualified)), example);
+    assert_eq!(read(&tool_prompt(&tools, ToolDefinition::qualified_name)), example);
     let web = tools.iter().filter(|it| it.set.as_str() == "web_tools");
     let example =
         json!([["web_tools.docs_search", { "library": "library", "query": "query" }, Simple]]);
-    assert_eq!(read(&tool_prompt(web, ToolDefinition::qualified)), example);
+    assert_eq!(read(&tool_prompt(web, ToolDefinition::qualified_name)), example);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn capabilities_open_sets() {
         (&[], 29),
     ] {
         assert_eq!(
-            schemas_for(capabilities, &tools, ToolDefinition::qualified).len(),
+            schemas_for(capabilities, &tools, ToolDefinition::qualified_name).len(),
             count,
             "{capabilities:?}"
         );
@@ -147,7 +147,9 @@ fn the_schema_of_a_tool() {
             }
           }
         }"#]]
-    .assert_eq(&serde_json::to_string_pretty(&schema(&tool.qualified(), &tool)).expect("JSON"));
+    .assert_eq(
+        &serde_json::to_string_pretty(&schema(&tool.qualified_name(), &tool)).expect("JSON"),
+    );
 }
 
 /// A tool whose parameters are described like this.
@@ -186,7 +188,7 @@ fn the_example_fits_the_schema() {
             json!({ "allOf": [{ "type": "object", "required": ["a"] }, { "properties": { "a": { "const": 7 } } }] }),
         ),
     ] {
-        let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified);
+        let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified_name);
         let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
         let args =
             serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
@@ -200,12 +202,12 @@ fn where_nothing_fits_another_tool_is_the_example_or_none() {
     let never = described(json!({
         "properties": { "p": { "type": "string", "pattern": "^x-[0-9]{3}!{2}$" } }, "required": ["p"],
     }));
-    let prompt = tool_prompt([&never], ToolDefinition::qualified);
+    let prompt = tool_prompt([&never], ToolDefinition::qualified_name);
     assert!(!prompt.contains("For example"), "{prompt}");
     assert!(prompt.contains("\"value2\"}\n\nAfter using"), "{prompt}");
     let other = tools::definition("c.d", "n:i");
     assert!(
-        tool_prompt([&never, &other], ToolDefinition::qualified)
+        tool_prompt([&never, &other], ToolDefinition::qualified_name)
             .contains("For example:\nTOOL: c.d ARGS: {}")
     );
 }
@@ -224,7 +226,7 @@ fn what_is_inside_is_told() {
         },
         "required": ["place"],
     }));
-    let prompt = tool_prompt([&tool], ToolDefinition::qualified);
+    let prompt = tool_prompt([&tool], ToolDefinition::qualified_name);
     let told: Vec<&str> = prompt.lines().filter(|it| it.starts_with("    ")).collect();
     let expected = [
         "    place (object, required): Where.",
@@ -248,13 +250,13 @@ fn an_example_stays_small_where_schemas_refer_to_each_other() {
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
-    let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified);
+    let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified_name);
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
     let mut wide = schema;
     wide["properties"] = (0..5_000)
         .map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" })))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let prompt = tool_prompt([&described(wide)], ToolDefinition::qualified);
+    let prompt = tool_prompt([&described(wide)], ToolDefinition::qualified_name);
     assert!(prompt.lines().count() < 2_100, "{}", prompt.lines().count());
 }

@@ -17,7 +17,7 @@ fn what_is_in_range_is_kept() {
     ] }));
     let (list, echo) = (&plan.steps()[0].policy, &plan.steps()[1].policy);
     assert_eq!((list.idle_timeout_ms, list.cache_ttl_ms), (Some(1), Some(31_536_000_000)));
-    assert_eq!((echo.max_parallel, echo.width()), (Some(10_000), 10_000));
+    assert_eq!((echo.max_parallel, echo.max_parallel()), (Some(10_000), 10_000));
     assert_eq!((echo.idle_timeout_ms, echo.cache_ttl_ms), (None, None));
 }
 

@@ -290,7 +290,7 @@ proptest! {
         let read = super::super::parse(&exported).unwrap();
         let again = compile_with(&read, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
         prop_assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
-        prop_assert_eq!(&again.about().query, &plan.about().query);
+        prop_assert_eq!(&again.info().query, &plan.info().query);
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let compiled = compile_all(&draft, about(), &catalog(), &known(), &mut |inner| {
         drawn += 1;
         let query = inner.query.clone().unwrap_or_default();
-        About { id: id(drawn), query, ..about() }
+        PlanInfo { id: id(drawn), query, ..about() }
     })?;
     Ok(compiled.inner.into_iter().chain([compiled.plan]).collect())
 }
@@ -59,7 +59,7 @@ fn a_step_may_execute_a_plan() {
     ]);
     let plans = all(&tools).unwrap_or_else(|it| panic!("{}", lines(&it)));
     let [inner, plan] = plans.as_slice() else { panic!("{} plans", plans.len()) };
-    assert_eq!((inner.about().query.as_str(), inner.id()), ("inside", id(101)));
+    assert_eq!((inner.info().query.as_str(), inner.id()), ("inside", id(101)));
     let long = id(2).to_string();
     assert_eq!(
         dependencies(plan),
@@ -71,7 +71,7 @@ fn a_step_may_execute_a_plan() {
     let names: Vec<_> = plan.steps().iter().map(|it| it.tool.to_string()).collect();
     assert_eq!(names, ["welcome", &id(101).to_string(), "flow.echo", "welcome", &long]);
     assert_eq!(plan.steps()[0].policy.effect, Effect::Once);
-    let tools: Vec<_> = plan.tools().map(ToString::to_string).collect();
+    let tools: Vec<_> = plan.called_tools().map(ToString::to_string).collect();
     assert_eq!(tools, ["flow.noop", "flow.echo"]);
 }
 

@@ -23,7 +23,7 @@ fn what_undoes_a_step_knows_what_it_returned() {
     let undo = plan.steps()[2].compensate.as_ref().unwrap();
     assert_eq!(undo.tool.as_str(), "flow.noop");
     assert_eq!((undo.policy.retry.max_attempts, undo.policy.timeout_ms), (5, 70));
-    let tools: Vec<_> = plan.tools().map(shared::id::ToolName::as_str).collect();
+    let tools: Vec<_> = plan.called_tools().map(shared::id::ToolName::as_str).collect();
     assert!(tools.contains(&"flow.noop"), "{tools:?}");
 }
 

@@ -85,8 +85,8 @@ fn survives(source: &str) -> Result<(), TestCaseError> {
         again.map(|parsed| parsed.targets().to_vec()),
         Ok(condition.targets().to_vec())
     );
-    let result = condition.holds(&world, &Value::Null);
-    prop_assert_eq!(result, condition.holds(&world, &Value::Null));
+    let result = condition.evaluate(&world, &Value::Null);
+    prop_assert_eq!(result, condition.evaluate(&world, &Value::Null));
     Ok(())
 }
 
@@ -141,7 +141,7 @@ proptest! {
         let double = Number::Integer(right.into()).to_double();
         let double = if half { double + 0.5 } else { double };
         let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
-        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
+        let holds = |source| Condition::parse(source, &world).unwrap().evaluate(&world, &Value::Null);
         let order = number::compare_exactly(left.into(), double).unwrap();
         prop_assert_eq!(holds("a < b"), Ok(order.is_lt()));
         prop_assert_eq!(holds("b > a"), Ok(order.is_lt()));
@@ -152,7 +152,7 @@ proptest! {
     #[test]
     fn an_integer_is_ordered_exactly_beside_a_half(left in -9_i64..9, right in -9_i32..9) {
         let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
-        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
+        let holds = |source| Condition::parse(source, &world).unwrap().evaluate(&world, &Value::Null);
         prop_assert_eq!(holds("a < b"), Ok(left * 2 < i64::from(right)));
         prop_assert_eq!(holds("a == b"), Ok(left * 2 == i64::from(right)));
         prop_assert_eq!(holds("a > b"), Ok(left * 2 > i64::from(right)));
@@ -182,7 +182,7 @@ fn ten_thousand_items_are_looked_at() {
         "t.endsWith('ab') && !t.contains('bb') && t == t",
     ] {
         let condition = Condition::parse(source, &world).unwrap();
-        assert_eq!(condition.holds(&world, &Value::Null), Ok(true), "{source}");
+        assert_eq!(condition.evaluate(&world, &Value::Null), Ok(true), "{source}");
     }
 }
 
@@ -210,7 +210,7 @@ fn slow_conditions_are_stopped() {
         &longer,
     ] {
         let condition = Condition::parse(source, &world).unwrap();
-        let result = condition.holds(&world, &Value::Null);
+        let result = condition.evaluate(&world, &Value::Null);
         let why = result.expect_err(source);
         assert!(why.starts_with("it takes too many operations"), "{source}: {why}");
     }

@@ -18,8 +18,8 @@ use crate::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Cursor, Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, SavedPlan, StoreError,
+        Cursor, Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter,
+        RequestFilter, Reservation, SavedPlan, StoreError,
         backend::{fold_case, search_words, searched_tools},
         plan_cache::Cached,
         sub_plans,
@@ -61,9 +61,9 @@ impl StoredPlan {
     fn new(plan: &Plan) -> Self {
         Self {
             json: plan.to_json(),
-            folded: fold_case(&plan.about().query),
-            request: plan.about().request,
-            created_at: plan.about().created_at,
+            folded: fold_case(&plan.info().query),
+            request: plan.info().request,
+            created_at: plan.info().created_at,
             tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
             sub_plans: sub_plans(plan),
         }
@@ -85,7 +85,7 @@ impl StoredDocuments {
     }
 
     fn put_plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
-        let version = (plan.about().request, plan.about().version);
+        let version = (plan.info().request, plan.info().version);
         if self.plans.contains_key(&plan.id()) || self.versions.contains_key(&version) {
             return Err(StoreError::Taken);
         }
@@ -222,11 +222,11 @@ impl Documents for Memory {
         let state = self.lock_state();
         let Some(stored) = state.documents.plans.get(&id) else { return Ok(None) };
         if let Cached::Fresh(plan) | Cached::Old(plan) = self.plans.get(id) {
-            return Ok(self.plans.seen(plan, true));
+            return Ok(self.plans.confirm(plan, true));
         }
         let plan = Plan::from_json(&stored.json).map_err(|err| StoreError::corrupt(id, err))?;
         let plan = Arc::new(plan);
-        self.plans.put(&plan, stored.json.len());
+        self.plans.insert(&plan, stored.json.len());
         Ok(Some(plan))
     }
 
@@ -248,7 +248,7 @@ impl Documents for Memory {
         Ok(list_page(found, page))
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+    async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         Ok(self.lock_state().work.head(id).cloned())
     }
 
@@ -256,7 +256,7 @@ impl Documents for Memory {
         &self,
         filter: &ExecutionFilter,
         page: &Page,
-    ) -> Result<Listing<Head>, StoreError> {
+    ) -> Result<Listing<ExecutionHead>, StoreError> {
         let state = self.lock_state();
         let found = state.work.heads().filter(|head| {
             (filter.states.is_empty() || filter.states.contains(&head.state))
@@ -269,7 +269,8 @@ impl Documents for Memory {
                     .is_none_or(|tool| state.documents.uses_tool(head.plan, tool.as_str()))
                 && is_within(head.created_at, filter.from, filter.to)
         });
-        let cursor = |head: &Head| Cursor { at: head.created_at, id: head.execution.to_string() };
+        let cursor =
+            |head: &ExecutionHead| Cursor { at: head.created_at, id: head.execution.to_string() };
         let Listing { items, has_more } = list_page(found.map(|head| (cursor(head), head)), page);
         let items = items.into_iter().map(|(cursor, head)| (cursor, head.clone())).collect();
         Ok(Listing { items, has_more })
@@ -280,7 +281,7 @@ impl Documents for Memory {
         after: Timestamp,
         until: Timestamp,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         let state = self.lock_state();
         let ended = state.work.heads().filter_map(|head| {
             let at = head.finished_at.filter(|at| *at > after && *at <= until)?;

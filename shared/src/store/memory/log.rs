@@ -8,19 +8,19 @@ use serde_json::Value;
 use super::Memory;
 use crate::{
     clock::Timestamp,
-    event::Recorded,
+    event::RecordedEvent,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError,
-        backend::{Assembly, full_inbox},
+        Append, AppendError, EventDocument, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, SentCommand, StoreError,
+        backend::{Assembly, inbox_full_error},
     },
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Logs {
-    documents: BTreeMap<ExecutionId, Vec<Document>>,
+    documents: BTreeMap<ExecutionId, Vec<EventDocument>>,
     /// Waiting commands in the order of their arrival.
     inbox: BTreeMap<u64, WaitingCommand>,
     known: BTreeMap<CommandId, u64>,
@@ -39,7 +39,7 @@ struct WaitingCommand {
 impl Logs {
     fn end(&self, id: ExecutionId) -> Seq {
         let documents = self.documents.get(&id);
-        documents.and_then(|documents| documents.last()).map_or(Seq::START, Document::last)
+        documents.and_then(|documents| documents.last()).map_or(Seq::START, EventDocument::last)
     }
 
     fn append(&mut self, append: &mut Append) -> Result<(), AppendError> {
@@ -54,7 +54,7 @@ impl Logs {
         Ok(())
     }
 
-    fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut assembly = Assembly::new(id, after);
         let documents = self.documents.get(&id).map_or(&[][..], Vec::as_slice);
         let next = documents.partition_point(|document| document.first <= after.next());
@@ -66,13 +66,13 @@ impl Logs {
         assembly.finish()
     }
 
-    fn send(&mut self, envelope: &Envelope) -> Result<(), StoreError> {
+    fn send(&mut self, envelope: &SentCommand) -> Result<(), StoreError> {
         if self.known.contains_key(&envelope.id) {
             return Ok(());
         }
         let of = envelope.execution;
         if self.inbox.values().filter(|waiting| waiting.execution == of).count() >= limits::INBOX {
-            return Err(full_inbox(of));
+            return Err(inbox_full_error(of));
         }
         self.arrived += 1;
         let json = serde_json::to_string(envelope).expect("envelopes are JSON");
@@ -82,7 +82,7 @@ impl Logs {
         Ok(())
     }
 
-    fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let waiting =
             self.inbox.values().filter(|waiting| of.is_none_or(|of| of == waiting.execution));
         let read = |WaitingCommand { id, json, .. }: &WaitingCommand| {
@@ -117,20 +117,20 @@ impl Logs {
 #[async_trait]
 impl ExecutionLog for Memory {
     async fn append(&self, mut append: Append) -> Result<(), AppendError> {
-        let is_work = append.head.as_ref().is_some_and(Head::is_free);
+        let is_work = append.head.as_ref().is_some_and(ExecutionHead::is_claimable);
         let mut state = self.lock_state();
         state.logs.append(&mut append)?;
         append.head.into_iter().for_each(|head| state.work.put_head(head));
         drop(state);
-        self.hints.poke_log(append.execution);
+        self.hints.wake_log(append.execution);
         if is_work {
-            self.hints.poke_work();
+            self.hints.wake_work();
         }
         Ok(())
     }
 
-    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
-        let is_work = head.is_free();
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
+        let is_work = head.is_claimable();
         let mut state = self.lock_state();
         if state.logs.end(head.execution) == Seq::START {
             return Ok(());
@@ -138,16 +138,16 @@ impl ExecutionLog for Memory {
         state.work.put_head(head);
         drop(state);
         if is_work {
-            self.hints.poke_work();
+            self.hints.wake_work();
         }
         Ok(())
     }
 
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         self.lock_state().logs.read(id, after)
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         Ok(self.lock_state().work.due(now, most))
     }
 
@@ -156,15 +156,15 @@ impl ExecutionLog for Memory {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
         Ok(self.lock_state().work.due_after(now, after, most))
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         Ok(self.lock_state().work.orphans(now, most))
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
         Ok(self.lock_state().work.owned(worker, most))
     }
 
@@ -182,7 +182,7 @@ impl ExecutionLog for Memory {
         state.work.retire(worker);
         state.permits.retire(worker);
         drop(state);
-        self.hints.poke_work();
+        self.hints.wake_work();
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl ExecutionLog for Memory {
 
     async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
         self.lock_state().permits.release(&permits);
-        self.hints.poke_work();
+        self.hints.wake_work();
         Ok(())
     }
 
@@ -215,13 +215,13 @@ impl ExecutionLog for Memory {
         Ok(self.lock_state().prune(before, most))
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
         self.lock_state().logs.send(&envelope)?;
-        self.hints.poke_inbox();
+        self.hints.wake_inbox();
         Ok(())
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.lock_state().logs.inbox(of)
     }
 

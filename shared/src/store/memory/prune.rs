@@ -6,7 +6,7 @@ use super::State;
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
-    store::{Head, Pruned, SavedPlan},
+    store::{ExecutionHead, Pruned, SavedPlan},
 };
 
 impl State {
@@ -54,9 +54,10 @@ impl State {
     }
 
     fn old_executions(&self, before: Timestamp) -> Vec<(Timestamp, ExecutionId)> {
-        let is_over = |id| self.work.head(id).is_none_or(|head: &Head| head.state.is_over());
+        let is_over =
+            |id| self.work.head(id).is_none_or(|head: &ExecutionHead| head.state.is_finished());
         let old = self.work.heads().filter(|head| {
-            head.state.is_over() && head.owner.is_none() && head.parent.is_none_or(is_over)
+            head.state.is_finished() && head.owner.is_none() && head.parent.is_none_or(is_over)
         });
         let ended = old.filter_map(|head| Some((head.finished_at?, head.execution)));
         ended.filter(|(at, _)| *at < before).collect()

@@ -9,7 +9,7 @@ use crate::{
     clock::Timestamp,
     id::ToolName,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Usage, WriteCondition},
 };
 
 #[derive(Debug, Default)]
@@ -23,20 +23,20 @@ pub(super) struct StoredRecords {
 }
 
 impl StoredRecords {
-    fn put_record(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
+    fn put_record(&mut self, record: &Record, unless: &WriteCondition) -> Result<bool, StoreError> {
         let (json, kind, name) = (record.encode()?, record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
         let there = of_kind.get(name);
         let may_write = match unless {
-            Unless::Never => true,
-            Unless::Exists => there.is_none(),
-            Unless::ChangedSince(at) => there.is_some_and(|(written, _)| written == at),
+            WriteCondition::Never => true,
+            WriteCondition::Exists => there.is_none(),
+            WriteCondition::ChangedSince(at) => there.is_some_and(|(written, _)| written == at),
         };
         if !may_write {
             return Ok(false);
         }
         let before = of_kind.insert(name.clone(), (record.at, json));
-        self.revision += u64::from(kind.is_agreed());
+        self.revision += u64::from(kind.is_shared_by_nodes());
         if kind == RecordKind::Call {
             if let Some((at, _)) = before {
                 self.calls.remove(&(at, name.clone()));
@@ -106,17 +106,21 @@ impl StoredRecords {
         if kind == RecordKind::Call {
             self.calls.remove(&(at, name.to_owned()));
         }
-        self.revision += u64::from(kind.is_agreed());
+        self.revision += u64::from(kind.is_shared_by_nodes());
         true
     }
 }
 
 #[async_trait]
 impl Records for Memory {
-    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
         let put = self.lock_state().records.put_record(record, &unless)?;
-        if put && record.kind.is_agreed() {
-            self.hints.poke_records();
+        if put && record.kind.is_shared_by_nodes() {
+            self.hints.wake_records();
         }
         Ok(put)
     }
@@ -143,13 +147,16 @@ impl Records for Memory {
         prefix: &str,
         most: usize,
     ) -> Result<usize, StoreError> {
-        Ok(self.lock_state().records.count_records(kind, &RecordPage::first(most).under(prefix)))
+        Ok(self
+            .lock_state()
+            .records
+            .count_records(kind, &RecordPage::first_records(most).with_prefix(prefix)))
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         let removed = self.lock_state().records.remove(kind, name);
-        if removed && kind.is_agreed() {
-            self.hints.poke_records();
+        if removed && kind.is_shared_by_nodes() {
+            self.hints.wake_records();
         }
         Ok(removed)
     }

@@ -10,12 +10,12 @@ use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
     limits,
-    store::{Head, Lease, backend::aged_places},
+    store::{ExecutionHead, Lease, backend::aged_places},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    heads: BTreeMap<ExecutionId, Head>,
+    heads: BTreeMap<ExecutionId, ExecutionHead>,
     /// Executions without an owner, in the order of claims.
     free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
     /// The same executions by due time.
@@ -26,7 +26,7 @@ pub(super) struct Work {
 
 impl Work {
     /// Stores a head unless it is older than the stored one.
-    pub(super) fn put_head(&mut self, head: Head) {
+    pub(super) fn put_head(&mut self, head: ExecutionHead) {
         let id = head.execution;
         if let Some(before) = self.heads.get(&id) {
             if head.seq < before.seq {
@@ -38,7 +38,7 @@ impl Work {
             (Some(owner), _) => {
                 self.owned.insert((owner, id));
             }
-            (None, Some(due)) if head.is_free() => {
+            (None, Some(due)) if head.is_claimable() => {
                 self.free.entry(Reverse(head.priority)).or_default().insert((due, id));
                 self.queue.insert((due, id));
             }
@@ -47,7 +47,7 @@ impl Work {
         self.heads.insert(id, head);
     }
 
-    fn unindex_head(&mut self, head: &Head) {
+    fn unindex_head(&mut self, head: &ExecutionHead) {
         let id = head.execution;
         head.owner.map(|owner| self.owned.remove(&(owner, id)));
         if let Some(due) = head.due {
@@ -68,15 +68,15 @@ impl Work {
         }
     }
 
-    pub(super) fn head(&self, id: ExecutionId) -> Option<&Head> {
+    pub(super) fn head(&self, id: ExecutionId) -> Option<&ExecutionHead> {
         self.heads.get(&id)
     }
 
-    pub(super) fn heads(&self) -> impl Iterator<Item = &Head> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = &ExecutionHead> {
         self.heads.values()
     }
 
-    pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<Head> {
+    pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
         let aged = aged_places(most);
         let queues = self.free.values().take(limits::PRIORITIES);
         let due = queues.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
@@ -92,7 +92,7 @@ impl Work {
         now: Timestamp,
         after: Option<(Timestamp, ExecutionId)>,
         most: usize,
-    ) -> Vec<Head> {
+    ) -> Vec<ExecutionHead> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let queue = self.queue.range((from, Bound::Unbounded));
         let due = queue.take_while(|(due, _)| *due <= now).take(most);
@@ -114,13 +114,13 @@ impl Work {
         live.map(|lease| lease.worker).collect()
     }
 
-    pub(super) fn orphans(&self, now: Timestamp, most: usize) -> Vec<Head> {
+    pub(super) fn orphans(&self, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
         let is_gone = |id: &WorkerId| self.leases.get(id).is_none_or(|lease| lease.until <= now);
         let orphans = self.owned.iter().filter(|(worker, _)| is_gone(worker));
         orphans.take(most).map(|(_, id)| self.heads[id].clone()).collect()
     }
 
-    pub(super) fn owned(&self, worker: WorkerId, most: usize) -> Vec<Head> {
+    pub(super) fn owned(&self, worker: WorkerId, most: usize) -> Vec<ExecutionHead> {
         let owned = self.owned.iter().filter(|(owner, _)| *owner == worker);
         owned.take(most).map(|(_, id)| self.heads[id].clone()).collect()
     }

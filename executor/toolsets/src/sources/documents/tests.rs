@@ -82,7 +82,7 @@ async fn a_context_sees_its_own_documents_only() {
         assert_eq!(call(tools, "load_rag", json!({ "ragId": id })).await, Err(expected));
     }
     let definition = Arc::clone(admin[0].definition());
-    assert_eq!(definition.qualified().as_str(), "admin_rag.list_rags");
+    assert_eq!(definition.qualified_name().as_str(), "admin_rag.list_rags");
 }
 
 #[tokio::test]

@@ -160,5 +160,5 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
 }
 
 fn unknown(why: String) -> ToolError {
-    ToolError::failed(why).terminal()
+    ToolError::failed(why).without_retry()
 }

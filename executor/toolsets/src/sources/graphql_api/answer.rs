@@ -35,11 +35,12 @@ pub(super) fn data(
         // of a mutation was, and would be again.
         let is_begun = answer.get("data").is_some();
         let may_help = is_begun && effect != Effect::Once;
-        return Err(if may_help { error } else { error.terminal() });
+        return Err(if may_help { error } else { error.without_retry() });
     }
     let found = answer.get("data").and_then(|it| it.get(field));
     found.cloned().ok_or_else(|| {
-        ToolError::failed(format!("`{host}` did not answer as a GraphQL endpoint does")).terminal()
+        ToolError::failed(format!("`{host}` did not answer as a GraphQL endpoint does"))
+            .without_retry()
     })
 }
 
@@ -49,9 +50,11 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError>
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
     Some(match reply.status.as_u16() {
         // A gateway does not know what became of the call behind it.
-        502 | 504 if effect == Effect::Once => ToolError::outcome_unknown(&message).indefinite(),
+        502 | 504 if effect == Effect::Once => {
+            ToolError::outcome_unknown(&message).with_unknown_outcome()
+        }
         429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        _ => ToolError::failed(message).terminal(),
+        _ => ToolError::failed(message).without_retry(),
     })
 }
 

@@ -287,7 +287,8 @@ paths:
     let trial = Trial::begin(document).await;
     let set = trial.ready(json!({})).await;
     let names = set.toolbox.sets().remove(0).tools;
-    let names: Vec<_> = names.iter().map(|it| it.definition().qualified().to_string()).collect();
+    let names: Vec<_> =
+        names.iter().map(|it| it.definition().qualified_name().to_string()).collect();
     assert_eq!(names, ["s.list", "s.list_2"]);
 }
 

@@ -70,7 +70,7 @@ impl Tool for OperationTool {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         if let Some(why) = &self.obstacle {
             let message = format!("`{}` cannot be called: {why}", self.definition.name);
-            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let mut seen = Redaction::default();
         let asked = self.request(&parameters, &mut seen)?;

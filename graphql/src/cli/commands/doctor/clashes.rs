@@ -60,8 +60,8 @@ fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
         let found = toolbox.find(&name);
         let is_off = matches!(found, Found::Inactive(_));
         let (Found::Tool(tool) | Found::Inactive(tool)) = found else { return None };
-        let meant = tool.definition().qualified().to_string();
-        let others = tools.iter().map(|tool| tool.qualified().to_string());
+        let meant = tool.definition().qualified_name().to_string();
+        let others = tools.iter().map(|tool| tool.qualified_name().to_string());
         let others: Vec<String> = others.filter(|name| *name != meant).collect();
         if others.is_empty() {
             return None;
@@ -74,7 +74,7 @@ fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
 /// Returns the names that a tool may be called by.
 fn callings(tool: &ToolDefinition) -> BTreeSet<ToolName> {
     let short = tool.name.as_str().split_once('.').and_then(|(_, name)| name.parse().ok());
-    [Some(tool.qualified()), Some(tool.name.clone()), short].into_iter().flatten().collect()
+    [Some(tool.qualified_name()), Some(tool.name.clone()), short].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
