@@ -56,9 +56,9 @@ impl Access {
     /// everything.
     pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
         let alerts = Arc::new(Alerts::default());
-        let holder = |it: Token| {
-            let digest = it.digest;
-            (digest, Grant::of(Rights::new(it, Arc::clone(&alerts))))
+        let holder = |token: Token| {
+            let digest = token.digest;
+            (digest, Grant::of(Rights::new(token, Arc::clone(&alerts))))
         };
         let holders = tokens.into_iter().map(holder).collect();
         Self(Arc::new(Doors { holders, alerts }))
@@ -97,8 +97,8 @@ impl Access {
 
     /// Returns what the holder of a token may do, for what goes on when nobody asks any more.
     pub fn holder(&self, token: &str) -> Option<Grant> {
-        let mut holders = self.0.holders.iter().map(|it| &it.1);
-        holders.find(|it| it.name() == Some(token)).cloned()
+        let mut holders = self.0.holders.iter().map(|holder| &holder.1);
+        holders.find(|grant| grant.name() == Some(token)).cloned()
     }
 
     /// Writes how often something was suspicious in the text format of `/metrics`.

@@ -62,9 +62,9 @@ pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 
 /// Returns what a plan of an agent is compiled with.
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
-    let tools = names().filter_map(|it| find(&it));
+    let tools = names().filter_map(|name| find(&name));
     Catalog::new(
-        tools.map(|it| CatalogTool { definition: Arc::clone(it.definition()), is_active: true }),
+        tools.map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
     )
 }
 
@@ -72,20 +72,20 @@ pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Cata
 fn names() -> impl Iterator<Item = ToolName> {
     let own = [TURN, ANSWER]
         .into_iter()
-        .map(|it| it.parse::<ToolName>().expect("tool names are literals"));
-    own.chain(plan::EFFECTS.iter().map(|it| dispatch::name(it.1)))
+        .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
+    own.chain(plan::EFFECTS.iter().map(|effect| dispatch::name(effect.1)))
 }
 
 /// Returns whether only plans of agents have a tool.
 pub(crate) fn is_own(tool: &ToolName) -> bool {
-    names().any(|it| it == *tool)
+    names().any(|name| name == *tool)
 }
 
 /// Returns what the agents of a plan may reach: once for each step that reaches anything.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
-    let own = plan.steps().iter().filter(|it| is_own(&it.tool) && it.tool.as_str() != ANSWER);
-    own.map(|it| {
-        let reach = it.parameters.get("reach").cloned().unwrap_or_default();
+    let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER);
+    own.map(|step| {
+        let reach = step.parameters.get("reach").cloned().unwrap_or_default();
         serde_json::from_value(reach).unwrap_or_default()
     })
 }

@@ -74,9 +74,9 @@ enum CallError {
 
 impl Blog {
     fn new(file: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        let offers = TABLE.iter().map(|it| {
-            let schema = Value::Object(it.input_schema());
-            (it, Schema::new(&schema).expect("the table makes valid schemas"))
+        let offers = TABLE.iter().map(|tool| {
+            let schema = Value::Object(tool.input_schema());
+            (tool, Schema::new(&schema).expect("the table makes valid schemas"))
         });
         Self { store: Store::new(file), ids: IdSource::new(), offers: offers.collect(), clock }
     }

@@ -149,7 +149,7 @@ pub struct Faults {
 impl Faults {
     /// Returns whether a setting is as the file has it.
     pub fn knows(&self, key: &str) -> bool {
-        self.is_read && !self.lost.iter().any(|it| it == key)
+        self.is_read && !self.lost.iter().any(|lost| lost == key)
     }
 }
 
@@ -213,7 +213,7 @@ impl Config {
             None => toolsets::demo(),
         };
         if let Some(set) = file.described {
-            if toolsets.value.iter().any(|it| it.name == set.name) {
+            if toolsets.value.iter().any(|known| known.name == set.name) {
                 let why =
                     "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
                 return Err(ConfigError(why.to_owned()));

@@ -59,7 +59,7 @@ impl Embedded {
         sets: impl IntoIterator<Item = ToolSet>,
         options: Options,
     ) -> Result<Self, EngineError> {
-        Self::settled(store, sets, options, |it| it).await
+        Self::settled(store, sets, options, |engine| engine).await
     }
 
     /// The same, with an engine that is told more before anything begins.
@@ -192,10 +192,10 @@ mod tests {
     #[tokio::test]
     async fn sets_have_different_names() {
         let own = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
-        let taken = ["flow", "ToolSet", "faber_agent"].map(|it| vec![own(it)]);
+        let taken = ["flow", "ToolSet", "faber_agent"].map(|name| vec![own(name)]);
         for sets in taken.into_iter().chain([vec![own("a"), own("a")]]) {
             let refused = Embedded::open("memory:", sets).await;
-            assert_eq!(refused.err().map(|it| it.code()), Some("CONFLICT"));
+            assert_eq!(refused.err().map(|err| err.code()), Some("CONFLICT"));
         }
     }
 

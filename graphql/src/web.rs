@@ -69,12 +69,12 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     let path = uri.path();
     let trimmed = path.trim_end_matches('/');
     if trimmed.len() < path.len() && is_place(trimmed) {
-        let query = uri.query().map(|it| format!("?{it}")).unwrap_or_default();
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let to = HeaderValue::try_from(format!("{trimmed}{query}")).ok()?;
         return Some((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
     }
-    let mut wanted = headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
-    if !wanted.any(|it| it.contains("text/html")) {
+    let mut wanted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if !wanted.any(|value| value.contains("text/html")) {
         return None;
     }
     let mut plain = headers.clone();
@@ -134,10 +134,10 @@ fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     if let Some(encoding) = encoding {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
-    fields.extend(tag.clone().map(|it| (header::ETAG, it)));
+    fields.extend(tag.clone().map(|tag| (header::ETAG, tag)));
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut known = known.filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
-    if tag.is_some_and(|tag| known.any(|it| it.trim() == tag)) {
+    let mut known = known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    if tag.is_some_and(|tag| known.any(|known| known.trim() == tag)) {
         fields.remove(header::CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, fields).into_response();
     }
@@ -178,11 +178,11 @@ fn choose(
 /// Whether the client understands an encoding. One with a weight of nothing is refused.
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
-    let mut offers = values.filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
+    let mut offers = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     offers.any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
         let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
-        let weight = parts.find_map(|it| it.strip_prefix("q=")).and_then(|it| it.parse().ok());
+        let weight = parts.find_map(|text| text.strip_prefix("q=")).and_then(|text| text.parse().ok());
         is_it && weight.unwrap_or(1.0_f32) > 0.0
     })
 }

@@ -108,10 +108,10 @@ impl Rights {
     /// Switching sets is for admins, also by way of a tool, unless the token names that set.
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
-        let matching = || tools.iter().flatten().filter(|it| it.matches(tool));
-        let own = tool.strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
-        if own.is_some_and(|it| SWITCHES.contains(&it)) && *role != Role::Admin {
-            return matching().any(|it| it.names_set(TOOL_SET));
+        let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
+        let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
+        if own.is_some_and(|name| SWITCHES.contains(&name)) && *role != Role::Admin {
+            return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
     }
@@ -128,7 +128,7 @@ impl Rights {
         }
         if let Some(rate) = per_tool {
             if used.tools.len() + tools.len() > BUCKETS {
-                used.tools.retain(|_, it| !it.is_full(now));
+                used.tools.retain(|_, limiter| !limiter.is_full(now));
             }
             for tool in tools {
                 let bucket = used.tools.entry((*tool).clone());
@@ -149,7 +149,7 @@ impl Rights {
     /// Fails where there is no room for one call, and takes nothing.
     fn check_room(&self, now: Instant) -> Result<(), AccessError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        match used.calls.as_mut().and_then(|it| it.wait(now)) {
+        match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
             Some(wait) => Err(self.spent("calls".to_owned(), wait)),
             None => Ok(()),
         }
@@ -172,7 +172,7 @@ impl Grant {
 
     /// Returns the name of the token, if one was shown.
     pub fn name(&self) -> Option<&str> {
-        self.0.as_ref().map(|it| it.token.name.as_str())
+        self.0.as_ref().map(|rights| rights.token.name.as_str())
     }
 
     /// Refuses a field of an operation's root that the role is too little for.
@@ -188,19 +188,19 @@ impl Grant {
 
     /// Returns whether a tool may be used, by its qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
-        self.0.as_ref().is_none_or(|it| it.allows(tool.as_str()))
+        self.0.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
 
     /// Returns whether every tool may be used.
     pub fn allows_every_tool(&self) -> bool {
-        self.0.as_ref().is_none_or(|it| it.token.tools.is_none() && it.token.role == Role::Admin)
+        self.0.as_ref().is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
     /// Returns which tools may be used, for what goes on when nobody asks here any more.
     pub fn reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
-        let switches = SWITCHES.iter().map(|it| format!("{TOOL_SET}.{it}"));
-        let except = switches.filter(|it| !rights.allows(it)).filter_map(|it| it.parse().ok());
+        let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
+        let except = switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
         Reach {
             tools: rights.token.tools.clone(),
             except: except.collect(),
@@ -229,7 +229,7 @@ impl Grant {
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
         let own = self.reach();
         let is_within =
-            own.tools == reach.tools && own.except.iter().all(|it| reach.except.contains(it));
+            own.tools == reach.tools && own.except.iter().all(|pattern| reach.except.contains(pattern));
         if self.allows_every_tool() || is_within {
             return Ok(());
         }
@@ -252,7 +252,7 @@ impl Grant {
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
         let Some(rights) = &self.0 else { return Ok(()) };
-        let Some(tool) = tools.into_iter().find(|it| !rights.allows(it.as_str())) else {
+        let Some(tool) = tools.into_iter().find(|tool| !rights.allows(tool.as_str())) else {
             return Ok(());
         };
         let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
@@ -262,12 +262,12 @@ impl Grant {
 
     /// Returns whether there are any limits.
     pub fn has_limits(&self) -> bool {
-        self.0.as_ref().is_some_and(|it| it.token.limits != Limits::default())
+        self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
     /// Fails where not even one call has room within the limits.
     pub fn check_room(&self) -> Result<(), AccessError> {
-        let Some(rights) = self.0.as_ref().filter(|it| it.token.limits != Limits::default()) else {
+        let Some(rights) = self.0.as_ref().filter(|rights| rights.token.limits != Limits::default()) else {
             return Ok(());
         };
         let now = Instant::now();
@@ -279,7 +279,7 @@ impl Grant {
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
-        let Some(rights) = self.0.as_ref().filter(|it| it.token.limits != Limits::default()) else {
+        let Some(rights) = self.0.as_ref().filter(|rights| rights.token.limits != Limits::default()) else {
             return Ok(());
         };
         let now = Instant::now();

@@ -37,7 +37,7 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        let found = Self::ALL.into_iter().find(|role| role.as_str() == text);
         found.ok_or_else(|| format!("there is no role `{text}`: use viewer, operator or admin"))
     }
 }

@@ -18,7 +18,7 @@ fn tool(name: &str) -> ToolName {
 }
 
 fn globs(patterns: &[&str]) -> Vec<ToolPattern> {
-    patterns.iter().map(|it| it.parse().unwrap()).collect()
+    patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_token_is_needed_where_there_are_any() {
         Token::new("a", "secret one", Role::Viewer),
         Token::new("b", "secret two", Role::Admin),
     ]);
-    let name = |token| access.enter(token, peer()).map(|it| it.name().map(str::to_owned));
+    let name = |token| access.enter(token, peer()).map(|grant| grant.name().map(str::to_owned));
     assert_eq!(name(Some("secret one")), Ok(Some("a".to_owned())));
     assert_eq!(name(Some("secret two")), Ok(Some("b".to_owned())));
     for wrong in ["secret", "secret one ", "SECRET ONE", "", "a"] {
@@ -203,14 +203,14 @@ fn every_mutation_has_a_role() {
     let sdl = crate::schema::sdl();
     let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
     let (mutation, _) = mutation.split_once("\n}").unwrap();
-    let fields = mutation.lines().filter_map(|it| it.strip_prefix("  "));
+    let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
     // Lines of descriptions have spaces before that.
-    let is_name = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric());
+    let is_name = |name: &&str| name.chars().all(|name| name.is_ascii_alphanumeric());
     let names: Vec<&str> =
-        fields.filter_map(|it| Some(it.split_once(['(', ':'])?.0)).filter(is_name).collect();
+        fields.filter_map(|line| Some(line.split_once(['(', ':'])?.0)).filter(is_name).collect();
     assert!(names.len() > 20, "{names:?}");
     let admins: Vec<&str> =
-        names.into_iter().filter(|it| needed("Mutation", it) != Role::Operator).collect();
+        names.into_iter().filter(|name| needed("Mutation", name) != Role::Operator).collect();
     // Whoever adds a mutation sees it here, and decides.
     expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));

@@ -99,8 +99,8 @@ impl Turn {
     /// Returns the tools that were called, in the order in which the model named them.
     pub(super) fn called(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
-        wanted.sort_by_key(|it| it.n);
-        wanted.into_iter().map(|it| it.tool.as_str()).collect()
+        wanted.sort_by_key(|call| call.n);
+        wanted.into_iter().map(|call| call.tool.as_str()).collect()
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn tell(
     messages: &mut Vec<Message>,
     shown: impl Fn(&ToolName) -> ToolName,
 ) {
-    let shown = |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |it| shown(&it).into());
+    let shown = |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown(&name).into());
     let mut room = TOLD_BYTES;
     let mut is_told: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {
@@ -128,7 +128,7 @@ impl Past {
     pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
         let groups = [&self.read, &self.repeat, &self.call].into_iter();
         let made = groups.filter_map(Value::as_array).flatten();
-        made.flat_map(|it| it.get("result").into_iter().chain(it.get("error")))
+        made.flat_map(|call| call.get("result").into_iter().chain(call.get("error")))
     }
 
     /// Adds the turn to what a model is told, with or without its results.
@@ -141,37 +141,37 @@ impl Past {
         let Some(turn) = &self.turn else { return };
         let mut made = self.made(turn);
         if !with_results {
-            made.iter_mut().filter(|it| it.result.is_ok()).for_each(|it| {
-                it.result = Ok(LEFT_OUT.to_owned());
+            made.iter_mut().filter(|call| call.result.is_ok()).for_each(|call| {
+                call.result = Ok(LEFT_OUT.to_owned());
             });
         }
         let native: Vec<_> =
-            made.iter().filter_map(|it| Some((it.wanted.id.as_ref()?, it))).collect();
-        let calls = native.iter().map(|(id, it)| NativeCall {
+            made.iter().filter_map(|call| Some((call.wanted.id.as_ref()?, call))).collect();
+        let calls = native.iter().map(|(id, call)| NativeCall {
             id: (*id).clone(),
-            tool: shown(&it.wanted.tool),
-            arguments: Value::Object(it.wanted.args.clone()),
-            signatures: it.wanted.signatures.clone(),
+            tool: shown(&call.wanted.tool),
+            arguments: Value::Object(call.wanted.args.clone()),
+            signatures: call.wanted.signatures.clone(),
         });
         messages.push(Message::Assistant { text: turn.text.clone(), calls: calls.collect() });
         if !native.is_empty() {
-            let results = native.iter().map(|(id, it)| CallResult {
+            let results = native.iter().map(|(id, call)| CallResult {
                 id: (*id).clone(),
-                tool: shown(&it.wanted.tool),
-                text: match &it.result {
+                tool: shown(&call.wanted.tool),
+                text: match &call.result {
                     Ok(text) => text.clone(),
                     Err(error) => format!("Error: {error}"),
                 },
             });
             messages.push(Message::Results(results.collect()));
         }
-        let written = made.iter().filter(|it| it.wanted.id.is_none());
+        let written = made.iter().filter(|call| call.wanted.id.is_none());
         let told: Vec<String> = written
-            .map(|it| {
-                let fence = |it: &String| fenced(it);
-                let result = it.result.as_ref().map(fence).map_err(fence);
+            .map(|call| {
+                let fence = |text: &String| fenced(text);
+                let result = call.result.as_ref().map(fence).map_err(fence);
                 format_tool_result(
-                    &shown(&it.wanted.tool),
+                    &shown(&call.wanted.tool),
                     result.as_deref().map_err(String::as_str),
                 )
             })
@@ -193,9 +193,9 @@ impl Past {
         let refused = turn
             .refused
             .iter()
-            .map(|it| Made { wanted: &it.wanted, result: Err(it.error.clone()) });
+            .map(|refused| Made { wanted: &refused.wanted, result: Err(refused.error.clone()) });
         let mut made: Vec<_> = called.chain(refused).collect();
-        made.sort_by_key(|it| it.wanted.n);
+        made.sort_by_key(|call| call.wanted.n);
         made
     }
 }
@@ -209,7 +209,7 @@ fn fenced(result: &str) -> String {
 }
 
 fn result(told: Option<&Value>) -> Result<String, String> {
-    let told = told.filter(|it| it.is_object()).ok_or_else(|| {
+    let told = told.filter(|value| value.is_object()).ok_or_else(|| {
         "nobody knows what came of it: it may have taken effect, or may yet".to_owned()
     })?;
     if let Some(error) = told.get("error").and_then(Value::as_str) {
@@ -231,7 +231,7 @@ mod tests {
     fn told(past: Value) -> Vec<Message> {
         let past: Past = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
-        past.tell(&mut messages, true, &|it: &str| it.to_owned());
+        past.tell(&mut messages, true, &|name: &str| name.to_owned());
         messages
     }
 
@@ -252,10 +252,10 @@ mod tests {
         }));
         let Message::Assistant { text, calls } = &messages[0] else { panic!() };
         assert_eq!(text, "Let me see.");
-        let ids: Vec<_> = calls.iter().map(|it| it.id.as_str()).collect();
+        let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["c0", "c1", "c2", "c3"]);
         let Message::Results(results) = &messages[1] else { panic!() };
-        let texts: Vec<_> = results.iter().map(|it| it.text.as_str()).collect();
+        let texts: Vec<_> = results.iter().map(|result| result.text.as_str()).collect();
         let lost = "Error: nobody knows what came of it: it may have taken effect, or may yet";
         assert_eq!(texts, ["{\"id\":7}", "Error: gone", "Error: there is none", lost]);
         assert_eq!(messages.len(), 2);
@@ -303,7 +303,7 @@ mod tests {
             &mut messages,
             ToolName::clone,
         );
-        let told = messages.iter().filter_map(|it| match it {
+        let told = messages.iter().filter_map(|message| match message {
             Message::Results(results) => Some(results[0].text.as_str()),
             _ => None,
         });

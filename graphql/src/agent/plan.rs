@@ -101,7 +101,7 @@ mod tests {
     fn every_number_of_turns_is_a_plan() {
         let tools = agent::tools(&mind(Vec::new()).0);
         let find = |name: &_| {
-            tools.iter().find(|it| it.definition().qualified_name() == *name).map(Arc::clone)
+            tools.iter().find(|tool| tool.definition().qualified_name() == *name).map(Arc::clone)
         };
         let catalog = agent::catalog(find);
         for turns in [0, 1, 3, agent::MOST_TURNS] {
@@ -117,7 +117,7 @@ mod tests {
             let plan = compile(&draft("Say {{x}}", turns, &reach), about, &catalog).unwrap();
             assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
             assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
-            assert!(agent::reaches(&plan).all(|it| it == reach));
+            assert!(agent::reaches(&plan).all(|found| found == reach));
             assert_eq!(agent::reaches(&plan).count(), turns as usize * 4);
         }
     }

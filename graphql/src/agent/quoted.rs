@@ -18,16 +18,16 @@ pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = without_thoughts(text);
     let Some(begin) = text.find(&first.raw) else { return false };
-    let Some(end) = text.rfind(&last.raw).map(|it| it + last.raw.len()) else { return false };
+    let Some(end) = text.rfind(&last.raw).map(|start| start + last.raw.len()) else { return false };
     let before = text[..begin].trim_start();
-    let before = before.strip_prefix("```").map_or(before, |it| {
-        it.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    let before = before.strip_prefix("```").map_or(before, |rest| {
+        rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
     });
     let after = text.get(end..).unwrap_or_default().trim_start();
     let after = after.strip_prefix("```").unwrap_or(after);
     // What wraps calls begins as they do.
     let is_wrapping =
-        |it: &str, with: [char; 3]| it.trim().is_empty() || it.trim().starts_with(with);
+        |text: &str, with: [char; 3]| text.trim().is_empty() || text.trim().starts_with(with);
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
 }
 
@@ -43,17 +43,17 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn of(history: &[Past], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
-        history.iter().flat_map(Past::results).for_each(|it| add(it, &mut texts));
+        history.iter().flat_map(Past::results).for_each(|value| add(value, &mut texts));
         // Where there are too many to read, their letters are enough.
-        let read = |it: &String| parse_tool_calls(it, &|it| names.find(it)).unwrap_or_default();
+        let read = |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
-        let letters = texts.iter().map(|it| squeezed(it)).collect::<Vec<_>>().join("\n");
+        let letters = texts.iter().map(|text| squeezed(text)).collect::<Vec<_>>().join("\n");
         Self { letters, calls }
     }
 
     /// Returns whether a call stands there, however it is written.
     pub(super) fn has(&self, call: &ToolCall) -> bool {
-        let is_same = |it: &ToolCall| (&it.tool, &it.args) == (&call.tool, &call.args);
+        let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
         self.repeats(call) || self.calls.iter().any(is_same)
     }
 
@@ -70,7 +70,7 @@ fn add(value: &Value, texts: &mut Vec<String>) {
         match value {
             Value::String(text) => texts.push(text.clone()),
             Value::Array(items) => left.extend(items),
-            Value::Object(fields) if NAMES.iter().any(|it| fields.contains_key(*it)) => {
+            Value::Object(fields) if NAMES.iter().any(|name| fields.contains_key(*name)) => {
                 texts.push(value.to_string());
             }
             Value::Object(fields) => left.extend(fields.values()),
@@ -82,7 +82,7 @@ fn add(value: &Value, texts: &mut Vec<String>) {
 /// Returns a text without what its author only thinks, at its beginning.
 fn without_thoughts(text: &str) -> &str {
     let text = text.trim();
-    let Some((tag, rest)) = text.strip_prefix('<').and_then(|it| it.split_once('>')) else {
+    let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
         return text;
     };
     if !matches!(tag, "think" | "thinking") {
@@ -93,7 +93,7 @@ fn without_thoughts(text: &str) -> &str {
 
 /// Returns a text without blanks, by which JSON that was written anew may differ.
 fn squeezed(text: &str) -> String {
-    text.chars().filter(|it| !it.is_whitespace()).collect()
+    text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
         let toolbox = toolbox();
         let catalog = within(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
-        let call = |text: &str| parse_tool_calls(text, &|it| names.find(it)).unwrap().remove(0);
+        let call = |text: &str| parse_tool_calls(text, &|name| names.find(name)).unwrap().remove(0);
         let json = r#"{"tool": "blog.make", "args": {"id": "5"}}"#;
         let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
         let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
@@ -145,7 +145,7 @@ mod tests {
             (format!("One calls it so: {look}"), false),
             (format!("{look}\nThat is what is in the file."), false),
         ] {
-            let calls = parse_tool_calls(&text, &|it| names.find(it)).unwrap();
+            let calls = parse_tool_calls(&text, &|name| names.find(name)).unwrap();
             assert!(!calls.is_empty(), "{text}");
             assert_eq!(is_nothing_but(&text, &calls), expected, "{text}");
         }

@@ -158,10 +158,10 @@ impl Tool for Answering {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let given = Given::of(&parameters)?;
-        let turns: Vec<&Turn> = given.history.iter().filter_map(|it| it.turn.as_ref()).collect();
-        let used: Vec<&str> = turns.iter().flat_map(|it| it.called()).collect();
-        let mut tokens: Tokens = turns.iter().map(|it| it.tokens).sum();
-        let mut costs: Vec<Option<f64>> = turns.iter().map(|it| it.cost).collect();
+        let turns: Vec<&Turn> = given.history.iter().filter_map(|past| past.turn.as_ref()).collect();
+        let used: Vec<&str> = turns.iter().flat_map(|turn| turn.called()).collect();
+        let mut tokens: Tokens = turns.iter().map(|turn| turn.tokens).sum();
+        let mut costs: Vec<Option<f64>> = turns.iter().map(|turn| turn.cost).collect();
         let (answer, is_stopped) = match turns.last() {
             Some(last) if !last.more => (last.text.clone(), false),
             last => {
@@ -169,7 +169,7 @@ impl Tool for Answering {
                 let is_stopped = last.is_some();
                 let catalog = within(&self.mind.toolbox()?, &Reach::default());
                 let called =
-                    |it: &&Arc<ToolDefinition>| used.contains(&it.qualified_name().as_str());
+                    |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
                 let left = "You can call no more tools: answer now, with what you know.";
                 let reply = self.mind.ask(&given, left, &tools, &cx).await?;
@@ -181,8 +181,8 @@ impl Tool for Answering {
             }
         };
         let toolbox = self.mind.toolbox()?;
-        let shown = |it: &&str| it.parse().map(|it| toolbox.shown_of(&it).to_string());
-        let shown: Vec<_> = used.iter().filter_map(|it| shown(it).ok()).collect();
+        let shown = |name: &&str| name.parse().map(|name| toolbox.shown_of(&name).to_string());
+        let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
         let mut output = json!({
             "answer": answer,
             "toolsUsed": shown,
@@ -211,16 +211,16 @@ impl Asking {
         if all.len() <= OFFERED {
             return all.to_vec();
         }
-        let is_switch = |it: &&Arc<ToolDefinition>| it.set.as_str() == SWITCHES;
+        let is_switch = |tool: &&Arc<ToolDefinition>| tool.set.as_str() == SWITCHES;
         let mut offered: Vec<_> = all.iter().filter(is_switch).cloned().collect();
         let ask = Ask { query, by: Criterion::Lexical, limit: OFFERED, margin: 0.0, taught: None };
         let best = self.chooser.select(&all, &ask, |_| true).await.unwrap_or_default();
-        let best = best.matches.iter().map(|it| &all[it.at]);
+        let best = best.matches.iter().map(|found| &all[found.at]);
         for tool in best.chain(all.iter()) {
             if offered.len() >= OFFERED {
                 break;
             }
-            if !offered.iter().any(|it| Arc::ptr_eq(it, tool)) {
+            if !offered.iter().any(|known| Arc::ptr_eq(known, tool)) {
                 offered.push(Arc::clone(tool));
             }
         }
@@ -248,14 +248,14 @@ impl Mind {
         let mut rules = format!("{RULES}\n\n{left}");
         let toolbox = self.toolbox()?;
         let offered = if self.has_native_tools {
-            tools.iter().map(|it| offered(it, &toolbox)).collect()
+            tools.iter().map(|tool| offered(tool, &toolbox)).collect()
         } else {
-            let taught = tool_prompt(tools.iter().map(|it| &**it), |it| toolbox.shown(it));
+            let taught = tool_prompt(tools.iter().map(|tool| &**tool), |tool| toolbox.shown(tool));
             rules = format!("{rules}\n\n{taught}");
             Vec::new()
         };
         let mut messages = vec![Message::System(rules), Message::User(given.query.clone())];
-        history::tell(&given.history, &mut messages, |it| toolbox.shown_of(it));
+        history::tell(&given.history, &mut messages, |name| toolbox.shown_of(name));
         let question = Question { messages, tools: offered, answer: None };
         tokio::select! {
             reply = self.model.ask(&question) => reply.map_err(|err| failed(&err)),
@@ -285,10 +285,10 @@ fn failed(err: &ModelError) -> ToolError {
 /// Returns the tools that are there now, switched on, and within reach.
 pub(super) fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
     let sets = toolbox.sets();
-    let active = sets.iter().filter(|it| it.is_active);
+    let active = sets.iter().filter(|set| set.is_active);
     let tools = active.flat_map(|set| set.tools.iter().map(ReadyTool::definition));
-    let tools = tools.filter(|it| it.is_callable && reach.includes(it));
-    Catalog::new(tools.map(|it| CatalogTool { definition: Arc::clone(it), is_active: true }))
+    let tools = tools.filter(|tool| tool.is_callable && reach.includes(tool));
+    Catalog::new(tools.map(|tool| CatalogTool { definition: Arc::clone(tool), is_active: true }))
 }
 
 /// The calls in words, with whether each is only quoted, and what wanted to be one.
@@ -327,15 +327,15 @@ impl Reading<'_> {
                         let why = is_quoted.then_some(QUOTED);
                         turn.want((call.tool.to_string(), args), None, (self, why));
                     }
-                    for it in &missed {
-                        turn.miss(it, self.catalog);
+                    for call in &missed {
+                        turn.miss(call, self.catalog);
                     }
                 }
                 Err(err) => turn.refuse_all(err.to_string()),
             }
         }
         for call in calls {
-            let written = names.find(&call.tool).map_or(call.tool, |it| it.name.to_string());
+            let written = names.find(&call.tool).map_or(call.tool, |tool| tool.name.to_string());
             let native = Some((call.id, call.signatures));
             turn.want((written, call.arguments), native, (self, None));
         }
@@ -348,15 +348,15 @@ impl Reading<'_> {
     /// Returns the calls that stand in words, and of each whether it is none that should be made;
     /// and what wanted to be one, where the model has no other way.
     fn written(&self, text: &str, names: &CatalogNames<'_>) -> Result<Written, TooMuch> {
-        let read = read_tool_calls(text, &|it| names.find(it))?;
+        let read = read_tool_calls(text, &|name| names.find(name))?;
         let (mut found, mut missed) = (read.calls, read.missed);
         if self.is_native {
             missed.clear();
             // Who can call in the way of the provider speaks of tools where it does not.
-            let is_spoken = |it: CallFormat| {
-                matches!(it, CallFormat::FunctionCall | CallFormat::NaturalLanguage)
+            let is_spoken = |format: CallFormat| {
+                matches!(format, CallFormat::FunctionCall | CallFormat::NaturalLanguage)
             };
-            found.retain(|it| !is_spoken(it.format));
+            found.retain(|call| !is_spoken(call.format));
             if !is_nothing_but(text, &found) {
                 found.clear();
             }
@@ -366,12 +366,12 @@ impl Reading<'_> {
         }
         let told = Told::of(&self.given.history, names);
         if self.is_native {
-            let is_meant = !found.iter().any(|it| told.has(it));
+            let is_meant = !found.iter().any(|call| told.has(call));
             let found = found.into_iter().filter(|_| is_meant);
-            return Ok((found.map(|it| (it, false)).collect(), missed));
+            return Ok((found.map(|call| (call, false)).collect(), missed));
         }
-        let found = found.into_iter().map(|it| (told.repeats(&it), it));
-        Ok((found.map(|(is, it)| (it, is)).collect(), missed))
+        let found = found.into_iter().map(|call| (told.repeats(&call), call));
+        Ok((found.map(|(is, call)| (call, is)).collect(), missed))
     }
 }
 
@@ -399,8 +399,8 @@ impl Turn {
             return;
         }
         let catalog = reading.catalog;
-        let (id, signatures) = native.map_or((None, Vec::new()), |(id, it)| (Some(id), it));
-        let found = catalog.find(&tool).map(|it| &it.definition);
+        let (id, signatures) = native.map_or((None, Vec::new()), |(id, signatures)| (Some(id), signatures));
+        let found = catalog.find(&tool).map(|tool| &tool.definition);
         let error = match (found, &args) {
             (None, _) => {
                 reading.alert(&tool);
@@ -420,7 +420,7 @@ impl Turn {
             }
         };
         let name = || tool.chars().take(NAME).collect();
-        let tool = found.map_or_else(name, |it| it.qualified_name().to_string());
+        let tool = found.map_or_else(name, |tool| tool.qualified_name().to_string());
         let args = match (args, &error) {
             // It is told again in each turn what was asked for in vain, as long as that is short.
             (args, Some(_)) if json::json_size(&args) > REFUSED_BYTES => Map::new(),
@@ -428,7 +428,7 @@ impl Turn {
             _ => Map::new(),
         };
         let wanted = Wanted { n, tool, args, most: None, id, signatures };
-        match (found.map(|it| it.effect), error) {
+        match (found.map(|tool| tool.effect), error) {
             (Some(Effect::Read), None) => self.read.push(wanted),
             (Some(Effect::Idempotent), None) => self.repeat.push(wanted),
             (Some(Effect::Once), None) => self.call.push(wanted),
@@ -467,14 +467,14 @@ impl Turn {
 
     fn args_bytes(&self) -> usize {
         let all = self.read.iter().chain(&self.repeat).chain(&self.call);
-        all.map(|it| it.args.values().map(json::json_size).sum::<usize>()).sum()
+        all.map(|call| call.args.values().map(json::json_size).sum::<usize>()).sum()
     }
 
     /// Gives each call its share of the half of what room there is: the other is for later turns.
     fn share(&mut self, room: usize) {
         let n = self.wanted().count().max(1);
         let share = (room / 2 / n).max(LEAST_BYTES);
-        self.wanted().for_each(|it| it.most = Some(share));
+        self.wanted().for_each(|call| call.most = Some(share));
     }
 }
 
@@ -487,7 +487,7 @@ impl Reading<'_> {
     /// Raises an alert where a tool is wanted that is there and that whoever let the agent loose may
     /// not use.
     fn alert(&self, tool: &str) {
-        let named = tool.parse().ok().and_then(|it| self.toolbox.find_own(&it));
+        let named = tool.parse().ok().and_then(|name| self.toolbox.find_own(&name));
         if let (Some(holder), Some(tool)) = (&self.holder, named) {
             // What the model is told is what it is told of tools that are nowhere.
             let _ = holder.check_tools([&tool.definition().qualified_name()]);
@@ -506,9 +506,9 @@ impl Reading<'_> {
 
 fn unknown(name: &str, catalog: &Catalog) -> String {
     let shown: String = name.chars().take(64).collect();
-    let names: Vec<String> = catalog.plannable().map(|it| catalog.shown(it).to_string()).collect();
+    let names: Vec<String> = catalog.plannable().map(|tool| catalog.shown(tool).to_string()).collect();
     let help = did_you_mean(name, names.iter().map(String::as_str));
-    let help = help.map(|it| format!("; {it}")).unwrap_or_default();
+    let help = help.map(|help| format!("; {help}")).unwrap_or_default();
     format!("there is no tool `{shown}` that may be called now{help}")
 }
 

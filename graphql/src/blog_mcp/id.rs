@@ -47,7 +47,7 @@ mod tests {
         for id in drawn {
             assert!(id.len() == 24 && id.starts_with("6592dc40"), "{id}");
             assert!(
-                id.bytes().all(|it| it.is_ascii_hexdigit() && !it.is_ascii_uppercase()),
+                id.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()),
                 "{id}"
             );
         }

@@ -41,7 +41,7 @@ pub(super) fn perform(
         }
         Verb::Get => {
             let id = text(arguments, "id");
-            Ok(find(data, offer.kind, id).map_or(Value::Null, |it| Value::Object(it.clone())))
+            Ok(find(data, offer.kind, id).map_or(Value::Null, |record| Value::Object(record.clone())))
         }
         Verb::Update => {
             check_email(arguments, data, Some(text(arguments, "id")))?;
@@ -49,7 +49,7 @@ pub(super) fn perform(
         }
         Verb::Delete => {
             let id = text(arguments, "id").to_lowercase();
-            data.of_mut(offer.kind).retain(|it| text(it, "_id") != id);
+            data.of_mut(offer.kind).retain(|record| text(record, "_id") != id);
             Ok(json!({ "success": true }))
         }
         Verb::List => Ok(list(offer.kind, arguments, data)),
@@ -83,7 +83,7 @@ fn update(
     now: Timestamp,
 ) -> Result<Value, Refusal> {
     let id = text(arguments, "id").to_lowercase();
-    let record = data.of_mut(kind).iter_mut().find(|it| text(it, "_id") == id);
+    let record = data.of_mut(kind).iter_mut().find(|record| text(record, "_id") == id);
     let record = record.ok_or(Refusal::Unknown { noun: kind.noun(), id })?;
     for (name, value) in arguments.iter().filter(|(name, _)| *name != "id") {
         record.insert(name.clone(), value.clone());
@@ -96,7 +96,7 @@ fn list(kind: Kind, arguments: &Map<String, Value>, data: &Data) -> Value {
     let blog = arguments.get("blogId").and_then(Value::as_str).map(str::to_lowercase);
     let records = data.of(kind).iter();
     let records =
-        records.filter(|it| blog.as_deref().is_none_or(|blog| is_same(text(it, "blogId"), blog)));
+        records.filter(|record| blog.as_deref().is_none_or(|blog| is_same(text(record, "blogId"), blog)));
     records.cloned().map(Value::Object).collect()
 }
 
@@ -125,8 +125,8 @@ fn check_email(
     let mut others = data
         .of(Kind::Author)
         .iter()
-        .filter(|it| own.is_none_or(|own| !is_same(text(it, "_id"), own)));
-    match others.find(|it| text(it, "email").to_lowercase() == email.to_lowercase()) {
+        .filter(|author| own.is_none_or(|own| !is_same(text(author, "_id"), own)));
+    match others.find(|author| text(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {
             email: email.to_owned(),
@@ -137,7 +137,7 @@ fn check_email(
 }
 
 fn find<'a>(data: &'a Data, kind: Kind, id: &str) -> Option<&'a Record> {
-    data.of(kind).iter().find(|it| is_same(text(it, "_id"), id))
+    data.of(kind).iter().find(|record| is_same(text(record, "_id"), id))
 }
 
 /// Ids are numbers in disguise, so the case of their digits does not matter.

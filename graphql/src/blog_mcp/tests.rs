@@ -27,7 +27,7 @@ impl World {
 
     fn try_call(&self, name: &str, arguments: &Value) -> Result<Value, CallError> {
         let arguments = arguments.as_object().cloned().unwrap();
-        self.blog.call(name, arguments).map(|it| it.value)
+        self.blog.call(name, arguments).map(|answer| answer.value)
     }
 
     fn call(&self, name: &str, arguments: &Value) -> Value {
@@ -133,7 +133,7 @@ fn outputs_fit_their_schemas() {
     for offer in TABLE {
         assert_eq!(offer.tool().name, offer.name);
     }
-    let create = TABLE.iter().find(|it| it.name == "createAuthor").unwrap();
+    let create = TABLE.iter().find(|tool| tool.name == "createAuthor").unwrap();
     let schema = Value::Object(create.output_schema().unwrap());
     assert_eq!(Schema::new(&schema).unwrap().complaint(&alice), None);
     assert_eq!(TABLE.len(), 18);

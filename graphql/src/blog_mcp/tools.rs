@@ -390,11 +390,11 @@ fn object(
 }
 
 fn properties(fields: &[Field]) -> Map<String, Value> {
-    fields.iter().map(|it| (it.name.to_owned(), it.schema())).collect()
+    fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect()
 }
 
 fn required(fields: &'static [Field]) -> impl Iterator<Item = &'static str> {
-    fields.iter().filter(|it| it.is_required).map(|it| it.name)
+    fields.iter().filter(|field| field.is_required).map(|field| field.name)
 }
 
 fn id_schema(description: &str) -> Value {

@@ -79,7 +79,7 @@ impl AccessConfig {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
             let token = config.token(sets, &variable).map_err(ConfigError)?;
-            if let Some(same) = tokens.iter().find(|it| it.is_same_secret(&token)) {
+            if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
                 return Err(ConfigError(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another one",
                     same.name, config.name, config.variable
@@ -111,7 +111,7 @@ impl TokenConfig {
                  remove it from `access.tokens`"
             ));
         }
-        if secret.chars().any(|it| !it.is_ascii_graphic()) {
+        if secret.chars().any(|letter| !letter.is_ascii_graphic()) {
             return Err(format!(
                 "the access token `{name}` (`{from}`) cannot be sent: use letters, digits and `-._~+/=`"
             ));
@@ -122,13 +122,13 @@ impl TokenConfig {
         let mut token = Token::new(name, secret, self.role);
         let tools = self.tools.as_ref();
         token.tools =
-            tools.map(|it| it.iter().flat_map(|it| patterns::widened(it, sets)).collect());
+            tools.map(|pattern| pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect());
         token.limits = self.limits;
         Ok(token)
     }
 
     fn to_json(&self) -> Value {
-        let tools = self.tools.as_ref().map(|it| it.iter().map(ToolPattern::to_string).collect());
+        let tools = self.tools.as_ref().map(|patterns| patterns.iter().map(ToolPattern::to_string).collect());
         json!({
             "name": self.name,
             "token_env": self.variable,
@@ -160,7 +160,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
         let token = token(item).map_err(placed)?;
-        if tokens.iter().any(|it| it.name == token.name) {
+        if tokens.iter().any(|known| known.name == token.name) {
             let why = format!("a token called `{}` exists already: use another name", token.name);
             return Err(placed(why));
         }
@@ -179,8 +179,8 @@ fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
         Some(Value::Array(items)) if items.len() <= SECRETS => items,
         Some(_) => return Err(wrong()),
     };
-    let names = items.iter().map(|it| it.as_str().filter(|it| !it.trim().is_empty()));
-    names.map(|it| it.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
+    let names = items.iter().map(|name| name.as_str().filter(|name| !name.trim().is_empty()));
+    names.map(|name| name.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
 }
 
 fn token(item: &Value) -> Result<TokenConfig, String> {
@@ -206,7 +206,7 @@ fn token(item: &Value) -> Result<TokenConfig, String> {
 }
 
 fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
-    let Some(key) = fields.keys().find(|it| !keys.contains(&it.as_str())) else { return Ok(()) };
+    let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) else { return Ok(()) };
     let help = did_you_mean(key, keys.iter().copied());
     let help = help.unwrap_or_else(|| format!("there are `{}`", keys.join("`, `")));
     Err(format!("`{key}` is unknown: {help}"))

@@ -9,7 +9,7 @@ const MOST_S: u64 = 100 * 366 * 86_400;
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let (number, unit) =
-        text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
+        text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
     let seconds: Option<u64> = match unit.trim() {
         "s" => Some(1),
         "m" | "min" => Some(60),
@@ -18,15 +18,15 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         "w" => Some(7 * 86_400),
         _ => None,
     };
-    let read = seconds.and_then(|it| number.parse::<u64>().ok()?.checked_mul(it));
-    read.filter(|it| *it <= MOST_S).map(Duration::from_secs).ok_or_else(|| {
+    let read = seconds.and_then(|unit_s| number.parse::<u64>().ok()?.checked_mul(unit_s));
+    read.filter(|seconds| *seconds <= MOST_S).map(Duration::from_secs).ok_or_else(|| {
         format!("`{text}` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`")
     })
 }
 
 /// Writes a length of time in the longest unit that it is a whole number of.
-pub fn text(it: Duration) -> String {
-    let seconds = it.as_secs();
+pub fn text(duration: Duration) -> String {
+    let seconds = duration.as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]
         .into_iter()
         .find(|(_, length)| seconds > 0 && seconds.is_multiple_of(*length))
@@ -73,7 +73,7 @@ mod tests {
             ("99999999d", None),
             ("99999999999999999999s", None),
         ] {
-            assert_eq!(parse(text).ok().map(|it| it.as_secs()), expected, "{text}");
+            assert_eq!(parse(text).ok().map(|age| age.as_secs()), expected, "{text}");
         }
     }
 }

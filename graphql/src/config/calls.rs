@@ -30,7 +30,7 @@ fn rule(item: &Value) -> Result<Rule, String> {
     let Value::Object(fields) = item else {
         return Err("write a map such as `{ tool: shop.charge, concurrency: 2 }`".to_owned());
     };
-    if let Some(key) = fields.keys().find(|it| !KEYS.contains(&it.as_str())) {
+    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
         let help =
             did_you_mean(key, KEYS).unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
         return Err(format!("`{key}` is unknown: {help}"));
@@ -79,15 +79,15 @@ fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>
 }
 
 fn concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
-    let Some(value) = value.filter(|it| !it.is_null()) else { return Ok(None) };
-    let most = value.as_u64().and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
+    let most = value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
     most.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
 /// Reads so many a time: `100/min`.
 pub(super) fn rate(text: &str) -> Option<Rate> {
     let (calls, unit) = text.split_once('/')?;
-    let calls = calls.trim().parse().ok().filter(|it| *it > 0)?;
+    let calls = calls.trim().parse().ok().filter(|number| *number > 0)?;
     let per_ms = match unit.trim() {
         "s" | "sec" | "second" => 1_000,
         "m" | "min" | "minute" => 60_000,
@@ -119,7 +119,7 @@ mod tests {
         let tool = "shop.charge".parse().unwrap();
         let of = limits.of(&tool, &json!({ "customer": { "id": 7 } }));
         let shown: Vec<_> =
-            of.iter().map(|it| (it.key.as_str(), it.concurrency, it.rate)).collect();
+            of.iter().map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate)).collect();
         let (minute, second) =
             (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
         assert_eq!(

@@ -121,7 +121,7 @@ impl Config {
 }
 
 fn server(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
-    let key = match api_key_env.map(|it| (it, variable(it))) {
+    let key = match api_key_env.map(|name| (name, variable(name))) {
         None => None,
         Some((_, Some(key))) if !key.trim().is_empty() => Some(key.trim().to_owned()),
         Some((name, _)) => {

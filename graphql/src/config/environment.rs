@@ -64,7 +64,7 @@ impl Environment {
             store: text("FABER_STORE"),
             config: path("FABER_CONFIG"),
             server: text("FABER_SERVER"),
-            token: text("FABER_TOKEN").map(|it| Secret(it.trim().to_owned())),
+            token: text("FABER_TOKEN").map(|token| Secret(token.trim().to_owned())),
             listen: text("FABER_LISTEN"),
             log: text("FABER_LOG"),
             blog_file: path("FABER_BLOG_FILE"),
@@ -74,9 +74,9 @@ impl Environment {
             host: text("HOSTNAME"),
             browser: text("BROWSER"),
             has_display: os("DISPLAY").or_else(|| os("WAYLAND_DISPLAY")).is_some(),
-            is_dumb: os("TERM").is_none_or(|it| it == "dumb"),
-            has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|it| it.is_empty())
-                && os("CLICOLOR").is_none_or(|it| it != "0"),
+            is_dumb: os("TERM").is_none_or(|value| value == "dumb"),
+            has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|value| value.is_empty())
+                && os("CLICOLOR").is_none_or(|value| value != "0"),
         }
     }
 
@@ -88,8 +88,8 @@ impl Environment {
     /// Returns where every program of the user keeps its data.
     pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
         // The specification has relative paths ignored.
-        let data = self.data_home.clone().filter(|it| it.is_absolute());
-        let home = || self.home.as_ref().map(|it| it.join(".local").join("share"));
+        let data = self.data_home.clone().filter(|path| path.is_absolute());
+        let home = || self.home.as_ref().map(|home| home.join(".local").join("share"));
         data.or_else(home).ok_or_else(|| {
             let why = "there is no place for data: set `HOME` or `XDG_DATA_HOME`";
             ConfigError(why.to_owned())
@@ -111,11 +111,11 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 fn os(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|it| !it.is_empty())
+    env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn text(name: &str) -> Option<String> {
-    os(name).map(|it| it.to_string_lossy().into_owned())
+    os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn path(name: &str) -> Option<PathBuf> {

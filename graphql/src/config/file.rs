@@ -169,14 +169,14 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
         toolsets,
         limits,
         retention: retention(fields.remove("retention"))?,
-        access: fields.remove("access").map(|it| access::read(Some(it))).transpose()?,
+        access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
         contexts: contexts(fields.remove("contexts"))?,
         described,
         described_in,
         toolkit: toolkit(fields.remove("toolkit_files"), base)?,
         learning: match fields.remove("learning") {
             None | Some(Value::Null) => None,
-            Some(Value::Bool(it)) => Some(it),
+            Some(Value::Bool(learning)) => Some(learning),
             Some(_) => return Err("`learning` must be true or false".to_owned()),
         },
         margin: margin(fields.remove("selection"))?,
@@ -207,7 +207,7 @@ fn described(
             .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
     };
     let mut tools = Vec::new();
-    let files: Vec<_> = files.into_iter().map(|it| joined(base, it)).collect();
+    let files: Vec<_> = files.into_iter().map(|file| joined(base, file)).collect();
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
@@ -216,7 +216,7 @@ fn described(
         let written: Value =
             serde_json::from_str(text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
         let read = habilis::read(&written).map_err(unfit)?;
-        for name in read.iter().filter_map(|it| it["name"].as_str()) {
+        for name in read.iter().filter_map(|tool| tool["name"].as_str()) {
             if let Some(first) = names.insert(name.to_owned(), path) {
                 let first = first.display();
                 return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
@@ -245,10 +245,10 @@ fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, St
     for file in files {
         let path = joined(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
-        let written = text(&path).and_then(|it| yaml::value(&it)).map_err(unfit)?;
+        let written = text(&path).and_then(|text| yaml::value(&text)).map_err(unfit)?;
         let written = written::read(&written).map_err(unfit)?;
         let warnings = written.warnings.into_iter();
-        read.warnings.extend(warnings.map(|it| format!("`{}`: {it}", path.display())));
+        read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
         let updated = read.toolkit.update(&written.toolkit);
         updated.map_err(|err| unfit(err.to_string()))?;
         read.files.push(path);
@@ -263,12 +263,12 @@ fn margin(value: Option<Value>) -> Result<Option<f64>, String> {
         Some(Value::Object(fields)) => fields,
         Some(_) => return Err("`selection` must be a map, such as `{ margin: 0.01 }`".to_owned()),
     };
-    if let Some(other) = fields.keys().find(|it| *it != "margin") {
+    if let Some(other) = fields.keys().find(|key| *key != "margin") {
         return Err(format!("`selection.{other}` is unknown: there is `margin`"));
     }
     match fields.get("margin") {
         None | Some(Value::Null) => Ok(None),
-        Some(margin) => match margin.as_f64().filter(|it| (-2.0..=2.0).contains(it)) {
+        Some(margin) => match margin.as_f64().filter(|margin| (-2.0..=2.0).contains(margin)) {
             Some(margin) => Ok(Some(margin)),
             None => Err(format!("`selection.margin` is {margin}; write a number from -2 to 2")),
         },
@@ -319,7 +319,7 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
-        Some(Value::Object(it)) if it.len() == 1 && it.contains_key("memory") => Err(
+        Some(Value::Object(map)) if map.len() == 1 && map.contains_key("memory") => Err(
             "`store` is a map: YAML needs quotes around what ends with a colon, `store: \"memory:\"`"
                 .to_owned(),
         ),

@@ -84,7 +84,7 @@ impl Default for Limits {
     fn default() -> Self {
         let defaults = TABLE
             .iter()
-            .map(|it| (it.key, Setting { value: (it.default)(), origin: Origin::Default }));
+            .map(|limit| (limit.key, Setting { value: (limit.default)(), origin: Origin::Default }));
         let none = (Arc::default(), Value::Array(Vec::new()));
         Self { numbers: defaults.collect(), calls: none }
     }
@@ -99,11 +99,11 @@ impl Limits {
                 limits.calls = (Arc::new(calls::read(value)?), value.clone());
                 continue;
             }
-            let Some(at) = TABLE.iter().position(|it| it.key == key) else {
+            let Some(at) = TABLE.iter().position(|limit| limit.key == key) else {
                 return Err(unknown(key));
             };
             let Limit { least, most, .. } = TABLE[at];
-            let number = value.as_u64().filter(|it| (least..=most).contains(it));
+            let number = value.as_u64().filter(|number| (least..=most).contains(number));
             let Some(value) = number else {
                 return Err(format!(
                     "`limits.{key}` is {value}; write a whole number from {least} to {most}"
@@ -177,7 +177,7 @@ impl Limits {
     }
 
     fn value(&self, key: &str) -> u64 {
-        let found = self.numbers.iter().find(|(it, _)| *it == key);
+        let found = self.numbers.iter().find(|(known, _)| *known == key);
         found.expect("only keys of the table are asked for").1.value
     }
 
@@ -191,10 +191,10 @@ impl Limits {
 }
 
 fn unknown(key: &str) -> String {
-    let keys = || TABLE.iter().map(|it| it.key).chain([CALLS]);
+    let keys = || TABLE.iter().map(|limit| limit.key).chain([CALLS]);
     let help = did_you_mean(key, keys());
     let known = || {
-        let keys: Vec<_> = keys().map(|it| format!("`{it}`")).collect();
+        let keys: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
         format!("there are {}", keys.join(", "))
     };
     format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))

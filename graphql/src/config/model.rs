@@ -86,7 +86,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                 "`planner.provider` is missing: write `planner: {PLANNER}`, or `planner: {{ \
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
-            Some(PLANNER) => match fields.keys().find(|it| *it != "provider") {
+            Some(PLANNER) => match fields.keys().find(|key| *key != "provider") {
                 Some(other) => {
                     Err(format!("`planner.{other}` means nothing to `{PLANNER}`: remove it"))
                 }
@@ -107,14 +107,14 @@ impl Written {
     fn checked(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
         let provider = ProviderKind::named(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
-        let model = self.model.filter(|it| !it.trim().is_empty());
+        let model = self.model.filter(|name| !name.trim().is_empty());
         let model = model.ok_or_else(|| {
             format!("`{place}.model` is missing: write the model's name as its provider has it")
         })?;
         if let Some(url) = &self.base_url {
             check_url(place, url)?;
         }
-        if let Some(name) = self.api_key_env.as_deref().filter(|it| !is_variable(it)) {
+        if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
             // Somebody may have written the key itself, which is not to be repeated.
             let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
@@ -131,17 +131,17 @@ impl Written {
         if let Some(most) = self.max_tokens {
             within(place, "max_tokens", most, 1, 10_000_000)?;
         }
-        if let Some(it) = self.temperature.filter(|it| !(0.0..=2.0).contains(it)) {
-            return Err(format!("`{place}.temperature` is {it}; write a number from 0 to 2"));
+        if let Some(temperature) = self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
+            return Err(format!("`{place}.temperature` is {temperature}; write a number from 0 to 2"));
         }
-        if let Some(it) = self.price {
-            within(&format!("{place}.price"), "input", it.input, 0.0, MOST_PRICE)?;
-            within(&format!("{place}.price"), "output", it.output, 0.0, MOST_PRICE)?;
+        if let Some(price) = self.price {
+            within(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
+            within(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
         }
         if is_fallback && self.fallback.is_some() {
             return Err(format!("`{place}.fallback`: one model stands in for another, not two"));
         }
-        let fallback = self.fallback.map(|it| it.checked(&format!("{place}.fallback"), true));
+        let fallback = self.fallback.map(|model| model.checked(&format!("{place}.fallback"), true));
         Ok(ModelConfig {
             provider,
             base_url: self.base_url,
@@ -152,7 +152,7 @@ impl Written {
             max_repairs,
             max_tokens: self.max_tokens,
             temperature: self.temperature,
-            price: self.price.map(|it| Price { input: it.input, output: it.output }),
+            price: self.price.map(|price| Price { input: price.input, output: price.output }),
             structured: self.structured.unwrap_or(true),
             native_tools: self.native_tools.unwrap_or(true),
             fallback: fallback.transpose()?.map(Box::new),
@@ -161,7 +161,7 @@ impl Written {
 }
 
 fn check_url(place: &str, url: &str) -> Result<(), String> {
-    let is_web = ["http://", "https://"].iter().any(|it| url.starts_with(it));
+    let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     if !is_web || url.parse::<reqwest::Url>().is_err() {
         let shown = mask_url(url);
         return Err(format!("`{place}.base_url` is `{shown}`; write `https://host/v1`"));
@@ -213,14 +213,14 @@ impl ModelConfig {
             (None, None) => self.provider.usual_variable(),
         };
         let value = |name: &str| {
-            let value = variable(name).map(|it| it.trim().to_owned());
-            value.filter(|it| !it.is_empty())
+            let value = variable(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
         };
         Settings {
             provider: self.provider,
             base_url: self.base_url.clone(),
             model: self.model.clone(),
-            key: name.map_or(Key::None, |it| Key::Variable(it.to_owned(), value(it))),
+            key: name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name))),
             timeout: Duration::from_millis(self.timeout_ms),
             retries: self.max_retries,
             max_tokens: self.max_tokens,
@@ -228,7 +228,7 @@ impl ModelConfig {
             price: self.price,
             structured: self.structured,
             native_tools: self.native_tools,
-            fallback: self.fallback.as_ref().map(|it| Box::new(it.settings_with(variable))),
+            fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_with(variable))),
         }
     }
 
@@ -248,7 +248,7 @@ impl ModelConfig {
             "max_repairs": self.max_repairs,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
-            "price": self.price.map(|it| json!({ "input": it.input, "output": it.output })),
+            "price": self.price.map(|price| json!({ "input": price.input, "output": price.output })),
             "structured": self.structured,
             "native_tools": self.native_tools,
             "fallback": self.fallback.as_deref().map(Self::to_json),

@@ -21,12 +21,12 @@ impl Config {
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut own = vec![base.join(FILE), absolute(&self.data)];
         own.extend(self.file.as_deref().map(absolute));
-        own.extend(self.described.iter().map(|it| absolute(it)));
-        own.extend(self.toolkit.value.files.iter().map(|it| absolute(it)));
+        own.extend(self.described.iter().map(|path| absolute(path)));
+        own.extend(self.toolkit.value.files.iter().map(|path| absolute(path)));
         // It says where calls go, and with them the set's secrets.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
-        own.extend(documents.map(|it| absolute(&it)));
-        own.extend(BESIDE.iter().filter_map(|it| self.beside_store(it)));
+        own.extend(documents.map(|path| absolute(&path)));
+        own.extend(BESIDE.iter().filter_map(|suffix| self.beside_store(suffix)));
         own
     }
 
@@ -89,8 +89,8 @@ toolsets:
         let own = config.own_files(&config.base().unwrap());
         let own: Vec<_> = own
             .iter()
-            .map(|it| it.components().collect::<PathBuf>())
-            .filter_map(|it| Some(it.strip_prefix(folder.path()).ok()?.display().to_string()))
+            .map(|path| path.components().collect::<PathBuf>())
+            .filter_map(|path| Some(path.strip_prefix(folder.path()).ok()?.display().to_string()))
             .collect();
         let expected = [
             "faber.yaml",
@@ -107,7 +107,7 @@ toolsets:
         ];
         assert_eq!(own, expected);
         let folders = config.own_folders();
-        let names = folders.iter().filter_map(|it| it.file_name()?.to_str());
+        let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
         assert_eq!(names.collect::<Vec<_>>(), ["faber", "x.db-workers"]);
     }
 
@@ -126,7 +126,7 @@ toolsets:
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
         let own = config.own_programs();
-        let own: Vec<PathBuf> = own.iter().map(|it| it.components().collect()).collect();
+        let own: Vec<PathBuf> = own.iter().map(|path| path.components().collect()).collect();
         assert_eq!(own, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
     }
 }

@@ -13,12 +13,12 @@ impl Config {
         let mut limits: Map<String, Value> = self
             .limits
             .all()
-            .map(|(key, it)| (key.to_owned(), shown(&json!(it.value), it.origin)))
+            .map(|(key, setting)| (key.to_owned(), shown(&json!(setting.value), setting.origin)))
             .collect();
         let calls = self.limits.written_calls();
         limits.insert("calls".to_owned(), shown(calls.value, calls.origin));
         let retention = self.retention.value.map(age::text);
-        let server = self.server.as_ref().map(|it| shown(&json!(mask_url(&it.value)), it.origin));
+        let server = self.server.as_ref().map(|server| shown(&json!(mask_url(&server.value)), server.origin));
         json!({
             "file": self.file,
             "store": shown(&json!(mask_url(&self.store.value)), self.store.origin),
@@ -91,7 +91,7 @@ fn mask_sets(sets: &Value) -> Value {
             let masked = fields.iter().map(|(key, value)| {
                 let value = match (key.as_str(), value) {
                     ("env" | "headers" | "auth", Value::Object(entries)) if !is_secret(value) => {
-                        entries.iter().map(|(key, it)| (key.clone(), masked(it))).collect()
+                        entries.iter().map(|(key, value)| (key.clone(), masked(value))).collect()
                     }
                     ("auth", value) => masked(value),
                     (_, other) => mask_sets(other),

@@ -74,7 +74,7 @@ fn what_is_not_known_is_refused_with_what_is() {
 
 #[test]
 fn what_is_over_is_kept_as_long_as_it_says() {
-    let kept = |text: &str| file::parse(text, Path::new("/")).map(|it| it.retention);
+    let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
     assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
@@ -97,7 +97,7 @@ fn limits_on_calls_are_limits() {
 
 #[test]
 fn the_margin_may_be_negative() {
-    let margin = |text: &str| file::parse(text, Path::new("/")).map(|it| it.margin);
+    let margin = |text: &str| file::parse(text, Path::new("/")).map(|file| file.margin);
     assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
     assert_eq!(margin("selection: {}"), Ok(None));
     for text in [
@@ -112,7 +112,7 @@ fn the_margin_may_be_negative() {
 
 #[test]
 fn plans_are_taken_again_unless_that_is_switched_off() {
-    let read = |text: &str| file::parse(text, Path::new("/")).map(|it| (it.planner, it.plan_cache));
+    let read = |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
     let offline = Some(PlannerConfig::Offline);
     assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
     assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
@@ -245,7 +245,7 @@ fn files_that_describe_tools_are_one_set() {
         Config::load(&flags, &environment(folder.path()))
     };
     let config = load("tools_files: [a.json, b.json]\ncontexts: { shop: { n: 1 } }").unwrap();
-    let names: Vec<&str> = config.toolsets.value.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = config.toolsets.value.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["blog", "tools"]);
     let toolsets::sources::Source::Tools(tools) = &config.toolsets.value[1].source else {
         panic!("described tools")
@@ -292,7 +292,7 @@ fn what_files_describe_and_what_conditions_ask_for_is_shown() {
     let mut flags = Flags { config: Some(path), ..Flags::default() };
     let shown = |flags: &Flags| {
         let shown = Config::load(flags, &environment(folder.path())).unwrap().to_json();
-        ["tools_files", "contexts", "retention"].map(|it| shown[it].clone())
+        ["tools_files", "contexts", "retention"].map(|key| shown[key].clone())
     };
     let file = |value: Value| json!({ "value": value, "from": "file" });
     assert_eq!(
@@ -313,7 +313,7 @@ fn an_address_to_listen_on_is_an_address() {
     let environment = environment(Path::new("/nowhere"));
     let with = |listen: &str| {
         let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };
-        Config::load(&flags, &environment).map(|it| it.listen.value.to_string())
+        Config::load(&flags, &environment).map(|config| config.listen.value.to_string())
     };
     assert_eq!(with("localhost:0").unwrap(), "127.0.0.1:0");
     assert!(with("8080").unwrap_err().to_string().contains("(--listen)"));

@@ -41,8 +41,8 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            any::<f64>().prop_filter_map("JSON has no such number", |it| {
-                serde_json::Number::from_f64(it).map(Value::Number)
+            any::<f64>().prop_filter_map("JSON has no such number", |number| {
+                serde_json::Number::from_f64(number).map(Value::Number)
             }),
             text().prop_map(Value::from),
         ];
@@ -50,7 +50,7 @@ mod tests {
             let fields = vec((text(), inner.clone()), 0..4);
             prop_oneof![
                 vec(inner, 0..4).prop_map(Value::from),
-                fields.prop_map(|it| Value::Object(it.into_iter().collect())),
+                fields.prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
     }

@@ -318,10 +318,10 @@ pub(crate) fn matches(found: &Value) -> Answer {
     });
     let matches: Vec<Value> = matches.collect();
     let mut text = String::new();
-    for it in &matches {
-        let part = |key: &str| it[key].as_str().unwrap_or_default();
-        let score = it["score"].as_f64().unwrap_or_default();
-        let hit = if it["hit"] == true { "" } else { "  (not near enough)" };
+    for found in &matches {
+        let part = |key: &str| found[key].as_str().unwrap_or_default();
+        let score = found["score"].as_f64().unwrap_or_default();
+        let hit = if found["hit"] == true { "" } else { "  (not near enough)" };
         let _ =
             writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
     }
@@ -332,8 +332,8 @@ pub(crate) fn matches(found: &Value) -> Answer {
 pub(crate) fn saved(mut found: Value) -> Answer {
     without_null(Some(&mut found));
     let mut text = String::new();
-    for it in list(&found) {
-        let part = |key: &str| it[key].as_str().unwrap_or_default();
+    for saved in list(&found) {
+        let part = |key: &str| saved[key].as_str().unwrap_or_default();
         let _ = writeln!(text, "{}  {}", part("name"), part("planId"));
     }
     if text.is_empty() {

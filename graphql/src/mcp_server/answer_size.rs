@@ -243,8 +243,8 @@ mod tests {
         ] {
             assert_eq!(cut["bytes"], bytes, "{cut}");
         }
-        let keys = |it: &Value| -> Vec<String> {
-            it.as_object().into_iter().flat_map(|it| it.keys().cloned()).collect()
+        let keys = |value: &Value| -> Vec<String> {
+            value.as_object().into_iter().flat_map(|value| value.keys().cloned()).collect()
         };
         let told_of = ["state", "resolvedParameters", "output"];
         assert_eq!(keys(&step["items"][0]), told_of, "nothing is there that was not");
@@ -273,12 +273,12 @@ mod tests {
     fn what_is_too_large_keeps_its_shape() {
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
-        let many: Map<_, _> = (0..900).map(|it| (it.to_string(), step.clone())).collect();
+        let many: Map<_, _> = (0..900).map(|n| (n.to_string(), step.clone())).collect();
         // Each part of a part has as many again.
-        let wide = (0..5).fold(json!("x".repeat(60)), |it, _| json!(vec![it; 10]));
+        let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
             |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };
-        let full = (0..3).fold(json!("x".repeat(63)), |it, _| fields(it));
+        let full = (0..3).fold(json!("x".repeat(63)), |value, _| fields(value));
         for document in [
             json!({ "id": "i", "n": 7, "text": text.repeat(1_000) }),
             json!({ "id": "i", "n": 7, "steps": vec![step.clone(); 900] }),

@@ -92,7 +92,7 @@ mod tests {
             (Some("application/json, text/event-stream"), false),
             (Some(""), false),
         ] {
-            let accept = accept.map(|it| (header::ACCEPT, HeaderValue::from_static(it)));
+            let accept = accept.map(|value| (header::ACCEPT, HeaderValue::from_static(value)));
             let headers: HeaderMap = accept.into_iter().collect();
             assert_eq!(takes_anything(&headers), expected, "{headers:?}");
         }

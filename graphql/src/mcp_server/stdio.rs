@@ -194,7 +194,7 @@ mod tests {
         drop(lines);
         let mut text = String::new();
         tokio::io::AsyncReadExt::read_to_string(&mut answers, &mut text).await.unwrap();
-        (ids, text.lines().map(|it| serde_json::from_str(it).unwrap()).collect())
+        (ids, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
 
     #[tokio::test]
@@ -213,7 +213,7 @@ mod tests {
         let asked = [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
         assert_eq!(ids, asked, "the last line needs no end");
         let told: Vec<_> =
-            told.iter().map(|it| (it["id"].clone(), it["error"]["code"].clone())).collect();
+            told.iter().map(|answer| (answer["id"].clone(), answer["error"]["code"].clone())).collect();
         let expected = [
             (Value::Null, json!(-32700)),
             (json!(1), Value::Null),

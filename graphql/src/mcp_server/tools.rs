@@ -361,13 +361,13 @@ mod tests {
 
     #[test]
     fn every_tool_says_what_it_does_takes_and_answers() {
-        let names: BTreeSet<_> = TOOLS.iter().map(|it| it.name.as_ref()).collect();
+        let names: BTreeSet<_> = TOOLS.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names.len(), TOOLS.len());
         for tool in TOOLS.iter() {
             let name = &tool.name;
             let hints = tool.annotations.as_ref().unwrap();
             assert!(hints.read_only_hint.is_some() && hints.destructive_hint.is_some(), "{name}");
-            assert!(tool.description.as_ref().is_some_and(|it| it.len() < 500), "{name}");
+            assert!(tool.description.as_ref().is_some_and(|text| text.len() < 500), "{name}");
             let input = Value::Object((*tool.input_schema).clone());
             assert_eq!(input["type"], "object", "{name}");
             Schema::new(&input).unwrap();

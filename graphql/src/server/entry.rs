@@ -35,7 +35,7 @@ pub(super) fn is_health(path: &str) -> bool {
 /// Refuses other machines where there are no tokens by which to know them.
 pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|it| access.admits(it.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.admits(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(
@@ -124,7 +124,7 @@ fn without_token(headers: &HeaderMap) -> HeaderMap {
 fn take_token(init: Option<&mut Value>) -> Option<String> {
     let fields: &mut Map<String, Value> = init?.as_object_mut()?;
     let taken = FIELDS.map(|name| fields.shift_remove(name));
-    taken.into_iter().flatten().find_map(|it| match it {
+    taken.into_iter().flatten().find_map(|field| match field {
         Value::String(secret) if !secret.trim().is_empty() => Some(secret),
         _ => None,
     })

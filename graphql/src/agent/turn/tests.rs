@@ -10,7 +10,7 @@ use crate::{
 
 async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, ToolError> {
     let tools = tools(&mind);
-    let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+    let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
     tool.call(Arc::new(parameters), ToolContext::detached()).await
 }
 
@@ -37,7 +37,7 @@ async fn calls_go_where_their_effect_belongs() {
     let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
     let of = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
-        list.map(|it| (it["n"].as_u64().unwrap(), it["tool"].as_str().unwrap().to_owned()))
+        list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
             .collect()
     };
     assert_eq!(of("call"), [(0, "blog.make".to_owned())]);
@@ -47,7 +47,7 @@ async fn calls_go_where_their_effect_belongs() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["error"].as_str().unwrap())
+        .map(|call| call["error"].as_str().unwrap())
         .collect();
     assert_eq!(
         errors,
@@ -60,9 +60,9 @@ async fn calls_go_where_their_effect_belongs() {
     );
     assert_eq!((turn["more"].as_bool(), turn["text"].as_str()), (Some(true), Some("Well.")));
     let asked = model.asked.lock().unwrap();
-    let offered: Vec<_> = asked[0].tools.iter().map(|it| it.name.as_str()).collect();
+    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(offered.contains(&"blog.look") && !offered.contains(&"off.hidden"), "{offered:?}");
-    assert!(!offered.iter().any(|it| it.starts_with("faber_agent.")), "{offered:?}");
+    assert!(!offered.iter().any(|tool| tool.starts_with("faber_agent.")), "{offered:?}");
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn only_what_is_within_reach_is_offered() {
     let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
     let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
     let asked = model.asked.lock().unwrap();
-    let offered: Vec<_> = asked[0].tools.iter().map(|it| it.name.as_str()).collect();
+    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(offered, ["blog.look", "blog.keep"]);
     assert_eq!(turn["refused"].as_array().unwrap().len(), 1);
 }
@@ -141,7 +141,7 @@ async fn a_model_is_shown_one_name_of_a_tool() {
         let told = format!("{:?}", (&asked[1].messages, &asked[1].tools));
         assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
         assert_eq!(
-            asked[0].tools.iter().any(|it| it.name.as_str() == "file_tools.glob"),
+            asked[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
             is_native
         );
         assert!(answer.is_err(), "it has nothing more to say: {answer:?}");
@@ -192,7 +192,7 @@ async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, V
     }]);
     let turn = call("faber_agent.turn", Arc::new(mind), given).await.unwrap();
     let calls = turn["call"].as_array().unwrap().iter();
-    (calls.map(|it| it["tool"].as_str().unwrap().to_owned()).collect(), turn)
+    (calls.map(|call| call["tool"].as_str().unwrap().to_owned()).collect(), turn)
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn in_words_what_is_repeated_is_refused_and_the_rest_called() {
 async fn there_is_room_for_all_turns() {
     let long = |n: usize| json!({ "text": "x".repeat(n) });
     let calls: Vec<_> =
-        [long(10), long(ARGS_BYTES + 1)].map(|it| ("blog.make", it)).into_iter().collect();
+        [long(10), long(ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
     let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(TEXT_BYTES), &calls)]);
     let mut given = given(json!({}));
     // Little is left.
@@ -362,7 +362,7 @@ async fn calls_are_taken_off_the_limits_of_who_let_the_agent_loose() {
         let count = |key: &str| turn[key].as_array().unwrap().len();
         turns.push(([count("read"), count("repeat"), count("refused")], turn));
     }
-    let counts: Vec<_> = turns.iter().map(|it| it.0).collect();
+    let counts: Vec<_> = turns.iter().map(|turn| turn.0).collect();
     assert_eq!(counts, [[2, 0, 0], [0, 1, 2], [2, 0, 0]], "{turns:#?}");
     let refused = turns[1].1["refused"][0]["error"].as_str().unwrap();
     let limit = "the token `ci` has used up its limit `per_tool` of `blog.look`; try again in ";

@@ -10,13 +10,13 @@ impl AccessConfig {
     /// Returns the patterns that no tool matches, each with whose it is, for people. What a set may
     /// yet have whose tools are not known is not among them.
     pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
-        let is_idle = |it: &ToolPattern| {
-            let mut meant = widened(it, sets);
-            !meant.any(|it| has_tool(&it, there) || may_have(&it, sets, there))
+        let is_idle = |pattern: &ToolPattern| {
+            let mut meant = widened(pattern, sets);
+            !meant.any(|pattern| has_tool(&pattern, there) || may_have(&pattern, sets, there))
         };
         let of = |token: &TokenConfig| {
-            let idle = token.tools.iter().flatten().filter(|it| is_idle(it));
-            idle.map(|it| format!("`{it}` of the token `{}`", token.name)).collect::<Vec<_>>()
+            let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
+            idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name)).collect::<Vec<_>>()
         };
         self.tokens.iter().flat_map(of).collect()
     }
@@ -36,19 +36,19 @@ pub(super) fn widened(
 }
 
 fn has_tool(pattern: &ToolPattern, there: &[ToolSet]) -> bool {
-    let mut tools = there.iter().flat_map(|it| &it.tools);
-    tools.any(|it| pattern.matches(it.definition().qualified_name().as_str()))
+    let mut tools = there.iter().flat_map(|set| &set.tools);
+    tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
 /// Returns whether a pattern may be for a set that does not say what it has, or is not there now.
 fn may_have(pattern: &ToolPattern, sets: &[SetConfig], there: &[ToolSet]) -> bool {
     let known = |name: &str| {
-        let found = there.iter().find(|it| it.name.as_str() == name);
-        found.is_some_and(|it| it.status == SetStatus::Ready)
+        let found = there.iter().find(|set| set.name.as_str() == name);
+        found.is_some_and(|set| set.status == SetStatus::Ready)
     };
-    let all = sets.iter().map(|it| &it.name).chain(there.iter().map(|it| &it.name));
+    let all = sets.iter().map(|set| &set.name).chain(there.iter().map(|set| &set.name));
     all.map(ToString::to_string)
-        .any(|it| !known(&it) && pattern.can_match_prefix(&format!("{it}.")))
+        .any(|name| !known(&name) && pattern.can_match_prefix(&format!("{name}.")))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         let configured = sets(json!([files(), hidden, lost, shop]));
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, usize::MAX);
-        for set in configured.iter().filter(|it| it.condition.is_none()) {
+        for set in configured.iter().filter(|set| set.condition.is_none()) {
             sources.put(set.clone());
         }
         let idle = |tools: &Value| access(tools).idle(&configured, &toolbox.sets());
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(idle(&json!(good)), [""; 0]);
         let told = idle(&json!(["nope.*", "shop.sell", "file_tools.globs", "shop.*"]));
         let expected = ["nope.*", "shop.sell", "file_tools.globs"];
-        assert_eq!(told, expected.map(|it| format!("`{it}` of the token `ci`")));
+        assert_eq!(told, expected.map(|pattern| format!("`{pattern}` of the token `ci`")));
     }
 }
