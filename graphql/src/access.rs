@@ -1,9 +1,9 @@
-//! Who may do what: access tokens, their roles, the tools that they may use, and how often.
+//! Access tokens: their roles, tool patterns and limits.
 //!
-//! A token is known by its digest only. Whoever shows one holds its [`Grant`]; what runs inside
-//! this process, and whoever connects from this machine where no tokens are configured, holds one
-//! that allows everything. The server asks [`Access`] who comes in, the schema asks the grant
-//! about roles, and the engine about tools.
+//! Faber keeps only the digest of a token. A caller that sends a token gets its [`Grant`]. Code
+//! inside this process gets a grant without restrictions. Without tokens, callers on this machine
+//! get it, too. The server identifies callers through [`Access`]. The schema checks roles by the
+//! grant, and the engine checks tools.
 
 mod alerts;
 mod bucket;
@@ -27,7 +27,7 @@ pub use self::{
     token::Token,
 };
 
-/// Says who may come in.
+/// The access tokens of a server. Clones share limits and alerts.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Arc<Doors>);
 
@@ -37,22 +37,22 @@ struct Doors {
     alerts: Arc<Alerts>,
 }
 
-/// Why somebody may not come in.
+/// Why a caller is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// No token was shown.
+    /// The request has no token.
     #[error(
         "this server wants an access token: send `Authorization: Bearer …`, over a WebSocket in \
          the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
     )]
     NoToken,
-    /// A token was shown that nobody has.
+    /// The token is not configured.
     #[error("the access token is not one of this server's: look at `access.tokens` there")]
     UnknownToken,
 }
 
 impl Access {
-    /// Lets in whoever holds one of these tokens. Without any, this machine may connect, and may do
+    /// Accepts callers with one of these tokens. Without tokens, callers on this machine may do
     /// everything.
     pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
         let alerts = Arc::new(Alerts::default());
@@ -64,24 +64,24 @@ impl Access {
         Self(Arc::new(Doors { holders, alerts }))
     }
 
-    /// Returns whether tokens are wanted.
+    /// Returns whether tokens are configured.
     pub fn wants_token(&self) -> bool {
         !self.0.holders.is_empty()
     }
 
-    /// Returns whether a peer may connect at all: without tokens, only this machine.
+    /// Returns whether a peer may connect: without tokens, only this machine may.
     pub fn admits(&self, peer: IpAddr) -> bool {
         self.wants_token() || peer.to_canonical().is_loopback()
     }
 
-    /// Returns what a caller may do.
+    /// Returns the grant of a caller.
     pub fn enter(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
         if !self.wants_token() {
             return Ok(Grant::default());
         }
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of(token);
-        // Every token is looked at, so that the time says nothing about which one is near.
+        // The loop compares every token, so that its time reveals nothing about them.
         let found =
             self.0.holders.iter().fold(
                 None,
@@ -95,13 +95,13 @@ impl Access {
         })
     }
 
-    /// Returns what the holder of a token may do, for what goes on when nobody asks any more.
+    /// Returns the grant of a token by name. Executions use it after their caller has left.
     pub fn holder(&self, token: &str) -> Option<Grant> {
         let mut holders = self.0.holders.iter().map(|holder| &holder.1);
         holders.find(|grant| grant.name() == Some(token)).cloned()
     }
 
-    /// Writes how often something was suspicious in the text format of `/metrics`.
+    /// Formats the count of alerts for `/metrics`.
     pub fn figures(&self) -> String {
         let mut text = "# HELP faber_alerts_total What was suspicious about callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"
@@ -114,7 +114,7 @@ impl Access {
     }
 }
 
-/// What a field of an operation's root needs, where that is more than any caller has.
+/// Returns the role that a root field needs.
 pub fn needed(root: &str, field: &str) -> Role {
     match root {
         "Mutation" => mutation_role(field),

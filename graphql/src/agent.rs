@@ -1,10 +1,9 @@
-//! Agents: a model that calls tools, sees what comes of that, and goes on until it can answer.
+//! Agents: a model calls tools in turns until it can answer.
 //!
-//! There is no second engine for them. An agent is a plan ([`plan`]) in which the turns are written
-//! out: a step asks the model ([`turn`]), the next ones call what it asked for, one for each effect
-//! ([`toolbox::dispatch`]), and the next turn is given all that was said and done
-//! ([`history`]). So each turn is an event, calls of one turn run at the same time, and a crash in
-//! the middle of it is a claim like any other.
+//! An agent is a plan ([`plan`]) that contains each turn as steps. One step asks the model
+//! ([`turn`]). The next steps make the requested calls, one step for each effect
+//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So each
+//! turn is an event, calls of one turn run in parallel, and a crash needs no special recovery.
 
 mod history;
 mod plan;
@@ -28,39 +27,38 @@ use toolbox::{
 pub(crate) use self::plan::draft;
 use crate::access::Access;
 
-/// Turns with tools where nothing is said.
+/// The default number of turns with tools.
 pub(crate) const TURNS: u32 = 3;
-/// The most that can be asked for: each is given all that came before it.
+/// The most turns. Each turn gets the text of all earlier turns.
 pub(crate) const MOST_TURNS: u32 = 32;
-/// What stands behind an answer that was due before the model was done.
+/// Ends an answer that was due before the model was ready.
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
 
 /// The step that asks the model.
 const TURN: &str = "faber_agent.turn";
-/// The step that has the answer.
+/// The step that returns the answer.
 const ANSWER: &str = "faber_agent.answer";
 
-/// What the steps of agents work with.
+/// The dependencies of an agent's steps.
 #[derive(Debug)]
 pub(crate) struct Mind {
-    /// Who is asked.
     pub(crate) model: Arc<dyn Model>,
-    /// The tools at hand. It holds these steps, so they must not hold it.
+    /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
     pub(crate) toolbox: WeakToolbox,
-    /// Whose limits calls are taken off, where this process serves.
+    /// Access tokens, whose limits apply to calls, if this process serves.
     pub(crate) holders: Arc<OnceLock<Access>>,
-    /// Whether tools are offered in the way of the provider. Otherwise in words.
+    /// Whether the model gets tools in the provider's format. Otherwise the prompt describes them.
     pub(crate) has_native_tools: bool,
 }
 
-/// Returns the tools that only plans of agents have.
+/// Returns the tools that only plans of agents use.
 pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     let mut tools = dispatch::tools();
     tools.extend(turn::tools(mind));
     tools
 }
 
-/// Returns what a plan of an agent is compiled with.
+/// Returns the catalog for compiling a plan of an agent.
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
     let tools = names().filter_map(|name| find(&name));
     Catalog::new(
@@ -68,7 +66,6 @@ pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Cata
     )
 }
 
-/// Returns the names of the tools that only plans of agents have.
 fn names() -> impl Iterator<Item = ToolName> {
     let own = [TURN, ANSWER]
         .into_iter()
@@ -76,12 +73,12 @@ fn names() -> impl Iterator<Item = ToolName> {
     own.chain(plan::EFFECTS.iter().map(|effect| dispatch::name(effect.1)))
 }
 
-/// Returns whether only plans of agents have a tool.
+/// Returns whether only plans of agents use a tool.
 pub(crate) fn is_own(tool: &ToolName) -> bool {
     names().any(|name| name == *tool)
 }
 
-/// Returns what the agents of a plan may reach: once for each step that reaches anything.
+/// Returns the tools that the agents of a plan may use, one item for each step that calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
     let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER);
     own.map(|step| {

@@ -1,7 +1,7 @@
-//! `faber bench`: measures the engine on this machine, over the real store with full durability.
+//! `faber bench`: measures the engine on this machine, with the real store and full durability.
 //!
-//! Nothing here is a shortcut: executions are started through [`Control`], driven by a real
-//! worker, and counted when their end is durable.
+//! Executions start through [`Control`], a worker drives them, and they count when their end is
+//! durable.
 
 mod bare;
 mod load;
@@ -85,21 +85,19 @@ pub(crate) enum BenchEffect {
     Once,
 }
 
-/// Why nothing was measured.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    /// What was asked for cannot be measured.
+    /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::StoreError),
-    /// The engine failed.
     #[error("{0}")]
     Engine(String),
 }
 
-/// An engine with nothing but a worker.
+/// An engine with a worker.
 struct Rig {
     store: Arc<dyn Store>,
     control: Control,
@@ -109,7 +107,7 @@ struct Rig {
     worker: JoinSet<()>,
 }
 
-/// Measures what `args` ask for, on the store at `url`.
+/// Runs the workload of `args` on the store at `url`.
 pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
     if args.workload == Workload::Plan {
         return Ok(workload::plan(args.steps.unwrap_or(100_000)));
@@ -131,7 +129,7 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
     Ok(report.to_json())
 }
 
-/// Longer than any bench takes.
+/// Longer than any benchmark takes.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 impl Rig {
@@ -147,8 +145,8 @@ impl Rig {
             clock: Arc::clone(&clock),
             options: Options {
                 drain: Duration::from_secs(1),
-                // Nobody would take again what left the memory: this worker takes only what it is
-                // given.
+                // This worker claims only the executions that it is given, so a parked execution
+                // would stay in the store.
                 park_after: FOREVER,
                 ..Options::default()
             },

@@ -1,6 +1,6 @@
-//! The demo: a small blog as an MCP server over stdio, with a file behind it.
+//! The demo: a small blog as an MCP server over stdio.
 //!
-//! Two processes may share the file. What a call answered is on the disk.
+//! A file stores the data. Several processes may share it, and each answer is durable.
 
 mod id;
 mod rules;
@@ -31,12 +31,12 @@ use self::{
     tools::{Offer, TABLE},
 };
 
-/// The demo could not serve.
+/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 #[error("the blog server ended: {0}")]
 pub struct ServeError(String);
 
-/// Returns where the demo keeps its data within the user's data directory.
+/// Returns the default file within the user's data folder.
 pub fn default_file(data: &Path) -> PathBuf {
     data.join("faber").join("blog.json")
 }
@@ -59,7 +59,7 @@ struct Blog {
     offers: Vec<(&'static Offer, Schema)>,
 }
 
-/// How a call can go wrong.
+/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error("Unknown tool: {0}")]
@@ -81,7 +81,6 @@ impl Blog {
         Self { store: Store::new(file), ids: IdSource::new(), offers: offers.collect(), clock }
     }
 
-    /// Carries a call out; what it returns is on the disk.
     fn call(&self, name: &str, arguments: Map<String, Value>) -> Result<Answer, CallError> {
         let found = self.offers.iter().find(|(offer, _)| offer.name == name);
         let Some((offer, schema)) = found else {
@@ -104,11 +103,11 @@ impl Blog {
     }
 }
 
-/// What a call returns.
+/// The result of a call.
 #[derive(Debug)]
 struct Answer {
     value: Value,
-    /// Whether the tool promises a shape. Lists and null are no objects, so they are texts.
+    /// Whether the tool has an output schema. Lists and null are no objects, so they become texts.
     is_structured: bool,
 }
 

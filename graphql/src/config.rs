@@ -1,5 +1,5 @@
-//! What this process is to work with: flags, environment, file and defaults made into one
-//! [`Config`], in which every value knows where it came from.
+//! The configuration. Flags, environment, file and defaults become one [`Config`], in which every
+//! value has its origin.
 
 mod access;
 pub mod age;
@@ -36,14 +36,14 @@ pub use self::{
 };
 use crate::engine::PlanCache;
 
-/// The file that is read where none is named.
+/// The default configuration file.
 const FILE: &str = "faber.yaml";
-/// Where the server listens where nothing else is said.
+/// The default listen address.
 const LISTEN: &str = "127.0.0.1:8080";
-/// The planner where nothing else is said.
+/// The default planner.
 const PLANNER: &str = "offline";
 
-/// What a command line said.
+/// The flags of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--store`.
@@ -56,98 +56,98 @@ pub struct Flags {
     pub listen: Option<String>,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A flag, by its name.
+    /// A flag.
     Flag(&'static str),
-    /// An environment variable, by its name.
+    /// An environment variable.
     Environment(&'static str),
     /// The configuration file.
     File,
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
 }
 
-/// A value, and where it came from.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
     /// The value.
     pub value: T,
-    /// Where it came from.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// Everything that this process is to work with.
+/// The effective configuration of this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file that was read, if one was.
+    /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// Where the user's data goes.
+    /// The user's data folder.
     pub data: PathBuf,
-    /// The store's address.
+    /// The address of the store.
     pub store: Setting<String>,
-    /// The running server to talk to instead of opening the store.
+    /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
-    /// Where to listen.
+    /// The listen address.
     pub listen: Setting<SocketAddr>,
-    /// Who makes plans of words.
+    /// The planner.
     pub planner: Setting<PlannerConfig>,
-    /// Whether plans are taken again that were made before.
+    /// The plan cache.
     pub plan_cache: Setting<PlanCache>,
-    /// The toolsets, in the order in which they are registered.
+    /// The toolsets, in the order of their registration.
     pub toolsets: Setting<Vec<SetConfig>>,
-    /// The most of everything.
+    /// The limits.
     pub limits: Limits,
-    /// Where the vectors of texts come from.
+    /// The source of embeddings.
     pub embedding: Setting<EmbeddingConfig>,
-    /// How long what is over is kept; for ever where nothing is said.
+    /// How long finished executions are retained. `None` means for ever.
     pub retention: Setting<Option<Duration>>,
-    /// Who may connect, and do what.
+    /// Access tokens and secrets.
     pub access: Setting<AccessConfig>,
-    /// What conditions of toolsets may ask for.
+    /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
-    /// What the toolkit begins with.
+    /// The initial toolkit.
     pub toolkit: Setting<ToolkitFiles>,
-    /// Whether it is learned from what succeeds which tool follows which.
+    /// Whether Faber learns followers from successful executions.
     pub learning: Setting<bool>,
-    /// How much nearer to a tool's centroid than its least similar example a query must be.
+    /// The margin by which a query must be closer to a centroid than the least similar example.
     pub margin: Setting<f64>,
-    /// The toolsets as they were written, for people.
+    /// The toolsets as the file contains them.
     written: Value,
     /// The files that describe tools.
     described: Vec<PathBuf>,
 }
 
-/// The toolkit as files have it.
+/// The toolkit from files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolkitFiles {
     /// The files.
     pub files: Vec<PathBuf>,
-    /// All of them as one graph.
+    /// All files as one graph.
     pub toolkit: Toolkit,
-    /// What was left out, and why.
+    /// What was omitted, and why.
     pub warnings: Vec<String>,
 }
 
-/// Why there is no configuration to work with. It always says where and what to do.
+/// A configuration error. Its message names the place and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
 
-/// What is wrong with a configuration's file.
+/// The errors of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// What, one thing for each setting.
+    /// One message for each wrong setting.
     pub wrong: Vec<String>,
-    /// Whether the rest of it could be read.
+    /// Whether the rest of the file is used.
     pub is_read: bool,
-    /// The settings that were left out because of that.
+    /// The settings that were omitted.
     pub lost: Vec<String>,
 }
 
 impl Faults {
-    /// Returns whether a setting is as the file has it.
+    /// Returns whether a setting has the value of the file.
     pub fn knows(&self, key: &str) -> bool {
         self.is_read && !self.lost.iter().any(|lost| lost == key)
     }
@@ -159,22 +159,22 @@ impl Default for Faults {
     }
 }
 
-/// Returns where the file is that was named, or that is there.
+/// Returns the path of the configuration file.
 fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     let named = flags.config.clone().or_else(|| environment.config.clone());
     named.or_else(|| Path::new(FILE).is_file().then(|| PathBuf::from(FILE)))
 }
 
 impl Config {
-    /// Makes one configuration of everything that was said: a flag wins over the environment,
-    /// that over the file, and that over the default.
+    /// Loads the configuration. A flag precedes the environment, the environment precedes the file,
+    /// and the file precedes the default.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let path = path(flags, environment);
         let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();
         Self::of(path, file, flags, environment)
     }
 
-    /// Does the same with what can be used of the file, and says what is wrong with it.
+    /// Like [`load`](Self::load), but omits wrong settings of the file and reports them.
     pub fn load_what_works(
         flags: &Flags,
         environment: &Environment,
@@ -247,7 +247,7 @@ impl Config {
 }
 
 impl Config {
-    /// Returns what relative paths are relative to: where the file is, or where the process is.
+    /// Returns the folder for relative paths: that of the configuration file, or the current one.
     pub fn base(&self) -> std::io::Result<PathBuf> {
         let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
@@ -286,7 +286,7 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     Ok(Setting { value, origin })
 }
 
-/// Returns what was said with the highest precedence.
+/// Returns the value with the highest precedence.
 fn pick(
     (flag, by_flag): (&'static str, Option<String>),
     (variable, by_variable): (&'static str, Option<String>),

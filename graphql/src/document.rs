@@ -1,29 +1,28 @@
-//! Limits on the text of an operation, before anything reads it; and on what is said of one that is
-//! wrong.
+//! Limits on the text of an operation, and on its error messages.
 //!
-//! The parser descends once for every bracket, and what is wrong with an operation is said by
-//! quoting it: small requests must not become large work or large answers.
+//! The parser recurses for each bracket, and its messages quote the operation. These limits keep
+//! the work and the answer for a small request small.
 
 use std::fmt;
 
 use async_graphql::ServerError;
 
-/// How deep brackets may nest.
+/// The deepest nesting of brackets.
 const NESTING: usize = 128;
 
-/// The most words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
+/// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
 const TOKENS: usize = 30_000;
 
-/// The most letters of a name: a name that is unknown is compared with all that are known.
+/// The longest name. The executor compares an unknown name with all known names.
 const NAME: usize = 128;
 
-/// The most errors that one answer has of an operation that cannot run.
+/// The most errors in one answer.
 const ERRORS: usize = 20;
 
-/// The most bytes of one of them.
+/// The longest error message.
 const MESSAGE: usize = 500;
 
-/// What an operation has too much of.
+/// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooMuch {
     Nesting,
@@ -48,7 +47,7 @@ impl fmt::Display for TooMuch {
     }
 }
 
-/// Refuses a text that is too much work to read. Strings count as one word, comments as nothing.
+/// Rejects a text that is too much work to parse. A string counts as one word, a comment as none.
 pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
     let (mut depth, mut tokens) = (0_usize, 0_usize);
     let mut rest = text.as_bytes();
@@ -98,7 +97,7 @@ fn behind_line(bytes: &[u8]) -> &[u8] {
     end.map_or(&[], |end| &bytes[end + 1..])
 }
 
-/// Returns what follows a string; one that is not closed ends with its line, as for the parser.
+/// Skips a string. An unclosed string ends with its line, as for the parser.
 fn behind_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
@@ -119,8 +118,7 @@ fn behind_block_string(mut bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Shortens what is said of an operation that cannot run: the first errors, each with the beginning
-/// of what it quotes.
+/// Keeps the first errors of an operation that cannot run, and shortens their messages.
 pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     let all = errors.len();
     errors.truncate(ERRORS);
@@ -134,12 +132,11 @@ pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     errors
 }
 
-/// Shortens one of them.
 pub(crate) fn shorten_message(error: &mut ServerError) {
     if error.message.len() <= MESSAGE {
         return;
     }
-    // The parser shows a whole line and a mark below; what it expected stands in the last one.
+    // The parser quotes a whole line and marks a place. Its last line says what it expected.
     let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
     let position = error.locations.first();
     if let (Some(expected), Some(at), true) = (last, position, error.message.starts_with(" -->")) {

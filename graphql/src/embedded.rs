@@ -1,8 +1,7 @@
-//! Faber inside another program: a store, toolsets of the program's own, and a worker that carries
-//! out what is asked. `examples/embed.rs` is such a program.
+//! Faber as a library: a store, the program's own toolsets, and a worker that drives executions.
 //!
-//! Everything that the server does is [`Embedded::engine`]'s; here is what nearly every program
-//! wants of it.
+//! `examples/embed.rs` is a complete program. [`Embedded::engine`] returns the engine with all
+//! operations of the server.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -35,8 +34,9 @@ use crate::{
     store::open_store,
 };
 
-/// Faber inside another program. Dropping it is a crash, which loses nothing;
-/// [`close`](Self::close) lets what is short end.
+/// An engine with a worker inside another program.
+///
+/// Dropping it is safe, like a crash. [`close`](Self::close) waits for short steps first.
 pub struct Embedded {
     engine: Engine,
     stop: CancellationToken,
@@ -44,8 +44,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens a store, such as `sqlite:./faber.db`, `mongodb://…` or `memory:`, and begins to work:
-    /// also on what was not over when the program last ended.
+    /// Opens a store, such as `sqlite:./faber.db`, `mongodb://…` or `memory:`, and starts a worker.
+    /// The worker also continues executions of earlier processes.
     pub async fn open(
         url: &str,
         sets: impl IntoIterator<Item = ToolSet>,
@@ -53,7 +53,7 @@ impl Embedded {
         Self::over(open_store(url).await?, sets, Options::default()).await
     }
 
-    /// Begins to work over a store that is open, in whatever way `options` say.
+    /// Starts a worker on an open store.
     pub async fn over(
         store: Arc<dyn Store>,
         sets: impl IntoIterator<Item = ToolSet>,
@@ -62,7 +62,8 @@ impl Embedded {
         Self::settled(store, sets, options, |engine| engine).await
     }
 
-    /// The same, with an engine that is told more before anything begins.
+    /// Like [`open_with_store`](Self::open_with_store). `settle` configures the engine before the
+    /// worker starts.
     pub(crate) async fn settled(
         store: Arc<dyn Store>,
         sets: impl IntoIterator<Item = ToolSet>,
@@ -72,7 +73,7 @@ impl Embedded {
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::default();
         for set in sets {
-            // These would be Faber's own instead.
+            // The built-in toolset would replace a toolset with one of these names.
             if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
                 let why = format!("the toolset `{name}` is Faber's own: give yours another name");
@@ -117,27 +118,26 @@ impl Embedded {
         Ok(Self { engine, stop, tasks })
     }
 
-    /// Returns the engine, with everything that the server can do.
+    /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Plans a request in words, carries the plan out, and returns how that ended.
+    /// Plans a query, executes the plan, and waits until the execution is finished.
     pub async fn run(&self, query: &str) -> Result<Arc<Execution>, EngineError> {
         let planning = PlanningOptions::default();
         let id = self.engine.run(query, &planning, Order::default()).await?;
         self.ended(id).await
     }
 
-    /// Compiles a plan as a model or a person writes it, carries it out, and returns how that
-    /// ended.
+    /// Compiles a draft, executes the plan, and waits until the execution is finished.
     pub async fn run_plan(&self, plan: Value) -> Result<Arc<Execution>, EngineError> {
         let plan = self.plan(plan).await?;
         let id = self.engine.execute(plan.id(), Order::default()).await?;
         self.ended(id).await
     }
 
-    /// Compiles a plan and keeps it, to be executed as often as one likes.
+    /// Compiles a draft and stores the plan.
     pub async fn plan(&self, plan: Value) -> Result<Arc<Plan>, EngineError> {
         let invalid = |diagnostics| EngineError::InvalidPlan { diagnostics, request: None };
         let draft = compile::parse_value(plan).map_err(invalid)?;
@@ -145,7 +145,7 @@ impl Embedded {
         verdict.plan.ok_or_else(|| invalid(verdict.diagnostics))
     }
 
-    /// Waits until an execution is over, in whatever process.
+    /// Waits until an execution is finished, also if another process drives it.
     pub async fn ended(&self, id: ExecutionId) -> Result<Arc<Execution>, EngineError> {
         let missing = || EngineError::not_found("execution", id);
         let execution = self.engine.execution(id).await?.ok_or_else(missing)?;
@@ -157,7 +157,8 @@ impl Embedded {
         last.ok_or_else(missing)
     }
 
-    /// Lets steps that are short end, and leaves the rest to whoever opens the store next.
+    /// Waits for short steps and stops the worker. The next process that opens the store continues
+    /// the rest.
     pub async fn close(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}

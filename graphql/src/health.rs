@@ -1,4 +1,4 @@
-//! What `faber serve` shows of its engine to monitors: readiness and figures.
+//! Readiness and metrics of the engine for `faber serve`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use toolbox::{SetStatus, Toolbox};
 
 use crate::{local_engine::LocalEngine, retention::Retention, server::Hooks, web};
 
-/// The shortest interval between two writes for `/health/ready`.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// Checks whether the store can be written. Anybody may ask, so an answer is kept for a while.
+/// Checks that the store accepts writes. Anyone may request `/health/ready`, so each result is
+/// reused for [`PROBE_EVERY`].
 struct WriteProbe {
     store: Arc<dyn Store>,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
@@ -25,7 +25,7 @@ impl WriteProbe {
     }
 
     async fn check(&self) -> Result<(), String> {
-        // Locked while the store answers, so that concurrent requests share one answer.
+        // The lock is held during the check, so that concurrent requests share one check.
         let mut last = self.last.lock().await;
         if let Some((at, outcome)) = &*last
             && at.elapsed() < PROBE_EVERY
@@ -38,7 +38,7 @@ impl WriteProbe {
     }
 }
 
-/// Returns what the server shows of the engine: its health, its figures and its pages.
+/// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
 pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     let counted = Arc::clone(local.engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
@@ -68,7 +68,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     }
 }
 
-/// Writes the figures of the engine in the text format of `/metrics`.
+/// Formats the metrics of the engine for `/metrics`.
 fn figures(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
     let count =

@@ -1,7 +1,7 @@
 //! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`.
 //!
-//! Its tools are operations of the API, carried out by the same [`Client`] as those of every
-//! command: roles, tools that a token may use and limits hold here as they do there.
+//! Its tools are operations of the API. They use the same [`Client`] as the commands, so the same
+//! roles, tool patterns and limits apply.
 
 mod answer;
 mod answer_size;
@@ -52,21 +52,21 @@ use crate::{
 
 /// The path of the server.
 const PAGE: &str = "/mcp";
-/// Interval of keep-alive messages in a quiet answer.
+/// Interval of keep-alive messages in a quiet response.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The client, the store and the drivers that calls use.
+/// The client, the store and the queue that calls use.
 #[derive(Clone)]
 struct Office {
     client: Client,
-    /// The store, if this process has opened one.
+    /// Only if this process opened a store.
     store: Option<Arc<dyn Store>>,
-    /// Drives executions in the background, if this process has a worker.
+    /// Only if this process has a worker.
     drivers: Option<Drivers>,
 }
 
-/// Serves over standard input and output until the input ends. With a `drive`, executions that calls
-/// began are driven meanwhile.
+/// Serves over standard input and output until the input ends. `drive` drives executions that calls
+/// started.
 pub(crate) async fn serve_stdio(
     client: Client,
     store: Option<Arc<dyn Store>>,
@@ -92,8 +92,8 @@ pub(crate) async fn serve_stdio(
     }
 }
 
-/// Returns the routes of `/mcp` for `faber serve`, whose own worker drives the executions. Each
-/// request stands for itself: there are no sessions to lose, and any node answers any request.
+/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions. There
+/// are no sessions, so any node can answer any request.
 pub(crate) fn routes(
     client: Client,
     store: Arc<dyn Store>,
@@ -101,7 +101,7 @@ pub(crate) fn routes(
     stop: CancellationToken,
 ) -> Router {
     let faber = Faber::new(Office { client, store: Some(store), drivers: None }, Door::Page);
-    // The server's own guard has checked hosts and origins.
+    // The host check of the server has run before.
     let settings = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -119,16 +119,15 @@ pub(crate) fn routes(
         .layer(middleware::from_fn_with_state(max_request_bytes, http::enter))
 }
 
-/// The way of a caller to this process.
+/// The transport of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     /// Standard input: the caller started this process and has all rights.
     Own,
-    /// HTTP: the server knows the rights of the caller.
+    /// HTTP: the server identified the caller.
     Page,
 }
 
-/// Faber as an MCP server.
 #[derive(Clone)]
 struct Faber {
     office: Office,
@@ -140,7 +139,6 @@ impl Faber {
         Self { office, door }
     }
 
-    /// Returns the rights of a caller.
     fn grant(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
         match self.door {
             Door::Own => Some(Grant::default()),
@@ -193,7 +191,7 @@ impl ServerHandler for Faber {
         Ok(answered.map_or_else(CallToolResult::from, CallToolResult::from).into())
     }
 
-    /// Refuses an unknown request, or a call that cannot be read.
+    /// Rejects an unknown request, or a call with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -211,7 +209,7 @@ impl ServerHandler for Faber {
     }
 }
 
-/// Answers a call that panics, so that its caller does not wait for ever.
+/// Turns a panic into an error, so that the caller gets an answer.
 async fn unbroken(
     tool: &str,
     made: impl Future<Output = Result<Answer, Failure>>,
@@ -231,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Its client waited for ever.
+    /// The client once waited for ever.
     #[tokio::test]
     async fn a_call_that_breaks_is_answered() {
         let broken = unbroken("plan", async { panic!("of the test") }).await;

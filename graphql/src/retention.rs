@@ -1,4 +1,4 @@
-//! Removes what is over and old for as long as a process runs, as `retention` of the configuration says.
+//! Prunes old finished executions while a process runs, as the setting `retention` says.
 
 use std::{
     sync::{
@@ -16,12 +16,12 @@ use tokio::time;
 
 use crate::engine::{before, prune_some};
 
-/// Pause between two removals, so that the store has time for other work.
+/// Pause between two batches, so that the store can do other work.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Poll interval while nothing is old enough.
 const LOOK: Duration = Duration::from_mins(10);
 
-/// Removes what is over and old, and counts it.
+/// Prunes and counts what it pruned.
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     executions: AtomicU64,
@@ -30,7 +30,7 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Removes what is over and older than `age`, again and again. Never returns.
+    /// Prunes everything older than `age` repeatedly. Never returns.
     pub(crate) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
             let pause = match prune_some(&*store, before(&*clock, age)).await {
@@ -57,7 +57,7 @@ impl Retention {
         }
     }
 
-    /// Writes what was removed in the text format of `/metrics`.
+    /// Formats the counters for `/metrics`.
     pub(crate) fn figures(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock of a later day.
+    /// A clock that is one day ahead.
     #[derive(Debug)]
     struct Later;
 

@@ -1,4 +1,4 @@
-//! The stores that a configuration can name.
+//! Opens the stores that a configuration can name.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use sqlite::Sqlite;
 ///
 /// # Errors
 ///
-/// If the address is none of these, or the store cannot be reached, or a newer version wrote it.
+/// If the address is invalid, the store is unreachable, or a newer version wrote it.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |why: &str| StoreError::Address { url: url.to_owned(), why: why.to_owned() };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
@@ -29,7 +29,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     }
 }
 
-/// Returns the file of a store in SQLite. Other stores have none.
+/// Returns the file of a SQLite store.
 pub(crate) fn sqlite_path(url: &str) -> Option<&Path> {
     url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
 }

@@ -1,8 +1,8 @@
-//! The web page of the server: files that the program brings along, built from `web/`.
+//! The web page, embedded from `web/dist`.
 //!
-//! Each has its compressed copies beside it, so that nothing is compressed here. What is under
-//! `/assets/` has a checksum in its name and never changes; everything else is asked for again by
-//! its tag. The page itself decides what is shown at each of its places.
+//! Each file has compressed copies, so the server compresses nothing here. File names under
+//! `/assets/` contain a checksum and never change. A browser revalidates all other files by their
+//! tag.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -17,10 +17,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
-/// What `npm run build` made of `web/`.
+/// The output of `npm run build` in `web/`.
 static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
-/// Where the page shows something.
+/// Paths that the page handles.
 const PLACES: [&str; 9] = [
     "/",
     "/new",
@@ -33,28 +33,27 @@ const PLACES: [&str; 9] = [
     "/toolkit",
 ];
 
-/// What the page may do: run its own scripts, nothing inline and nothing that is made of text, and
-/// talk to this server.
+/// Content security policy of the page: its own scripts and this server, no inline scripts.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'",
 );
-/// What GraphiQL may do: its libraries write styles into the page, and that is all.
+/// Content security policy of GraphiQL, whose libraries insert styles into the page.
 const GRAPHIQL_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'",
 );
 
-/// How long a browser may keep a file without asking: its name has a checksum.
+/// For files with a checksum in their name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// It must not keep it: there may be something at its next visit.
+/// For a missing path, which may exist later.
 const NEVER: HeaderValue = HeaderValue::from_static("no-store");
-/// It may keep it, but asks before each use whether it is still the same.
+/// For files that may change: the browser asks before each use.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Every route of the page.
+/// Returns the routes of the page.
 pub fn pages() -> Router {
     let router = Router::new()
         .route("/graphiql", get(graphiql))
@@ -63,8 +62,8 @@ pub fn pages() -> Router {
     PLACES.into_iter().fold(router, |router, place| router.route(place, get(page)))
 }
 
-/// Answers a browser that asks for a place that there is not: the page says so, and shows the way
-/// back. What ends in a slash is sent to where there is something.
+/// Answers a browser that requests an unknown path with the page and status 404. A known path with
+/// a trailing slash is redirected to the path without it.
 pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     let path = uri.path();
     let trimmed = path.trim_end_matches('/');
@@ -84,7 +83,7 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     Some(response)
 }
 
-/// Returns whether something is shown at a path.
+/// Returns whether the page handles a path.
 fn is_place(path: &str) -> bool {
     let fits = |(part, is): (&str, &str)| match part.strip_prefix('{') {
         Some(_) => !is.is_empty(),
@@ -121,7 +120,7 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
     response
 }
 
-/// Answers with a file, in the smallest form that the client understands.
+/// Answers with a file, compressed if the client accepts that.
 fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Some(kind) = kind_of(name) else { return gone() };
     let Some((file, encoding)) = choose(name, headers) else { return gone() };
@@ -149,7 +148,7 @@ fn gone() -> Response {
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
-/// Returns the media type of a file that anybody may ask for.
+/// Returns the media type of a file, or `None` for a file that is not public.
 fn kind_of(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     match ending {
@@ -175,7 +174,7 @@ fn choose(
     Some((DIST.get_file(name)?, None))
 }
 
-/// Whether the client understands an encoding. One with a weight of nothing is refused.
+/// Returns whether the client accepts an encoding. The weight 0 means no.
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
     let mut offers = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -187,7 +186,7 @@ fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     })
 }
 
-/// Returns the tag of a file: what its bytes are, in short.
+/// Returns the entity tag of a file: a digest of its bytes.
 fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {

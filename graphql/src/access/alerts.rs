@@ -1,4 +1,4 @@
-//! What is suspicious about callers: a line in the log, not too many, and a figure.
+//! Alerts about suspicious callers: rate-limited log lines, and a counter for each kind.
 
 use std::{
     collections::BTreeMap,
@@ -10,23 +10,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So many unknown tokens from one peer within [`WINDOW`] are no slip of the hand.
+/// Unknown tokens from one peer within [`WINDOW`] that raise an alert.
 const BAD_TOKENS: u32 = 5;
-/// How long what a peer tried is remembered.
+/// Time after which the count of a peer starts again.
 const WINDOW: Duration = Duration::from_mins(1);
-/// About one kind of thing and one caller the log has at most one line in this time.
+/// The log has at most one line for each kind and caller in this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// Peers, and callers of each kind, that are remembered at once; whoever has more addresses is not slowed by it.
+/// The most peers, and the most callers of each kind, that are remembered. The limit bounds memory
+/// only.
 const REMEMBERED: usize = 1_024;
 
-/// What is suspicious.
+/// The kind of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// One peer tries tokens.
+    /// One peer tries many tokens.
     BadTokens,
-    /// A token was used for a tool that it is not for.
+    /// A token was used for a tool that its patterns exclude.
     ForbiddenTool,
-    /// A token was used more often than it may be.
+    /// A token exceeded a limit.
     Limit,
 }
 
@@ -42,7 +43,7 @@ impl Kind {
     }
 }
 
-/// Counts what is suspicious, and says so.
+/// Counts alerts and logs them.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
     counts: [AtomicU64; Kind::ALL.len()],
@@ -52,7 +53,7 @@ pub(super) struct Alerts {
 #[derive(Debug, Default)]
 struct Seen {
     tries: BTreeMap<IpAddr, (Instant, u32)>,
-    /// Of each kind its own, so that many of one silence no other.
+    /// One map for each kind, so that many alerts of one kind do not silence another.
     said: [BTreeMap<String, Instant>; Kind::ALL.len()],
 }
 
@@ -61,7 +62,7 @@ impl Alerts {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Notes a token that nobody has; from the fifth in a minute on it is an alert.
+    /// Counts an unknown token. The fifth in a minute raises an alert.
     pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
         if self.tried(peer, now) >= BAD_TOKENS {
             let what = "one peer sends access tokens that nobody has";
@@ -69,7 +70,7 @@ impl Alerts {
         }
     }
 
-    /// Counts an alert, and says it unless that was just said.
+    /// Counts an alert and logs it, unless the log has a recent line about it.
     pub(super) fn raise(&self, kind: Kind, who: &str, what: &str, now: Instant) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
         if self.is_news(kind, who, now) {

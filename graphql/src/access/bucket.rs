@@ -1,10 +1,10 @@
-//! How often: a bucket that fills with time and that each use takes one from.
+//! A rate limiter that counts as a token bucket.
 
 use std::time::{Duration, Instant};
 
 use shared::store::Rate;
 
-/// A bucket. After a quiet time it has as many as the rate says.
+/// A token bucket. It starts full and refills continuously.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
@@ -21,7 +21,6 @@ impl Bucket {
         Duration::from_millis(self.rate.per_ms.max(1)).as_secs_f64()
     }
 
-    /// Fills it up to now.
     fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         let most = f64::from(self.rate.calls);
@@ -29,10 +28,10 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Returns how long it takes until there is one; nothing, where there is.
+    /// Returns the time until the next use, or `None` if a use is possible now.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.fill(now);
-        // A thousandth of a call is a rounding error, not a reason to wait.
+        // A thousandth of a call is a rounding error.
         let missing = 1.0 - self.left;
         if missing < 1e-3 {
             return None;
@@ -45,7 +44,7 @@ impl Bucket {
         self.left = (self.left - 1.0).max(0.0);
     }
 
-    /// Returns whether it says no more than a new one.
+    /// Returns whether the limiter is in its initial state, so that it can be dropped.
     pub(super) fn is_full(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.left >= f64::from(self.rate.calls)

@@ -1,4 +1,4 @@
-//! What a caller may do.
+//! The permissions of a caller.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,64 +16,64 @@ use super::{
     needed,
 };
 
-/// Buckets of single tools that a token has at once; full ones say nothing and are dropped first.
+/// The most rate limiters for single tools that a token has. Full limiters are dropped first.
 const BUCKETS: usize = 10_000;
 
-/// The tools of the set `ToolSet` that change what there is.
+/// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
 const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
-/// How often a token's holder may use tools. Each process counts for itself.
+/// Limits of a token. Each process counts on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls and starts of executions together.
+    /// Limit on calls and starts of executions together.
     pub calls: Option<Rate>,
-    /// The same for each tool: a start counts once for each tool of the plan.
+    /// Limit for each tool. A start counts once for each tool of the plan.
     pub per_tool: Option<Rate>,
 }
 
 /// Why a caller may not do something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// Its role is too little.
+    /// The role is insufficient.
     #[error(
         "`{field}` needs the role `{needed}`, and the token `{token}` has `{role}`: use another \
          token"
     )]
     Role {
-        /// What was asked for.
+        /// The requested field.
         field: String,
-        /// The role that it needs.
+        /// The role that the field needs.
         needed: Role,
-        /// Who asked.
+        /// The name of the token.
         token: String,
-        /// The role that is there.
+        /// The role of the token.
         role: Role,
     },
-    /// A tool is not among its tools.
+    /// The tool patterns of the token exclude the tool.
     #[error(
         "the token `{token}` may not use the tool `{tool}`: use another token, or add the tool to \
          its `tools`"
     )]
     Tool {
-        /// Who asked.
+        /// The name of the token.
         token: String,
         /// The tool.
         tool: String,
     },
-    /// It did so too often.
+    /// A limit is exceeded.
     #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
     Spent {
-        /// Who asked.
+        /// The name of the token.
         token: String,
-        /// Which limit.
+        /// The limit.
         limit: String,
-        /// When there is room again.
+        /// Time until the next use.
         seconds: u64,
     },
 }
 
 impl AccessError {
-    /// Returns the code that the API has for it.
+    /// Returns the error code of the API.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Role { .. } | Self::Tool { .. } => "FORBIDDEN",
@@ -82,11 +82,11 @@ impl AccessError {
     }
 }
 
-/// What a caller may do; by default everything, as whoever sits at this machine may.
+/// The permissions of a caller. The default has no restrictions.
 #[derive(Clone, Debug, Default)]
 pub struct Grant(Option<Arc<Rights>>);
 
-/// What a token says, and what was used of it.
+/// A token with the uses that count for its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
@@ -105,7 +105,8 @@ impl Rights {
         Self { token, used: Mutex::default(), alerts }
     }
 
-    /// Switching sets is for admins, also by way of a tool, unless the token names that set.
+    /// Only an admin may activate and deactivate toolsets, also through tools. A token whose
+    /// patterns name the toolset `ToolSet` may, too.
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
@@ -138,7 +139,7 @@ impl Rights {
                 }
             }
         }
-        // Nothing is taken before everything has room.
+        // All limits are checked before anything is spent.
         used.calls.iter_mut().for_each(Bucket::take);
         for tool in tools {
             used.tools.get_mut(*tool).into_iter().for_each(Bucket::take);
@@ -146,7 +147,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Fails where there is no room for one call, and takes nothing.
+    /// Fails if no call is possible now. Spends nothing.
     fn check_room(&self, now: Instant) -> Result<(), AccessError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
@@ -170,12 +171,12 @@ impl Grant {
         Self(Some(Arc::new(rights)))
     }
 
-    /// Returns the name of the token, if one was shown.
+    /// Returns the name of the token, if the caller has one.
     pub fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|rights| rights.token.name.as_str())
     }
 
-    /// Refuses a field of an operation's root that the role is too little for.
+    /// Rejects a root field that needs a higher role.
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
         let Some(rights) = &self.0 else { return Ok(()) };
         let (role, needed) = (rights.token.role, needed(root, field));
@@ -186,17 +187,17 @@ impl Grant {
         Err(AccessError::Role { field, needed, token, role })
     }
 
-    /// Returns whether a tool may be used, by its qualified name.
+    /// Returns whether the caller may use a tool. Expects the qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.0.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
 
-    /// Returns whether every tool may be used.
+    /// Returns whether the caller may use every tool.
     pub fn allows_every_tool(&self) -> bool {
         self.0.as_ref().is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns which tools may be used, for what goes on when nobody asks here any more.
+    /// Returns the tools that an agent of this caller may use.
     pub fn reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
         let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
@@ -209,8 +210,7 @@ impl Grant {
         }
     }
 
-    /// Returns the same for plans that are made when nobody asks any more; nothing where everything
-    /// may be used.
+    /// Returns the permissions for automatic replans, or `None` without restrictions.
     pub fn within(&self) -> Option<ReplanPermissions> {
         let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
@@ -218,14 +218,15 @@ impl Grant {
         Some(ReplanPermissions { token, tools: tools.clone(), switches })
     }
 
-    /// Returns what such plans may use. How often they do so is bounded by how often they are made.
+    /// Returns the grant for an automatic replan. It has no limits, because `replans` bounds the
+    /// number of replans.
     pub fn kept(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
         Self::of(Rights::new(token, Arc::default()))
     }
 
-    /// Refuses what reaches other tools than may be used.
+    /// Rejects an agent whose tools differ from those of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
         let own = self.reach();
         let is_within =
@@ -237,7 +238,7 @@ impl Grant {
         Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
-    /// Refuses to begin what is taken off another token's limits, where there are limits.
+    /// Rejects an agent that would use the limits of another token, if this token has limits.
     pub fn check_payer(&self, reach: &Reach) -> Result<(), AccessError> {
         if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
@@ -246,7 +247,7 @@ impl Grant {
         Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
-    /// Refuses the first of these tools that may not be used.
+    /// Rejects the first tool that the caller may not use.
     pub fn check_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
@@ -260,12 +261,12 @@ impl Grant {
         Err(err)
     }
 
-    /// Returns whether there are any limits.
+    /// Returns whether the token has limits.
     pub fn has_limits(&self) -> bool {
         self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
-    /// Fails where not even one call has room within the limits.
+    /// Fails if the limits allow no call now.
     pub fn check_room(&self) -> Result<(), AccessError> {
         let Some(rights) = self.0.as_ref().filter(|rights| rights.token.limits != Limits::default()) else {
             return Ok(());
@@ -274,7 +275,7 @@ impl Grant {
         rights.check_room(now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
     }
 
-    /// Takes one use of these tools together off the limits, or nothing where there is no room.
+    /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
     pub fn spend<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,

@@ -1,23 +1,23 @@
-//! Roles, and which one each field of the API needs.
+//! Roles, and the role that each field of the API needs.
 
 use std::{fmt, str::FromStr};
 
-/// What a caller may do, each more than the one before.
+/// The role of a caller. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Looks: queries and subscriptions.
+    /// May query and subscribe.
     Viewer,
-    /// Plans, executes, steers, and calls tools.
+    /// May also plan, execute, control executions, and call tools.
     Operator,
-    /// Everything: changes what there is, too.
+    /// May also change tools, toolsets, the toolkit and stored data.
     Admin,
 }
 
 impl Role {
-    /// Every role.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Returns its name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -42,7 +42,7 @@ impl FromStr for Role {
     }
 }
 
-/// The mutations that an operator may use. Every other one, a new one too, needs an admin.
+/// Mutations for operators. Every other mutation needs an admin, including a new one.
 pub(super) const OPERATOR_MUTATIONS: [&str; 16] = [
     "createPlanWithRequestId",
     "createPlan",
@@ -62,10 +62,9 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 16] = [
     "runAgent",
 ];
 
-/// The queries that are part of working with tools, not of looking.
+/// Queries that need an operator, because they belong to working with tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
-/// Returns what a mutation needs.
 pub(super) fn mutation_role(name: &str) -> Role {
     match name {
         "__typename" => Role::Viewer,
@@ -74,7 +73,6 @@ pub(super) fn mutation_role(name: &str) -> Role {
     }
 }
 
-/// Returns what a query needs.
 pub(super) fn query_role(name: &str) -> Role {
     if OPERATOR_QUERIES.contains(&name) { Role::Operator } else { Role::Viewer }
 }

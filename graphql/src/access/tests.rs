@@ -174,7 +174,7 @@ fn limits_count_calls_and_each_tool() {
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],
     );
     assert_eq!(grant.spend([&c]), Ok(()), "what was refused took nothing");
-    // Another connection with the same token shares what is left.
+    // Connections with the same token share its limits.
     let again = access.enter(Some(SECRET), peer()).unwrap();
     assert_eq!(again.spend([]), Ok(()));
     let err = again.spend([]).unwrap_err();
@@ -204,14 +204,14 @@ fn every_mutation_has_a_role() {
     let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
     let (mutation, _) = mutation.split_once("\n}").unwrap();
     let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
-    // Lines of descriptions have spaces before that.
+    // Lines of descriptions have leading spaces.
     let is_name = |name: &&str| name.chars().all(|name| name.is_ascii_alphanumeric());
     let names: Vec<&str> =
         fields.filter_map(|line| Some(line.split_once(['(', ':'])?.0)).filter(is_name).collect();
     assert!(names.len() > 20, "{names:?}");
     let admins: Vec<&str> =
         names.into_iter().filter(|name| needed("Mutation", name) != Role::Operator).collect();
-    // Whoever adds a mutation sees it here, and decides.
+    // A new mutation changes this list, so its author decides on the role.
     expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));
 }

@@ -1,4 +1,4 @@
-//! A token as the server keeps it: never itself, only its digest.
+//! An access token, stored as a digest.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Limits, Role, ToolPattern};
 
-/// What a token is known by.
+/// The SHA-256 digest of a token.
 #[derive(Clone, Copy)]
 pub(super) struct Digest([u8; 32]);
 
@@ -15,7 +15,7 @@ impl Digest {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Compares in a time that does not depend on what is compared.
+    /// Compares in constant time.
     pub(super) fn is(&self, other: &Self) -> bool {
         let differences = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
         black_box(differences) == 0
@@ -28,28 +28,28 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// A token, and what whoever shows it may do.
+/// An access token with its permissions.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What people call it.
+    /// The name, for people.
     pub name: String,
-    /// What its holder may do.
+    /// The role.
     pub role: Role,
-    /// The tools that its holder may use; all, where nothing is said.
+    /// The tools that the token may use. `None` means all.
     pub tools: Option<Vec<ToolPattern>>,
-    /// How often its holder may do so.
+    /// Limits on the use of tools.
     pub limits: Limits,
     pub(super) digest: Digest,
 }
 
 impl Token {
-    /// Makes one that allows its role everything; the secret itself is forgotten.
+    /// Creates a token with all tools and no limits. Keeps only the digest of the secret.
     pub fn new(name: impl Into<String>, secret: &str, role: Role) -> Self {
         let digest = Digest::of(secret);
         Self { name: name.into(), role, tools: None, limits: Limits::default(), digest }
     }
 
-    /// Returns whether two tokens are the same secret, so that nobody could tell them apart.
+    /// Returns whether two tokens have the same secret.
     pub fn is_same_secret(&self, other: &Self) -> bool {
         self.digest.is(&other.digest)
     }

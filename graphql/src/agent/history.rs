@@ -1,5 +1,5 @@
-//! What was said and done in the turns so far, as templates give it to the next one, and as a model
-//! is told of it.
+//! Earlier turns of an agent, as templates pass them to the next turn and as messages show them to
+//! a model.
 
 use planner::{
     calls::prompt::format_tool_result,
@@ -9,76 +9,75 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
-/// Bytes of results that a model is told, the newest first: what it reads has an end.
+/// The most bytes of results in the messages to a model. Newer results come first.
 const TOLD_BYTES: usize = 256 << 10;
-/// What stands for a result that it is not told any more.
+/// Replaces an omitted result.
 const LEFT_OUT: &str = "(left out: it was long ago; call again if you need it)";
 
-/// What a turn gives: what the model said, and what it wants to be called, by effect.
+/// The output of a turn: the model's text and its calls, grouped by effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Turn {
-    /// Its words.
     pub(super) text: String,
-    /// Whether it waits for results.
+    /// Whether the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
-    /// Calls of tools that only look.
+    /// Calls of *read* tools.
     #[serde(default)]
     pub(super) read: Vec<Wanted>,
-    /// Calls that may be made again.
+    /// Calls of *idempotent* tools.
     #[serde(default)]
     pub(super) repeat: Vec<Wanted>,
-    /// Calls that may not.
+    /// Calls of *once* tools.
     #[serde(default)]
     pub(super) call: Vec<Wanted>,
-    /// What cannot be called, and why.
+    /// Rejected calls.
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
-    /// Who answered.
+    /// The name of the model that answered.
     pub(super) model: String,
-    /// Why it stopped.
+    /// Why the model stopped.
     #[serde(skip_deserializing)]
     pub(super) stop: Option<Stop>,
     pub(super) tokens: Tokens,
-    /// What it cost, where that is known.
+    /// The cost, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<f64>,
-    /// What was tried before and came to nothing.
+    /// Failures of models that were tried before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missed: Vec<String>,
 }
 
-/// A call that a model wants.
+/// A call that a model requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// Its place among all of the turn.
+    /// Its position among all calls of the turn.
     pub(super) n: usize,
-    /// The tool, as `set.name`.
+    /// The qualified name of the tool.
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// Bytes of its result that there is room for.
+    /// The most bytes of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// What the provider calls it by, if it was made in its way.
+    /// The provider's id of the call, for a native call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// What the provider wants back with it.
+    /// Data that the provider expects back with the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) signatures: Vec<String>,
 }
 
-/// A call that is not made.
+/// A rejected call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
     #[serde(flatten)]
     pub(super) wanted: Wanted,
-    /// Why.
+    /// The reason.
     pub(super) error: String,
 }
 
-/// A turn, and what came of its calls.
+/// A turn with the results of its calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Past {
-    /// Nothing where it was not needed.
+    /// `None` for a skipped turn.
     #[serde(default)]
     pub(super) turn: Option<Turn>,
     #[serde(default)]
@@ -89,14 +88,14 @@ pub(super) struct Past {
     call: Value,
 }
 
-/// A call, and what came of it: its result, or its error.
+/// A call with its result or error.
 struct Made<'a> {
     wanted: &'a Wanted,
     result: Result<String, String>,
 }
 
 impl Turn {
-    /// Returns the tools that were called, in the order in which the model named them.
+    /// Returns the called tools in the order of the model.
     pub(super) fn called(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
         wanted.sort_by_key(|call| call.n);
@@ -104,8 +103,8 @@ impl Turn {
     }
 }
 
-/// Adds all turns to what a model is told, each tool by the name that is shown of it. Of turns that are
-/// long ago the results are left out, where the later ones have taken their room.
+/// Adds all turns to the messages, with the display names of tools. Omits results of old turns when
+/// newer results fill the limit.
 pub(super) fn tell(
     history: &[Past],
     messages: &mut Vec<Message>,
@@ -124,14 +123,13 @@ pub(super) fn tell(
 }
 
 impl Past {
-    /// Returns what its calls returned, errors too.
+    /// Returns the results and errors of all calls.
     pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
         let groups = [&self.read, &self.repeat, &self.call].into_iter();
         let made = groups.filter_map(Value::as_array).flatten();
         made.flat_map(|call| call.get("result").into_iter().chain(call.get("error")))
     }
 
-    /// Adds the turn to what a model is told, with or without its results.
     fn tell(
         &self,
         messages: &mut Vec<Message>,
@@ -200,8 +198,8 @@ impl Past {
     }
 }
 
-/// Writes a result as JSON, so that nothing in it looks like its end: it stands among the user's
-/// words. What is JSON stays as it is.
+/// Encodes a result as JSON, because it becomes part of a user message. A result cannot contain the
+/// closing tag. Valid JSON stays unchanged.
 fn fenced(result: &str) -> String {
     let is_json = result.starts_with(['{', '[']) && serde_json::from_str::<Value>(result).is_ok();
     let text = if is_json { result.to_owned() } else { Value::from(result).to_string() };

@@ -1,4 +1,4 @@
-//! The plan of an agent: its turns, written out.
+//! The plan of an agent.
 
 use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
@@ -7,14 +7,13 @@ use toolbox::dispatch::{self, Reach};
 
 use super::{ANSWER, TURN};
 
-/// What calls of each effect are called in a turn's output, and in the names of the steps that make
-/// them.
+/// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
-/// How long a turn may take: a model and the one behind it, each asked again and again.
+/// Timeout of a turn. It covers retries of the model and its fallback.
 const TURN_MS: i64 = 30 * 60 * 1_000;
 
-/// Writes the plan of an agent that has so many turns with tools.
+/// Returns the plan of an agent with this many turns.
 pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();
@@ -36,7 +35,7 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
         id: Some("answer".to_owned()),
         name: Some(ANSWER.to_owned()),
         parameters: Some(Value::Object(said(query, turns, turns))),
-        // Turns that were not needed are no reason to have no answer.
+        // The condition `true` lets the answer run after skipped turns.
         when: (turns > 0).then(|| "true".to_owned()),
         timeout_ms: Some(TURN_MS),
         ..DraftStep::default()
@@ -44,7 +43,7 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
     Draft { query: Some(query.to_owned()), tools, ..Draft::default() }
 }
 
-/// Makes the calls that a turn asked for, those of one effect.
+/// Returns the step that makes the calls of one effect.
 fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
     DraftStep {
         id: Some(format!("{name}_{turn}")),
@@ -55,7 +54,7 @@ fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
-        // What was lost, or happened nobody knows whether, is for the model to hear of.
+        // The model gets lost calls and unknown outcomes as results.
         on_error: Some("ignore".to_owned()),
         ..DraftStep::default()
     }
@@ -65,7 +64,7 @@ fn goes_on(turn: u32) -> String {
     format!("turn_{turn} != null && turn_{turn}.more")
 }
 
-/// What a model is told: the request, and all that was said and done so far.
+/// Returns the parameters for the model: the query and all earlier turns.
 fn said(query: &str, of: u32, turns: u32) -> Map<String, Value> {
     let past = (1..=turns).map(|turn| {
         let mut past = Map::from_iter([("turn".to_owned(), json!(format!("{{{{turn_{turn}}}}}")))]);
@@ -74,7 +73,7 @@ fn said(query: &str, of: u32, turns: u32) -> Map<String, Value> {
         }
         Value::Object(past)
     });
-    // Braces in words are words.
+    // Escapes braces of the query, so that they form no template.
     let query = query.replace("{{", "{{{{");
     Map::from_iter([
         ("query".to_owned(), json!(query)),

@@ -1,19 +1,18 @@
-//! Calls that a model only quotes: what it was told may look like one, and so may an example.
+//! Detects calls that a model only quotes.
 //!
-//! A model that calls tools in the way of its provider speaks of them in its words. Some models
-//! write their calls there all the same, so those are looked for; but only where a reply is nothing
-//! but calls, and none that a tool returned: else whoever wrote a file, or a page, could have calls
-//! made by having them quoted.
+//! A model with native calls also writes about calls in its text. Some models still write their
+//! calls there. Such calls count only if the reply contains nothing else and no tool returned them.
+//! Otherwise the author of a file or a page could make the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
 
 use super::history::Past;
 
-/// What the JSON of a call names its tool by.
+/// Fields that name the tool in the JSON of a call.
 const NAMES: [&str; 6] = ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
-/// Returns whether a reply is nothing but its calls, but for a fence around them.
+/// Returns whether a reply contains only calls, apart from a fence around them.
 pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = without_thoughts(text);
@@ -25,18 +24,18 @@ pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
     });
     let after = text.get(end..).unwrap_or_default().trim_start();
     let after = after.strip_prefix("```").unwrap_or(after);
-    // What wraps calls begins as they do.
+    // Text that wraps calls starts with the same characters.
     let is_wrapping =
         |text: &str, with: [char; 3]| text.trim().is_empty() || text.trim().starts_with(with);
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
 }
 
-/// What tools returned.
+/// Calls in the results of tools.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// All of it, without blanks.
+    /// All results without whitespace.
     letters: String,
-    /// The calls that can be read in it.
+    /// The calls that the parser finds in the results.
     calls: Vec<ToolCall>,
 }
 
@@ -44,26 +43,26 @@ impl Told {
     pub(super) fn of(history: &[Past], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
         history.iter().flat_map(Past::results).for_each(|value| add(value, &mut texts));
-        // Where there are too many to read, their letters are enough.
+        // If a text has too many calls for the parser, the comparison of texts is enough.
         let read = |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
         let letters = texts.iter().map(|text| squeezed(text)).collect::<Vec<_>>().join("\n");
         Self { letters, calls }
     }
 
-    /// Returns whether a call stands there, however it is written.
+    /// Returns whether a result contains the call in any format.
     pub(super) fn has(&self, call: &ToolCall) -> bool {
         let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
         self.repeats(call) || self.calls.iter().any(is_same)
     }
 
-    /// Returns whether a call stands there letter by letter.
+    /// Returns whether a result contains the call literally.
     pub(super) fn repeats(&self, call: &ToolCall) -> bool {
         self.letters.contains(&squeezed(&call.raw))
     }
 }
 
-/// Adds every text in a value, and what may be a call that was read as JSON.
+/// Adds every text in a value, and every object that may be a call.
 fn add(value: &Value, texts: &mut Vec<String>) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
@@ -79,7 +78,7 @@ fn add(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns a text without what its author only thinks, at its beginning.
+/// Removes the model's thoughts from the start of a text.
 fn without_thoughts(text: &str) -> &str {
     let text = text.trim();
     let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
@@ -91,7 +90,7 @@ fn without_thoughts(text: &str) -> &str {
     rest.split_once(&format!("</{tag}>")).map_or(text, |(_, behind)| behind.trim())
 }
 
-/// Returns a text without blanks, by which JSON that was written anew may differ.
+/// Removes whitespace, which may differ in rewritten JSON.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
@@ -114,7 +113,7 @@ mod tests {
         let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
         let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
         for (result, text, expected) in [
-            // A file, a document that was read, one of many in a list, in another form.
+            // A file, a parsed document, an item of a list, another format.
             (json!(format!("a\n{json}\nb")), json, true),
             (json!({ "tool": "blog.make", "args": { "id": "5" } }), json, true),
             (json!({ "calls": [{ "tool": "blog.make", "args": { "id": "5" } }] }), json, true),

@@ -1,4 +1,4 @@
-//! A model whose answers are known before, over real tools.
+//! A model with scripted answers, and real tools.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 
 use super::Mind;
 
-/// Answers this, one after another.
+/// Returns these answers in order.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Reply>>,
@@ -21,7 +21,6 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Makes one that answers this.
     pub(crate) fn new(answers: Vec<Reply>) -> Self {
         Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
     }
@@ -44,7 +43,7 @@ impl Model for Scripted {
     }
 }
 
-/// Returns an answer in words, with calls.
+/// Returns a reply with text and calls.
 pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
     let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
         id: format!("call_{n}"),
@@ -66,7 +65,7 @@ pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Returns sets with a tool for each effect, one of them switched off.
+/// Returns toolsets with one tool for each effect, and an inactive toolset.
 pub(super) fn toolbox() -> Toolbox {
     let make = |set, name, effect| {
         let run = |Nothing {}, _: ToolContext| async { Ok::<_, ToolError>("done") };
@@ -89,7 +88,7 @@ pub(super) fn toolbox() -> Toolbox {
     Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }, switches])
 }
 
-/// Returns a mind that answers this, with its toolbox, which must be kept, and its model.
+/// Returns a context with its toolbox, which the caller must keep, and its model.
 pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
     let toolbox = toolbox();
     let model = Arc::new(Scripted::new(answers));

@@ -1,4 +1,4 @@
-//! An MCP server that is started and spoken to with nothing in between: what it takes by itself.
+//! An MCP client without Faber, for comparison.
 
 use std::{collections::BTreeMap, process::Stdio};
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use super::BenchError;
 
-/// How to start a server.
+/// The command of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Start {
@@ -22,7 +22,7 @@ pub(crate) struct Start {
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// A server that is up.
+/// A running server.
 pub(crate) struct Bare {
     _child: Child,
     input: ChildStdin,
@@ -31,14 +31,14 @@ pub(crate) struct Bare {
 }
 
 impl Start {
-    /// Returns it as a source of the configuration has it.
+    /// Returns the source of a toolset.
     pub(crate) fn source(&self) -> Value {
         json!({ "mcp": { "command": self.command, "args": self.args, "env": self.env } })
     }
 }
 
 impl Bare {
-    /// Starts a server, greets it, and asks for its first page of tools.
+    /// Starts a server, initializes it, and lists its tools.
     pub(crate) async fn start(start: &Start) -> Result<Self, BenchError> {
         let failed = |err: std::io::Error| {
             BenchError::Usage(format!("`{}` cannot be started: {err}", start.command))
@@ -71,7 +71,6 @@ impl Bare {
         Ok(bare)
     }
 
-    /// Calls a tool.
     pub(crate) async fn call(&mut self, name: &str) -> Result<Value, BenchError> {
         self.ask("tools/call", json!({ "name": name, "arguments": {} })).await
     }
@@ -84,7 +83,7 @@ impl Bare {
         let lost = || BenchError::Engine(format!("a server does not answer `{method}`"));
         loop {
             let line = self.output.next_line().await.map_err(|_| lost())?.ok_or_else(lost)?;
-            // What is no answer is a notification, or was printed by mistake.
+            // Other lines are notifications or accidental output.
             let answer: Value = serde_json::from_str(&line).unwrap_or_default();
             if answer["id"] == id && answer.get("method").is_none() {
                 return Ok(answer);

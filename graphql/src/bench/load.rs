@@ -1,4 +1,4 @@
-//! Executions, so many at once, until there were enough.
+//! Runs many executions of one plan.
 
 use std::{
     sync::{
@@ -14,23 +14,23 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use super::BenchError;
 
-/// When there were enough.
+/// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// After so many executions.
+    /// After a number of executions.
     Runs(usize),
-    /// After so long.
+    /// After a time.
     Time(Duration),
 }
 
-/// How long executions took, from asking for one to its durable end.
+/// Durations of executions, from the request to the durable end.
 #[derive(Debug)]
 pub(crate) struct Runs {
     pub(crate) wall: Duration,
     pub(crate) each: Vec<Duration>,
 }
 
-/// Asks for executions of `plan`, `concurrency` at once.
+/// Runs executions of `plan`, `concurrency` at once.
 pub(crate) async fn drive(
     control: &Control,
     plan: &Arc<Plan>,
@@ -66,7 +66,7 @@ pub(crate) async fn drive(
     Ok(Runs { wall, each })
 }
 
-/// Asks for one execution and waits until its end is durable.
+/// Runs one execution and waits until its end is durable.
 pub(crate) async fn one(
     control: &Control,
     plan: &Arc<Plan>,

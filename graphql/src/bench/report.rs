@@ -1,4 +1,4 @@
-//! What was measured.
+//! The results of a benchmark.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,9 @@ use shared::{
 
 use super::{BenchArgs, BenchError};
 
-/// How many lone commits are timed before the work, to have the machine's own time beside it.
+/// Single commits that are timed before the workload, as a reference.
 const PROBES: u64 = 200;
 
-/// What was measured.
 pub(crate) struct Report {
     fields: Map<String, Value>,
     commits: u64,
@@ -31,7 +30,7 @@ impl Report {
         Self { fields, commits: 0 }
     }
 
-    /// Makes a report of the compiler alone, which has no store.
+    /// Creates a report of the compiler, which uses no store.
     pub(crate) fn compiler(wall: Duration, steps: usize) -> Self {
         let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
         let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
@@ -50,7 +49,7 @@ impl Report {
         self.set(name, round(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Times lone appends of one small event: what the store itself needs to make it durable.
+    /// Times single appends of a small event.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let mut times = Vec::new();
@@ -69,12 +68,12 @@ impl Report {
         Ok(())
     }
 
-    /// Begins to count commits.
+    /// Starts to count commits.
     pub(crate) fn begin(&mut self, store: &dyn Store) {
         self.commits = store.commits();
     }
 
-    /// Sets the figures that every workload has.
+    /// Sets the results that every workload has.
     pub(crate) fn finish(
         &mut self,
         store: &dyn Store,
@@ -111,7 +110,7 @@ impl Report {
     }
 }
 
-/// Returns the value below which `percent` of the sorted values lie.
+/// Returns a percentile of sorted values.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let last = sorted.len().saturating_sub(1);
     sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
@@ -128,7 +127,7 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Returns the most memory the process ever had, as Linux tells it.
+/// Returns the peak memory of the process.
 fn max_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,9 +1,7 @@
-//! Selection from thousands of tools: what it costs beyond embedding, what loading the vectors of
-//! their texts from the store costs, and which tools collide.
+//! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
 //!
-//! The texts are made up, and so is what embeds them ([`corpus::Words`]), so that what is measured is
-//! not the model; beside it stands what the built-in encoder needs for a query. Everything else is
-//! the real engine over the real store.
+//! Texts and embedder ([`corpus::WordEmbedder`]) are synthetic, so the results exclude the model.
+//! The report includes the time of the built-in encoder.
 
 mod corpus;
 
@@ -38,18 +36,17 @@ use super::{
 };
 use crate::engine::{Engine, EngineError, Wanted};
 
-/// Tools, where nothing is said.
+/// The default number of tools.
 const TOOLS: usize = 10_000;
-/// Queries that are timed by each criterion, where nothing is said.
+/// The default number of queries for each criterion.
 const QUERIES: usize = 200;
-/// Tools that a query is answered with.
+/// Tools in each answer.
 const LIMIT: usize = 5;
-/// How similar tools are that collide: as the API has it.
+/// Similarity of collisions, as in the API.
 const THRESHOLD: f64 = 0.3;
-/// Queries for which the built-in encoder is timed.
+/// Queries for the built-in encoder.
 const ENCODED: usize = 20;
 
-/// Measures everything about selection.
 pub(crate) async fn select(
     rig: &Rig,
     args: &BenchArgs,
@@ -68,7 +65,7 @@ pub(crate) async fn select(
     first.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_made_and_kept_s", seconds(begun.elapsed()));
 
-    // Another process, later: everything is in the store.
+    // Simulates another process that finds all vectors in the store.
     let again = Seat::new(&rig.store, &corpus, tools).await?;
     let begun = Instant::now();
     again.ask("anything", Criterion::Centroid).await?;
@@ -140,8 +137,8 @@ impl Seat {
         Ok(self.engine.select_tools(wanted).await.map_err(failed)?.len())
     }
 
-    /// Asks each query twice, and notes how long the second time takes: its vectors are remembered
-    /// then, as the engine always does, and all the rest is done again.
+    /// Asks each query twice and times the second run, when the engine has cached the vectors of
+    /// the query.
     async fn time(
         &self,
         corpus: &Corpus,
@@ -169,7 +166,7 @@ impl Seat {
     }
 }
 
-/// One tool more than are known: only its own texts are embedded.
+/// Adds a tool: only its own texts are embedded.
 async fn one_more(
     store: &Arc<dyn Store>,
     corpus: &Corpus,
@@ -190,7 +187,7 @@ async fn one_more(
     Ok(())
 }
 
-/// What the built-in encoder needs for a query.
+/// Times the built-in encoder.
 async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
     let encoder = Local::builtin().await.map_err(broken)?;

@@ -1,4 +1,4 @@
-//! What Faber adds around tools: finding them, calling them, having thousands of them.
+//! Overhead of Faber around tools: discovery, calls, and thousands of tools.
 
 mod many;
 mod servers;
@@ -29,20 +29,18 @@ use super::{
     workload::{keep, step},
 };
 
-/// Calls that are timed, and those before them that are not.
+/// Timed calls. As many calls run before them.
 const CALLS: usize = 20_000;
-/// The set that the bench's own tools are in.
+/// The toolset of the benchmark.
 const SET: &str = "bench";
-/// How long each of four slow tools takes.
+/// Duration of each of four slow tools.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// What `echo` takes and returns.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 struct Echo {
     text: String,
 }
 
-/// What `slow` takes.
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
@@ -55,7 +53,6 @@ async fn slow(_: Nothing, _: ToolContext) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Measures everything about tools.
 pub(crate) async fn tools(
     rig: &Rig,
     args: &BenchArgs,
@@ -69,7 +66,7 @@ pub(crate) async fn tools(
     many::many(args.steps.unwrap_or(10_000), report).await
 }
 
-/// Faber's own five sets, from nothing to known tools.
+/// Times the built-in toolsets, from nothing to known tools.
 fn discovery(report: &mut Report) {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
@@ -85,7 +82,7 @@ fn discovery(report: &mut Report) {
     report.set("builtin_tools", count);
 }
 
-/// A function by itself, and as a tool that is found, checked, timed and counted.
+/// Times a function alone, and as a tool.
 async fn functions(args: &BenchArgs, report: &mut Report) -> Result<(), BenchError> {
     let calls = args.runs.unwrap_or(CALLS).max(1);
     let own = function(SET, "echo", "Returns what it is given.", Effect::Read, echo);
@@ -109,7 +106,7 @@ fn own_set(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<ToolSet, Be
     Ok(ToolSet::ready(name, "local", "What the bench calls.", tools))
 }
 
-/// Four tools that take as long as each other and do not need each other.
+/// Times four independent slow tools.
 async fn at_once(rig: &Rig, report: &mut Report) -> Result<(), BenchError> {
     let own = function(SET, "slow", "Takes its time.", Effect::Read, slow);
     let register = rig.toolbox.register(own_set([own])?);
@@ -128,7 +125,7 @@ async fn at_once(rig: &Rig, report: &mut Report) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Calls a tool as `callTool` does, but for the history, and returns how long each call took.
+/// Calls a tool like `callTool`, without history. Returns the durations.
 async fn through(
     toolbox: &Toolbox,
     name: &str,
@@ -151,14 +148,14 @@ async fn through(
     Ok(times)
 }
 
-/// Notes a time once things are warm.
+/// Stores a time after the warm-up.
 fn note(times: &mut Vec<Duration>, is_warm: bool, time: Duration) {
     if is_warm {
         times.push(time);
     }
 }
 
-/// Sets what calls took by themselves, through Faber, and the difference, in microseconds.
+/// Reports direct calls, calls through Faber, and the difference, in microseconds.
 fn report_calls(
     report: &mut Report,
     what: &str,

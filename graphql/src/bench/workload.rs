@@ -1,4 +1,4 @@
-//! The workloads.
+//! The workloads of executions.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use super::{
     report::{Report, round},
 };
 
-/// Steps one after another.
+/// Runs steps one after another.
 pub(crate) async fn chain(
     rig: &Rig,
     args: &BenchArgs,
@@ -51,7 +51,7 @@ pub(crate) async fn chain(
     executions(rig, args, report, &plan, (steps, concurrency, 20_000)).await
 }
 
-/// Steps side by side, and one that waits for all.
+/// Runs steps in parallel, and one step that depends on all.
 pub(crate) async fn fanout(
     rig: &Rig,
     args: &BenchArgs,
@@ -65,13 +65,13 @@ pub(crate) async fn fanout(
     draft.push(step("join", tool, None, Some(json!(names))));
     let plan = keep(rig, draft).await?;
     executions(rig, args, report, &plan, (steps + 1, concurrency, 1_000)).await?;
-    // The join is counted in every figure, but it is not one of the steps asked for.
+    // The results count the join, but the option does not.
     report.set("steps", steps);
     Ok(())
 }
 
-/// Runs a plan as often as asked for. `shape` is its steps, the executions at once, and how many
-/// executions there are where nothing is said.
+/// Runs a plan repeatedly. `shape` is its steps, the executions at once, and the default number of
+/// executions.
 async fn executions(
     rig: &Rig,
     args: &BenchArgs,
@@ -110,7 +110,7 @@ struct DagStep {
     ms: u64,
 }
 
-/// Sleeping steps that depend on each other as a file says.
+/// Runs sleeping steps with the dependencies of a file.
 pub(crate) async fn dag(
     rig: &Rig,
     args: &BenchArgs,
@@ -148,7 +148,7 @@ pub(crate) async fn dag(
     Ok(())
 }
 
-/// Returns the seconds from the first step's start to the last one's end, as the log has them.
+/// Returns the seconds from the first step's start to the last step's end.
 async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events =
         Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
@@ -178,7 +178,7 @@ fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     (seconds(times.values().sum()), seconds(ends.into_iter().max().unwrap_or(0)))
 }
 
-/// Followers of executions, each reading every event.
+/// Runs subscribers that read every event.
 pub(crate) async fn subscribe(
     rig: &Rig,
     args: &BenchArgs,
@@ -221,7 +221,7 @@ pub(crate) async fn subscribe(
     Ok(())
 }
 
-/// The compiler alone: a large plan, and a cycle in a large graph.
+/// Times the compiler: a large plan, and a cycle in a large graph.
 pub(crate) fn plan(steps: usize) -> Value {
     let drafts = (0..steps.max(1)).map(|n| {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
@@ -250,7 +250,7 @@ pub(crate) fn plan(steps: usize) -> Value {
     report.to_json()
 }
 
-/// Returns a graph whose edges all go back, but for the one that closes a cycle.
+/// Returns a graph in which only one edge closes a cycle.
 fn cyclic(nodes: usize, edges: usize) -> Draft {
     let mut before: Vec<Vec<String>> = vec![Vec::new(); nodes];
     let mut seed = 1_u64;
@@ -313,7 +313,7 @@ fn about() -> PlanInfo {
     }
 }
 
-/// Compiles steps and keeps the plan, as any client would.
+/// Compiles and stores a plan.
 pub(crate) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();

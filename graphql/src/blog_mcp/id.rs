@@ -1,4 +1,4 @@
-//! Ids of 24 hexadecimal digits, made like MongoDB's: seconds, a random part, a counter.
+//! Ids of 24 hexadecimal digits, like those of MongoDB: seconds, a random part, a counter.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -7,7 +7,7 @@ use std::{
 
 use shared::clock::Timestamp;
 
-/// Makes ids. Two processes differ in the random part.
+/// Creates ids. The random part differs between processes.
 #[derive(Debug)]
 pub(super) struct IdSource {
     random: u64,
@@ -24,7 +24,6 @@ impl IdSource {
         }
     }
 
-    /// Makes an id that this source has not made before.
     pub(super) fn draw(&self, now: Timestamp) -> String {
         let seconds = now.timestamp() & 0xffff_ffff;
         let count = self.counter.fetch_add(1, Ordering::Relaxed) & 0xff_ffff;

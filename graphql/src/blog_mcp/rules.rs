@@ -1,4 +1,4 @@
-//! What the tools do to the data, and what they refuse.
+//! The operations of the tools on the data, and their checks.
 
 use serde_json::{Map, Value, json};
 use shared::clock::Timestamp;
@@ -9,7 +9,7 @@ use super::{
     tools::{Field, Kind, Offer, Rule, Verb},
 };
 
-/// Records of one kind: every call reads the whole file, and this is a demo.
+/// The most records of one kind. Every call reads the whole file.
 pub(super) const RECORDS: usize = 10_000;
 
 /// Why a call changes nothing.
@@ -25,7 +25,7 @@ pub(super) enum Refusal {
     Full(&'static str),
 }
 
-/// Carries out a tool whose arguments fit its schema.
+/// Executes a tool whose arguments match its schema.
 pub(super) fn perform(
     offer: &Offer,
     arguments: &Map<String, Value>,
@@ -115,7 +115,7 @@ fn check_references(
     Ok(())
 }
 
-/// Refuses an e-mail address that an author other than `own` has.
+/// Rejects an e-mail address that another author has.
 fn check_email(
     arguments: &Map<String, Value>,
     data: &Data,
@@ -140,7 +140,7 @@ fn find<'a>(data: &'a Data, kind: Kind, id: &str) -> Option<&'a Record> {
     data.of(kind).iter().find(|record| is_same(text(record, "_id"), id))
 }
 
-/// Ids are numbers in disguise, so the case of their digits does not matter.
+/// Ids are hexadecimal numbers, so case does not matter.
 fn is_same(id: &str, other: &str) -> bool {
     id.eq_ignore_ascii_case(other)
 }

@@ -1,4 +1,4 @@
-//! The demo's data in one JSON file, which several processes may share.
+//! The data of the demo in one JSON file, which several processes may share.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 
 use super::{CallError, tools::Kind};
 
-/// How long to wait for another process that is writing, and how often to look.
+/// Attempts to lock the file, and the pause between them.
 const LOCK_TRIES: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// One author, blog post, comment or picture.
+/// An author, blog post, comment or picture.
 pub(super) type Record = Map<String, Value>;
 
-/// Everything the demo keeps.
+/// All data.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Data {
@@ -45,7 +45,6 @@ impl Data {
         }
     }
 
-    /// Returns the records of a kind, to change them.
     pub(super) fn of_mut(&mut self, kind: Kind) -> &mut Vec<Record> {
         match kind {
             Kind::Author => &mut self.authors,
@@ -56,7 +55,7 @@ impl Data {
     }
 }
 
-/// The file could not be used.
+/// An error of the file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
     #[error("`{}` cannot be used: {err}; name another file with `--file`", file.display())]
@@ -67,7 +66,7 @@ pub(super) enum StoreError {
     Busy(PathBuf),
 }
 
-/// The file. It is replaced whole, so that a reader sees all of a change or nothing.
+/// The file. Each change replaces it as a whole, so readers never see half a change.
 #[derive(Debug)]
 pub(super) struct Store {
     file: PathBuf,
@@ -78,7 +77,7 @@ impl Store {
         Self { file }
     }
 
-    /// Reads everything; a file that is not there is empty.
+    /// Reads all data. A missing file is empty.
     pub(super) fn read(&self) -> Result<Data, StoreError> {
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,
@@ -89,8 +88,8 @@ impl Store {
             .map_err(|err| StoreError::Content { file: self.file.clone(), err })
     }
 
-    /// Changes something while nobody else does, and returns once it is on the disk. Nothing is
-    /// written where the change is refused.
+    /// Changes the data under the lock. The change is durable on return, and a rejected change
+    /// writes nothing.
     pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut Data) -> Result<T, CallError>,
@@ -102,7 +101,7 @@ impl Store {
         Ok(result)
     }
 
-    /// Takes the lock: a file of its own, since the data's file is replaced.
+    /// Locks a separate file, because each change replaces the data file.
     fn lock(&self) -> Result<File, StoreError> {
         let open = || {
             fs::create_dir_all(self.folder())?;

@@ -1,4 +1,4 @@
-//! The 18 tools: one table, from which the schemas are made.
+//! The 18 tools in one table. The schemas are made from it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use mcp::EXAMPLES;
 use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
-/// One tool.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub name: &'static str,
@@ -14,11 +13,11 @@ pub(super) struct Offer {
     pub verb: Verb,
     pub kind: Kind,
     pub fields: &'static [Field],
-    /// Sentences that people would say when they want it.
+    /// Sentences that select the tool.
     pub examples: &'static [&'static str],
 }
 
-/// What a tool does.
+/// The operation of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Create,
@@ -28,7 +27,7 @@ pub(super) enum Verb {
     List,
 }
 
-/// What a tool does it to.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Author,
@@ -37,7 +36,6 @@ pub(super) enum Kind {
     Picture,
 }
 
-/// A parameter.
 #[derive(Debug)]
 pub(super) struct Field {
     pub name: &'static str,
@@ -46,21 +44,21 @@ pub(super) struct Field {
     pub is_required: bool,
 }
 
-/// What a parameter must look like.
+/// The format of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The id of something that exists, where the tool makes something that belongs to it.
+    /// The id of an existing record.
     Id(Kind),
     Email,
     Url,
-    /// A name or a title: not empty.
+    /// A non-empty name or title.
     Line,
     Text,
 }
 
-/// The most characters of a name or a title.
+/// The most characters of a name or title.
 const LINE: usize = 500;
-/// The most characters of a text: a chapter, not a book.
+/// The most characters of a text.
 const TEXT: usize = 100_000;
 
 const fn must(name: &'static str, rule: Rule, description: &'static str) -> Field {
@@ -119,7 +117,6 @@ const COMMENT_ID: &[Field] = &[must("id", Rule::Id(Kind::Comment), "Id of the co
 const PICTURE_ID: &[Field] = &[must("id", Rule::Id(Kind::Picture), "Id of the picture")];
 const OF_BLOG: &[Field] = &[must("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
 
-/// All the tools.
 pub(super) const TABLE: &[Offer] = &[
     offer(
         "createBlog",
@@ -296,7 +293,7 @@ pub(super) const TABLE: &[Offer] = &[
 ];
 
 impl Kind {
-    /// Returns what to call it.
+    /// Returns the kind in words.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Author => "author",
@@ -306,7 +303,7 @@ impl Kind {
         }
     }
 
-    /// Returns what a record of it is made of.
+    /// Returns the fields of a record.
     fn fields(self) -> &'static [Field] {
         match self {
             Self::Author => AUTHOR,
@@ -318,12 +315,11 @@ impl Kind {
 }
 
 impl Offer {
-    /// Returns whether the tool only looks.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.verb, Verb::Get | Verb::List)
     }
 
-    /// Returns the tool as MCP describes it.
+    /// Returns the tool for MCP.
     pub(super) fn tool(&self) -> Tool {
         let hints = ToolAnnotations::new().read_only(self.is_read_only()).open_world(false);
         let hints = match self.verb {

@@ -1,4 +1,4 @@
-//! `access` of the configuration: who may do what. Tokens themselves are in the environment.
+//! The setting `access`. The tokens themselves are in the environment.
 
 mod patterns;
 
@@ -12,27 +12,27 @@ use toolsets::sources::SetConfig;
 use super::{ConfigError, calls};
 use crate::access::{Access, Limits, Role, Token, ToolPattern};
 
-/// What a token may say.
+/// The keys of a token.
 const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
-/// What its limits may say.
+/// The keys of a token's limits.
 const LIMITS: [&str; 2] = ["calls", "per_tool"];
-/// The most tokens: each is compared with every request.
+/// The most tokens. Each request is compared with each token.
 const TOKENS: usize = 1_000;
-/// The most patterns of one token: each is looked at for every call.
+/// The most patterns of a token. Each call is matched with each pattern.
 const PATTERNS: usize = 1_000;
-/// The most variables that added toolsets may use.
+/// The most environment variables that added toolsets may use.
 const SECRETS: usize = 1_000;
-/// A token with fewer bytes can be guessed.
+/// A shorter token can be guessed.
 const SHORT: usize = 16;
 
-/// Who may do what, as it was written.
+/// The setting `access`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessConfig {
     tokens: Vec<TokenConfig>,
     secrets: Option<BTreeSet<String>>,
 }
 
-/// A token, as it was written.
+/// A token of the setting.
 #[derive(Clone, Debug, PartialEq)]
 struct TokenConfig {
     name: String,
@@ -40,7 +40,7 @@ struct TokenConfig {
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
-    /// The limits as they were written, for people.
+    /// The limits as the file contains them.
     written_limits: Value,
 }
 
@@ -50,27 +50,26 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the variables of the environment that added toolsets may use; nothing if they may
-    /// use any: where neither tokens nor names are given, whoever may add them is on this machine.
+    /// Returns the environment variables that added toolsets may use. `None` means all of them:
+    /// without tokens and names, only this machine can add toolsets.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
     }
 
-    /// Returns how many tokens there are.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Reads it as it stands in the file.
     #[cfg(test)]
     pub(crate) fn read(written: Value) -> Result<Self, String> {
         read(Some(written))
     }
 
-    /// Takes the tokens from the environment, for tools of these sets.
+    /// Reads the tokens from the environment, and adapts their patterns to these toolsets.
     ///
-    /// Only who serves needs them: a command at the terminal works without.
+    /// Only a server needs the tokens.
     pub fn open(
         &self,
         sets: &[SetConfig],
@@ -90,7 +89,7 @@ impl AccessConfig {
         Ok(Access::new(tokens))
     }
 
-    /// Shows everything but the tokens.
+    /// Returns the setting without the tokens.
     pub(super) fn to_json(&self) -> Value {
         self.tokens.iter().map(TokenConfig::to_json).collect()
     }
@@ -139,7 +138,6 @@ impl TokenConfig {
     }
 }
 
-/// Reads `access`.
 pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(AccessConfig::default()),
@@ -169,7 +167,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     Ok(AccessConfig { tokens, secrets })
 }
 
-/// Reads which variables of the environment added toolsets may use.
+/// Reads the names of environment variables that added toolsets may use.
 fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!("`access.secrets` must be a list of at most {SECRETS} names, such as `[PET_KEY]`")
@@ -304,7 +302,7 @@ mod tests {
         let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
         assert_eq!(config.secrets().unwrap().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
         assert!(config.is_empty());
-        // Any, where only this machine may connect; none, where tokens say who may.
+        // Without tokens, all variables are allowed. With tokens, none is.
         assert_eq!(read(Some(json!({}))).unwrap().secrets(), None);
         let token = json!({ "name": "ci", "token_env": "CI_TOKEN", "role": "admin" });
         let config = read(Some(json!({ "tokens": [token] }))).unwrap();

@@ -1,11 +1,11 @@
-//! Lengths of time as people write them: `30d`, `12h`, `90m`, `3600s`.
+//! Durations such as `30d`, `12h`, `90m` and `3600s`.
 
 use std::time::Duration;
 
-/// The longest: a hundred years.
+/// The longest duration: a hundred years.
 const MOST_S: u64 = 100 * 366 * 86_400;
 
-/// Reads a length of time.
+/// Parses a duration.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let (number, unit) =
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Writes a length of time in the longest unit that it is a whole number of.
+/// Formats a duration in the largest unit without a fraction.
 pub fn text(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]

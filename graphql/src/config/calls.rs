@@ -1,16 +1,15 @@
-//! `limits.calls` of the configuration: how often tools may be called.
+//! The setting `limits.calls`: limits on calls of tools.
 
 use executor::limits::{CallLimits, Limited, Rule};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;
 
-/// What a rule may say.
+/// The keys of a rule.
 const KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// The most rules: each is looked at for every call.
+/// The most rules. Each call is matched with each rule.
 const RULES: usize = 1_000;
 
-/// Reads the rules.
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     let Value::Array(items) = value else {
         let hint = "write `[{ tool: shop.charge, rate: 100/min }]`";
@@ -84,7 +83,7 @@ fn concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     most.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
-/// Reads so many a time: `100/min`.
+/// Parses a rate such as `100/min`.
 pub(super) fn rate(text: &str) -> Option<Rate> {
     let (calls, unit) = text.split_once('/')?;
     let calls = calls.trim().parse().ok().filter(|number| *number > 0)?;

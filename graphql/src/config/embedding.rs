@@ -1,4 +1,4 @@
-//! Where the vectors of texts come from, as the configuration says it.
+//! The setting `embedding`: the source of embeddings.
 
 use std::path::{Path, PathBuf};
 
@@ -8,31 +8,31 @@ use serde_json::{Value, json};
 
 use super::{Config, environment::variable, show::mask_url};
 
-/// Where models lie that were fetched, beneath the data directory.
+/// The folder of downloaded models within the data folder.
 const MODELS: &str = "models";
 
-/// Where the vectors of texts come from.
+/// The source of embeddings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EmbeddingConfig {
-    /// The encoder that is part of this program.
+    /// The built-in encoder.
     #[default]
     Builtin,
-    /// Nowhere: tools are chosen by their words.
+    /// None. Selection compares words.
     Off,
-    /// A model in a directory, or one that was fetched, by its name.
+    /// A model in a folder, or the name of a downloaded model.
     Model {
-        /// As it was written.
+        /// The value in the file.
         written: String,
-        /// The directory that it means if it is one.
+        /// The folder, if the value is a path.
         path: PathBuf,
     },
-    /// A server that understands what `OpenAI`'s does.
+    /// A server with the API of `OpenAI`.
     Server {
-        /// What stands before `/embeddings`.
+        /// The address before `/embeddings`.
         base_url: String,
         /// The model's name.
         model: String,
-        /// The variable that has the key.
+        /// The environment variable that contains the key.
         api_key_env: Option<String>,
     },
 }
@@ -46,7 +46,7 @@ struct Written {
     builtin: Option<bool>,
 }
 
-/// Reads the setting; a relative directory is relative to `base`.
+/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<EmbeddingConfig>, String> {
     const FORMS: &str = "write `{ builtin: true }`, `{ model: DIRECTORY }` or \
                          `{ base_url: http://…/v1, model: NAME }`";
@@ -76,7 +76,7 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
 }
 
 impl EmbeddingConfig {
-    /// Shows it without a password.
+    /// Returns the setting without a password.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Builtin => json!({ "builtin": true }),
@@ -92,13 +92,12 @@ impl EmbeddingConfig {
 }
 
 impl Config {
-    /// Returns where models lie that were fetched.
+    /// Returns the folder of downloaded models.
     pub fn models(&self) -> PathBuf {
         self.data.join(MODELS)
     }
 
-    /// Returns where vectors may come from: what is configured, and if that does not work the
-    /// encoder that is part of this program.
+    /// Returns the sources of embeddings in order: the configured one, then the built-in encoder.
     pub fn embedding_sources(&self) -> Vec<Source> {
         let wanted = match &self.embedding.value {
             EmbeddingConfig::Off => return Vec::new(),

@@ -1,15 +1,15 @@
-//! The part of the environment that Faber looks at, read once.
+//! The environment variables that Faber reads.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
 use super::ConfigError;
 
-/// A text that no `Debug` shows.
+/// A secret, which `Debug` hides.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns the text, for where it is used.
+    /// Returns the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -21,7 +21,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What the environment said.
+/// The environment at the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `FABER_STORE`.
@@ -30,15 +30,15 @@ pub struct Environment {
     pub config: Option<PathBuf>,
     /// `FABER_SERVER`.
     pub server: Option<String>,
-    /// `FABER_TOKEN`: what is shown to servers.
+    /// `FABER_TOKEN`: the token for servers.
     pub token: Option<Secret>,
     /// `FABER_LISTEN`.
     pub listen: Option<String>,
-    /// `FABER_LOG`: which events of the log to print.
+    /// `FABER_LOG`: a filter for the log.
     pub log: Option<String>,
-    /// `FABER_BLOG_FILE`: where the demo keeps its data.
+    /// `FABER_BLOG_FILE`: the file of the demo.
     pub blog_file: Option<PathBuf>,
-    /// `HF_ENDPOINT`: where models are fetched from.
+    /// `HF_ENDPOINT`: the server for downloading models.
     pub hub: Option<String>,
     /// `XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
@@ -46,19 +46,18 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `HOSTNAME`.
     pub host: Option<String>,
-    /// `BROWSER`: what opens addresses.
+    /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
-    /// Whether programs can show windows: `DISPLAY` or `WAYLAND_DISPLAY` is there.
+    /// Whether `DISPLAY` or `WAYLAND_DISPLAY` is set, so that programs can open windows.
     pub has_display: bool,
-    /// Whether `TERM` says that lines cannot be drawn again.
+    /// Whether `TERM` is unset or `dumb`, so that lines cannot be redrawn.
     pub is_dumb: bool,
-    /// Whether `NO_COLOR` is there and says nothing, so that it does not count, and `CLICOLOR` does
-    /// not say no.
+    /// Whether `NO_COLOR` is set but empty, so that it has no effect, and `CLICOLOR` allows colors.
     pub has_empty_no_color: bool,
 }
 
 impl Environment {
-    /// Reads the environment of this process. A variable that is empty says nothing.
+    /// Reads the environment. An empty variable counts as unset.
     pub fn of_process() -> Self {
         Self {
             store: text("FABER_STORE"),
@@ -80,14 +79,14 @@ impl Environment {
         }
     }
 
-    /// Returns where the user's data goes.
+    /// Returns the data folder of Faber.
     pub fn data_directory(&self) -> Result<PathBuf, ConfigError> {
         Ok(self.data_root()?.join("faber"))
     }
 
-    /// Returns where every program of the user keeps its data.
+    /// Returns the data folder of the user.
     pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
-        // The specification has relative paths ignored.
+        // The XDG specification says to ignore relative paths.
         let data = self.data_home.clone().filter(|path| path.is_absolute());
         let home = || self.home.as_ref().map(|home| home.join(".local").join("share"));
         data.or_else(home).ok_or_else(|| {
@@ -96,7 +95,7 @@ impl Environment {
         })
     }
 
-    /// Returns the name of this machine, for people.
+    /// Returns the name of this machine.
     pub fn node(&self) -> String {
         let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
@@ -105,7 +104,7 @@ impl Environment {
     }
 }
 
-/// Returns a variable that the configuration names.
+/// Returns the value of an environment variable.
 pub fn variable(name: &str) -> Option<String> {
     text(name)
 }

@@ -1,5 +1,4 @@
-//! Reads `faber.yaml`. (JSON is YAML.) Whatever it does not know it refuses, with the nearest
-//! thing that it does know.
+//! Reads `faber.yaml`. An unknown key is an error with a suggestion.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +18,10 @@ use super::{
 };
 use crate::engine::PlanCache;
 
-/// The most bytes of a configuration file: above it, it is some other file.
+/// The largest configuration file.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// What may stand at the top of the file.
+/// The keys at the top of the file.
 const KEYS: [&str; 12] = [
     "store",
     "planner",
@@ -37,38 +36,30 @@ const KEYS: [&str; 12] = [
     "contexts",
     "access",
 ];
-/// The set of the tools that files describe.
+/// The toolset of `tools_files`.
 const DESCRIBED: &str = "tools";
-/// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
+/// The shortest retention. A worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 
-/// What a file said.
+/// The settings of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) store: Option<String>,
     pub(super) planner: Option<PlannerConfig>,
-    /// Whether plans are taken again that were made before.
     pub(super) plan_cache: Option<PlanCache>,
-    /// The sets, and how they were written.
+    /// The toolsets, and their text in the file.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
-    /// How long what is over is kept.
     pub(super) retention: Option<Duration>,
-    /// Who may connect, and do what.
     pub(super) access: Option<AccessConfig>,
-    /// What conditions of toolsets may ask for.
     pub(super) contexts: BTreeMap<String, Value>,
-    /// The set of the tools that other files describe.
+    /// The toolset of `tools_files`.
     pub(super) described: Option<SetConfig>,
-    /// Those files.
+    /// The paths of `tools_files`.
     pub(super) described_in: Vec<PathBuf>,
-    /// The toolkit that other files describe.
     pub(super) toolkit: Option<ToolkitFiles>,
-    /// Whether it is learned from what succeeds.
     pub(super) learning: Option<bool>,
-    /// How much nearer than the least similar example is near enough.
     pub(super) margin: Option<f64>,
-    /// Where the vectors of texts come from.
     pub(super) embedding: Option<EmbeddingConfig>,
 }
 
@@ -80,17 +71,17 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(&text, &base).map_err(named)
 }
 
-/// A file that may be wrong.
+/// A file that may have errors.
 pub(super) struct Partly {
-    /// What can be used of it; nothing where it cannot be read at all.
+    /// The valid settings, or `None` if the file is unreadable.
     pub(super) file: Option<File>,
-    /// What is wrong with it, one thing for each setting.
+    /// One message for each wrong setting.
     pub(super) wrong: Vec<String>,
-    /// The settings that were left out.
+    /// The settings that were omitted.
     pub(super) lost: Vec<String>,
 }
 
-/// Reads a file as [`read`] does, and leaves out the settings that are wrong.
+/// Like [`read`], but omits wrong settings.
 pub(super) fn read_what_works(path: &Path) -> Partly {
     let named = |why: String| format!("`{}`: {why}", path.display());
     let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
@@ -129,12 +120,11 @@ fn base(path: &Path) -> Result<PathBuf, String> {
     Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
 }
 
-/// Makes a file of its text; relative paths are relative to `base`.
+/// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
     of_fields(fields(text)?, base)
 }
 
-/// Returns the settings of a text.
 fn fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
@@ -196,7 +186,7 @@ fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
     Ok(contexts.into_iter().collect())
 }
 
-/// Reads the files that describe tools; all of them are one set.
+/// Reads the files of tools into one toolset.
 fn described(
     files: Option<Value>,
     base: &Path,
@@ -234,7 +224,7 @@ fn described(
     Ok((Some(set.rooted(base)), files))
 }
 
-/// Reads the files that describe the toolkit; all of them are one graph.
+/// Reads the files of the toolkit into one graph.
 fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
     let files: Vec<PathBuf> = match files {
         None | Some(Value::Null) => return Ok(None),
@@ -301,7 +291,7 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Says which line has a value that ends with a colon, which YAML takes for another key.
+/// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
 fn unquoted(text: &str) -> Option<String> {
     text.lines().enumerate().find_map(|(at, line)| {
         let (key, value) = line.split_once(": ")?;
@@ -329,7 +319,7 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Resolves the path of an embedded store.
+/// Resolves the path of a SQLite store.
 fn rooted(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);
@@ -340,13 +330,13 @@ fn rooted(url: &str, base: &Path) -> String {
     }
 }
 
-/// Resolves a path, without the `.` that it may begin with.
+/// Resolves a path without a leading `.`.
 fn joined(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 
-/// Removes `cache` from the section `planner` and reads it. A section with no other key becomes null,
-/// so that the default planner applies.
+/// Removes `cache` from the section `planner` and reads it. A section without another key becomes
+/// null, so that the default planner applies.
 fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
     let Some(planner) = planner else { return Ok(None) };
     let Some(fields) = planner.as_object_mut() else { return Ok(None) };
@@ -354,7 +344,7 @@ fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> 
     if fields.is_empty() {
         *planner = Value::Null;
     }
-    // Older YAML has `off` for false.
+    // YAML 1.1 reads `off` as false.
     let word = if written == false { Some("off") } else { written.as_str() };
     let found = PlanCache::ALL.into_iter().find(|rule| Some(rule.as_str()) == word);
     let wrong = || format!("`planner.cache` is {written}; write `off` or `exact`");

@@ -1,4 +1,4 @@
-//! The `limits` of the configuration: one table, from which reading, showing and using follow.
+//! The setting `limits`: one table defines how to read, show and use each limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use toolsets::sources;
 use super::{ConfigError, Origin, Setting, calls};
 use crate::{schema, server::ServerOptions};
 
-/// A limit that the configuration may set.
+/// A limit.
 struct Limit {
     key: &'static str,
     default: fn() -> u64,
@@ -19,7 +19,7 @@ struct Limit {
     most: u64,
 }
 
-/// The greatest wait that a limit may ask for: a day.
+/// The longest time of a limit: a day.
 const DAY_MS: u64 = 86_400_000;
 
 const TABLE: [Limit; 12] = [
@@ -38,14 +38,14 @@ const TABLE: [Limit; 12] = [
         key: "executions",
         default: || limits::EXECUTIONS as u64,
         least: 1,
-        // What a semaphore can count is far more; so many drivers fit into no memory.
+        // More drivers fit into no memory.
         most: 10_000_000,
     },
     Limit {
         key: "output_bytes",
         default: || limits::OUTPUT_BYTES as u64,
         least: 1,
-        // One event is never split, and a document of a store has room for so much.
+        // An event is never split, so it must fit into one document of a store.
         most: limits::APPEND_BYTES as u64,
     },
     Limit { key: "request_bytes", default: || 16 << 20, least: 1_024, most: 1 << 30 },
@@ -69,15 +69,15 @@ const TABLE: [Limit; 12] = [
     },
 ];
 
-/// The most of everything, each with where it came from.
+/// All limits with their origins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
-    /// How often tools may be called, and how that was written.
+    /// The limits on calls, and their text in the file.
     calls: (Arc<CallLimits>, Value),
 }
 
-/// What the limits on calls are called; they are no number.
+/// The key of the limits on calls.
 const CALLS: &str = "calls";
 
 impl Default for Limits {
@@ -91,7 +91,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Reads the `limits` of a file.
     pub(super) fn read(fields: &Map<String, Value>) -> Result<Self, String> {
         let mut limits = Self::default();
         for (key, value) in fields {
@@ -114,23 +113,23 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Returns every limit that is a number by its name.
+    /// Returns every numeric limit with its key.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
         self.numbers.iter().map(|(key, setting)| (*key, setting))
     }
 
-    /// Returns how often tools may be called.
+    /// Returns the limits on calls.
     pub fn calls(&self) -> &Arc<CallLimits> {
         &self.calls.0
     }
 
-    /// Returns how often tools may be called, as it was written.
+    /// Returns the limits on calls as the file contains them.
     pub(super) fn written_calls(&self) -> Setting<&Value> {
         let origin = if self.calls.0.is_empty() { Origin::Default } else { Origin::File };
         Setting { value: &self.calls.1, origin }
     }
 
-    /// Returns how a worker is to work.
+    /// Returns the options of a worker.
     pub fn options(&self) -> Options {
         Options {
             lease: self.wait("lease_ms"),
@@ -146,32 +145,32 @@ impl Limits {
         }
     }
 
-    /// Returns the most bytes that the server reads of a request.
+    /// Returns the most bytes of a request to the server.
     pub fn request_bytes(&self) -> usize {
         self.size("request_bytes")
     }
 
-    /// Returns about how many bytes an answer of the API may have.
+    /// Returns the approximate size limit of a response of the API.
     pub fn answer_bytes(&self) -> usize {
         self.size("answer_bytes")
     }
 
-    /// Returns how many connections the server has at once.
+    /// Returns the most connections of the server.
     pub fn connections(&self) -> usize {
         self.size("connections")
     }
 
-    /// Returns how many connections of one address may not have sent a whole request yet.
+    /// Returns the most connections of one address that have not sent a whole request.
     pub fn new_connections_per_address(&self) -> usize {
         self.size("new_connections_per_address")
     }
 
-    /// Returns how long something may take to connect.
+    /// Returns the timeout for connecting a toolset.
     pub fn connect(&self) -> Duration {
         self.wait("connect_timeout_ms")
     }
 
-    /// Returns how long running steps have to end.
+    /// Returns the time that running steps have to finish at shutdown.
     pub fn drain(&self) -> Duration {
         self.wait("drain_ms")
     }

@@ -1,4 +1,4 @@
-//! Who makes plans of words, as the configuration says it.
+//! The setting `planner`.
 
 use std::time::Duration;
 
@@ -11,27 +11,26 @@ use serde_json::{Value, json};
 
 use super::{Config, PLANNER, environment::variable, show::mask_url};
 
-/// The shortest time that a model may be given.
+/// The shortest timeout of a model.
 const LEAST_MS: u64 = 100;
-/// The longest.
+/// The longest timeout of a model.
 const MOST_MS: u64 = 3_600_000;
-/// The most that a million tokens may cost: some moneys are small.
+/// The highest price of a million tokens. Some currencies have large numbers.
 const MOST_PRICE: f64 = 1e9;
 
-/// Who makes plans of words.
+/// The planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
-    /// The planner that needs no model.
+    /// The offline planner.
     #[default]
     Offline,
     /// A model.
     Model(Box<ModelConfig>),
 }
 
-/// A model that makes plans, and drives agents.
+/// A model for planning and for agents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Whose language it speaks.
     provider: ProviderKind,
     base_url: Option<String>,
     model: String,
@@ -72,7 +71,6 @@ struct WrittenPrice {
     output: f64,
 }
 
-/// Reads the setting.
 pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -115,7 +113,7 @@ impl Written {
             check_url(place, url)?;
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
-            // Somebody may have written the key itself, which is not to be repeated.
+            // The value may be the key itself, so the message does not repeat it.
             let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
                 "`{place}.api_key_env` is `{shown}…`, which is no name of a variable: keys stand in \
@@ -200,7 +198,7 @@ fn ms(duration: Duration) -> u64 {
 }
 
 impl ModelConfig {
-    /// Returns how the model is asked; keys come out of the environment here.
+    /// Returns the settings of the model. Reads the key from the environment.
     pub fn settings(&self) -> Settings {
         self.settings_with(&variable)
     }
@@ -208,7 +206,7 @@ impl ModelConfig {
     fn settings_with(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
         let name = match (&self.api_key_env, &self.base_url) {
             (Some(name), _) => Some(name.as_str()),
-            // A key goes where its provider is, and nowhere else unless somebody says so.
+            // Without `api_key_env`, a key goes to its own provider only.
             (None, Some(_)) => None,
             (None, None) => self.provider.usual_variable(),
         };
@@ -232,7 +230,7 @@ impl ModelConfig {
         }
     }
 
-    /// Returns how often a plan may be mended.
+    /// Returns how often the model may repair a plan.
     pub fn max_repairs(&self) -> u32 {
         self.max_repairs
     }
@@ -257,7 +255,7 @@ impl ModelConfig {
 }
 
 impl PlannerConfig {
-    /// Shows it: the names of variables, never what they say.
+    /// Returns the setting with names of variables, never their values.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Offline => json!(PLANNER),
@@ -267,7 +265,7 @@ impl PlannerConfig {
 }
 
 impl Config {
-    /// Returns the model that plans, and drives agents, if one is configured.
+    /// Returns the configured model.
     pub fn planning_model(&self) -> Option<&ModelConfig> {
         match &self.planner.value {
             PlannerConfig::Offline => None,

@@ -1,4 +1,4 @@
-//! Which files decide what Faber does: tools are kept away from them.
+//! Faber's own files and programs, which tools must not change.
 
 use std::{
     ffi::OsString,
@@ -10,32 +10,32 @@ use toolsets::sources::SetConfig;
 
 use super::{Config, FILE};
 
-/// What SQLite and the store keep beside a file.
+/// Suffixes of the files and folders of a SQLite store.
 const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
-/// Which of that is a folder.
+/// The suffix of the folder.
 const WORKERS: &str = "-workers";
 
 impl Config {
-    /// Returns the configuration, what it is made of, and everything that holds data, whether it is
-    /// there or not.
+    /// Returns the configuration file, the files that it reads, and the files with data. They need
+    /// not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut own = vec![base.join(FILE), absolute(&self.data)];
         own.extend(self.file.as_deref().map(absolute));
         own.extend(self.described.iter().map(|path| absolute(path)));
         own.extend(self.toolkit.value.files.iter().map(|path| absolute(path)));
-        // It says where calls go, and with them the set's secrets.
+        // The document says where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         own.extend(documents.map(|path| absolute(&path)));
         own.extend(BESIDE.iter().filter_map(|suffix| self.beside_store(suffix)));
         own
     }
 
-    /// Returns which of these are folders, whether they are there or not.
+    /// Returns the protected folders. They need not exist.
     pub fn own_folders(&self) -> Vec<PathBuf> {
         [absolute(&self.data)].into_iter().chain(self.beside_store(WORKERS)).collect()
     }
 
-    /// Returns what is called as the store's file is, with something behind it.
+    /// Returns the path of the SQLite store with a suffix.
     fn beside_store(&self, what: &str) -> Option<PathBuf> {
         let store = self.store.value.strip_prefix("sqlite:")?;
         let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
@@ -50,12 +50,12 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Config {
-    /// Returns where is kept what people were granted by servers.
+    /// Returns the store of logins to servers.
     pub fn logins(&self) -> Logins {
         Logins::new(self.data.join("logins"))
     }
 
-    /// Returns the programs that tools and servers of the configuration run, where they are paths.
+    /// Returns the programs that toolsets run by a path.
     pub fn own_programs(&self) -> Vec<PathBuf> {
         self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
     }

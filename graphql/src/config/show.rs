@@ -1,10 +1,10 @@
-//! Shows a configuration to a person: every value, where it came from, and no secret.
+//! Shows the configuration with origins and without secrets.
 
 use serde_json::{Map, Value, json};
 
 use super::{Config, Origin, age};
 
-/// What stands where a secret was.
+/// Replaces a secret.
 const MASK: &str = "***";
 
 impl Config {
@@ -40,7 +40,7 @@ impl Config {
         })
     }
 
-    /// Returns the data of each context, with how many documents it offers instead of those.
+    /// Returns the data of each context, with counts in place of documents.
     fn contexts_shown(&self) -> Value {
         let shown = self.contexts.iter().map(|(name, data)| {
             let mut data = data.clone();
@@ -54,7 +54,7 @@ impl Config {
         Value::Object(shown.collect())
     }
 
-    /// Returns where the store is, without its password.
+    /// Returns the address of the store without its password.
     pub fn store_name(&self) -> String {
         mask_url(&self.store.value)
     }
@@ -68,7 +68,7 @@ fn shown(value: &Value, origin: Origin) -> Value {
     json!({ "value": value, "from": origin.to_string() })
 }
 
-/// Hides the password of an address.
+/// Masks the password in an address.
 pub(super) fn mask_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -82,8 +82,7 @@ pub(super) fn mask_url(url: &str) -> String {
     }
 }
 
-/// Hides what sets add to the environment and what they tell servers: keys belong there. A secret
-/// that is only named is no secret.
+/// Masks values in the environment and headers of toolsets. References to secrets stay visible.
 fn mask_sets(sets: &Value) -> Value {
     match sets {
         Value::Array(items) => items.iter().map(mask_sets).collect(),

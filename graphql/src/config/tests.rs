@@ -127,7 +127,7 @@ fn plans_are_taken_again_unless_that_is_switched_off() {
     assert_eq!(config.plan_cache.value, PlanCache::Exact);
 }
 
-/// They were refused long after they could be used.
+/// A check once rejected working sources.
 #[test]
 fn a_set_may_come_from_each_kind_of_source() {
     for source in [

@@ -1,4 +1,4 @@
-//! The `toolsets` of the configuration, and the demo where there are none.
+//! The setting `toolsets`, and the demo that replaces it.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -10,7 +10,7 @@ use toolsets::sources::SetConfig;
 
 use super::{Origin, Setting};
 
-/// Returns the demo: this very binary as a server of 18 tools.
+/// Returns the demo toolset: this program as an MCP server.
 pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
     let written = json!([{
         "name": "blog",
@@ -28,7 +28,6 @@ pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
     (Setting { value: sets, origin: Origin::Default }, written)
 }
 
-/// Reads the sets of a file.
 pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String> {
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
@@ -50,7 +49,7 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     Ok(sets)
 }
 
-/// Adds the nearest known field to what `serde` says of an unknown one.
+/// Adds a suggestion to an error about an unknown field.
 fn explain(message: &str) -> String {
     let Some((_, rest)) = message.split_once("unknown field `") else {
         return message.to_owned();

@@ -1,15 +1,15 @@
-//! YAML, read and written.
+//! Reads and writes YAML.
 
 use serde_json::Value;
 
-/// Reads a document. (JSON is YAML.) Only `true` and `false` are booleans, as YAML 1.2 has it: a
-/// country called `NO` stays what it is.
+/// Parses a document. Only `true` and `false` are booleans, as in YAML 1.2, so a country called
+/// `NO` stays a text.
 pub fn value(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|err| complaint(&err))
 }
 
-/// Says in one line what is wrong with a document, and where.
+/// Describes an error and its place in one line.
 fn complaint(err: &serde_saphyr::Error) -> String {
     let text = err.without_snippet().to_string();
     let why = text.lines().next().unwrap_or_default();
@@ -22,7 +22,7 @@ fn complaint(err: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Writes a document that [`value`] reads the same.
+/// Formats a document that [`parse_yaml`] reads the same.
 pub fn text(value: &Value) -> Result<String, String> {
     serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
 }
@@ -156,7 +156,7 @@ mod tests {
         });
         assert!(value(&bomb).unwrap_err().starts_with("this is not YAML"));
     }
-    /// Many aliases of one long text, with anchors enough to look honest.
+    /// Many aliases of one long text, with enough anchors to look harmless.
     #[test]
     fn aliases_of_long_texts_do_not_fill_the_memory() {
         let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();

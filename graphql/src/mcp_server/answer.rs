@@ -1,4 +1,4 @@
-//! Answers of calls: a document for programs, and a text for models.
+//! Results of calls: a document for programs, and a text for models.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::cli::{
     },
 };
 
-/// The fields of an execution that an answer has.
+/// The fields of an execution in a result.
 pub(crate) const EXECUTION: &str = "executionId requestId planId state total successful failed \
      skipped cancelled startedAt finishedAt outputs executionResults { variables errors { stepId \
      toolName index code message attempt retryable } } waitsFor { kind stepId name until message } \
@@ -28,14 +28,14 @@ pub(crate) const EXECUTION: &str = "executionId requestId planId state total suc
 
 /// The most characters of a text.
 const TEXT: usize = 64 << 10;
-/// The most characters of outputs within a text.
+/// The most characters of outputs in a text.
 const SHOWN: usize = 16 << 10;
 
 /// Ends a text that was cut.
 const CUT: &str = "\nthe answer was too large and is cut: ask for less, or see all of it with \
      `faber debug` or the fields of the API";
 
-/// The answer of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Answer {
     text: String,
@@ -59,7 +59,7 @@ impl From<Failure> for CallToolResult {
     fn from(failure: Failure) -> Self {
         let told = plan_view::failure(&failure, Paint::new(false));
         let code = format!("[{}]", failure.code);
-        // Problems of a plan are told one by one, each with its own code.
+        // The text lists each diagnostic of a plan with its own code.
         let text = if told.contains(&code) {
             told
         } else {
@@ -71,7 +71,7 @@ impl From<Failure> for CallToolResult {
     }
 }
 
-/// Returns the items of a list, none if the value is no list.
+/// Returns the items of a list, or none for another value.
 fn list(value: &Value) -> impl Iterator<Item = &Value> + Clone {
     value.as_array().into_iter().flatten()
 }
@@ -80,7 +80,7 @@ fn plain() -> Paint {
     Paint::new(false)
 }
 
-/// Removes the fields that are null from the objects of a list: schemas of answers have no null.
+/// Removes null fields from the objects of a list, because the output schemas allow no null.
 fn without_null(all: Option<&mut Value>) {
     let all = all.and_then(Value::as_array_mut);
     for fields in all.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -88,7 +88,6 @@ fn without_null(all: Option<&mut Value>) {
     }
 }
 
-/// Answers with a plan.
 pub(crate) fn plan(mut plan: Value) -> Answer {
     without_null(plan.get_mut("diagnostics"));
     without_null(plan.get_mut("tools"));
@@ -103,7 +102,7 @@ pub(crate) fn plan(mut plan: Value) -> Answer {
     Answer { text, document: plan }
 }
 
-/// Answers with the diagnostics of a plan.
+/// Reports the diagnostics of a plan.
 pub(crate) fn verdict(mut payload: Value) -> Answer {
     without_null(payload.get_mut("diagnostics"));
     let (plan, diagnostics) = (&payload["plan"], &payload["diagnostics"]);
@@ -127,7 +126,7 @@ pub(crate) fn verdict(mut payload: Value) -> Answer {
     Answer { text, document }
 }
 
-/// Answers with an execution as it stands.
+/// Reports the current state of an execution.
 pub(crate) fn execution(mut found: Value) -> Answer {
     let state = found["state"].as_str().unwrap_or_default().to_owned();
     let onward = Onward::of(&found);
@@ -173,15 +172,15 @@ pub(crate) fn execution(mut found: Value) -> Answer {
     Answer { text: told(&document), document }
 }
 
-/// The continuation of a finished execution after a new plan.
+/// The automatic replan of a finished execution.
 enum Onward {
-    /// None.
+    /// Not planned.
     Nowhere,
-    /// A model makes the plan.
+    /// A model writes the next plan.
     Planned,
-    /// In another execution.
+    /// Runs as another execution.
     Begun(String),
-    /// None, for this reason.
+    /// Not possible, for this reason.
     GivenUp(String),
 }
 
@@ -215,7 +214,7 @@ impl Onward {
     }
 }
 
-/// Returns the next call that makes sense.
+/// Suggests the next call.
 fn next(document: &Value, is_over: bool) -> Option<String> {
     let text = |key: &str| document[key].as_str().unwrap_or_default();
     let id = text("executionId");
@@ -243,7 +242,6 @@ fn next(document: &Value, is_over: bool) -> Option<String> {
     Some(format!("it goes on: `status` with `id: {id}` and `wait: true` waits for its end"))
 }
 
-/// Describes an execution.
 fn told(document: &Value) -> String {
     let text = |key: &str| document[key].as_str().unwrap_or_default();
     let mut told = format!(
@@ -281,13 +279,12 @@ fn told(document: &Value) -> String {
     told
 }
 
-/// Answers with everything about a request.
 pub(crate) fn request(document: Value) -> Answer {
     let request = Request::deserialize(&document).unwrap_or_default();
     Answer { text: report(&request, None, true, plain()), document: bounded(document) }
 }
 
-/// Answers with tools, at most `most` of them.
+/// Lists at most `most` tools.
 pub(crate) fn tools(found: Value, most: usize) -> Answer {
     let Value::Array(mut tools) = found else {
         return Answer { text: String::new(), document: json!({ "tools": [] }) };
@@ -308,7 +305,7 @@ pub(crate) fn tools(found: Value, most: usize) -> Answer {
     Answer { text, document }
 }
 
-/// Answers with the tools that were chosen.
+/// Lists the selected tools.
 pub(crate) fn matches(found: &Value) -> Answer {
     let matches = list(found).map(|found| {
         json!({
@@ -328,7 +325,6 @@ pub(crate) fn matches(found: &Value) -> Answer {
     Answer { text, document: json!({ "matches": matches }) }
 }
 
-/// Answers with saved plans.
 pub(crate) fn saved(mut found: Value) -> Answer {
     without_null(Some(&mut found));
     let mut text = String::new();

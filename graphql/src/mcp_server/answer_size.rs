@@ -1,20 +1,20 @@
-//! Limits the size of answers: what is too large is cut, and says how large it is.
+//! Limits the size of results. A cut value reports its original size.
 
 use serde_json::{Value, json};
 use shared::json;
 
 use crate::cli::view::format::clip;
 
-/// The most bytes of what steps returned in one answer: contexts of models are no larger.
+/// The most bytes of outputs in one result. More would fill a model's context.
 const OUTPUTS: usize = 256 << 10;
-/// The most bytes of one output where all of them are too much.
+/// The most bytes of one output if all of them together are too large.
 const OUTPUT: usize = 8 << 10;
-/// The most bytes of a request that is told as it is.
+/// The most bytes of an unabridged request.
 const REQUEST: usize = 4 * OUTPUTS;
 /// The most steps, errors or waits of an execution.
 const LISTED: usize = 1_000;
 
-/// Shortens outputs that are too large together. Returns whether they were.
+/// Shortens outputs that are too large together. Returns `true` if they were.
 pub(crate) fn shorten(outputs: &mut Value) -> bool {
     if json::json_size(outputs) <= OUTPUTS {
         return false;
@@ -29,12 +29,12 @@ pub(crate) fn shorten(outputs: &mut Value) -> bool {
     true
 }
 
-/// Drops the end of a list that is too long. Returns whether it was.
+/// Drops the end of a long list. Returns `true` if it did.
 pub(crate) fn few(all: &mut Value) -> bool {
     first(all, LISTED, OUTPUTS)
 }
 
-/// Shortens a request that is too large: drops its timeline, and cuts parameters and outputs.
+/// Shortens a large request: drops its timeline and cuts parameters and outputs.
 pub(crate) fn bounded(mut request: Value) -> Value {
     if json::json_size(&request) <= REQUEST {
         return request;
@@ -51,7 +51,7 @@ pub(crate) fn bounded(mut request: Value) -> Value {
     for execution in each(&mut request, "executions") {
         of_execution(execution);
     }
-    // The newest are the last.
+    // The newest executions come last and are kept.
     let turn = |all: &mut Value| all.as_array_mut().into_iter().for_each(|all| all.reverse());
     change(&mut request, &["executions"], |all| {
         turn(all);
@@ -110,20 +110,19 @@ fn listed(all: &mut Value) {
     few(all);
 }
 
-/// Changes the given fields of an object, if they exist.
 fn change(of: &mut Value, keys: &[&str], change: impl Fn(&mut Value)) {
     for key in keys {
         of.get_mut(*key).into_iter().for_each(&change);
     }
 }
 
-/// Returns the objects of a list that a field is.
+/// Returns the objects of a list field.
 fn each<'a>(of: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     let all = of.get_mut(key).and_then(Value::as_array_mut);
     all.into_iter().flatten().filter(|item| item.is_object())
 }
 
-/// Keeps the beginning of a large value, and says how large it is.
+/// Cuts a large value and reports its size.
 fn cut(value: &mut Value) {
     let bytes = json::json_size(value);
     if bytes > OUTPUT {
@@ -131,12 +130,12 @@ fn cut(value: &mut Value) {
     }
 }
 
-/// Returns the bytes of a value in an answer, with the comma behind it.
+/// Returns the bytes of a value in JSON with a comma.
 pub(crate) fn written(value: &Value) -> usize {
     value.to_string().len() + 1
 }
 
-/// Keeps the beginning of a list. Returns whether anything was dropped.
+/// Keeps the start of a list within both limits. Returns `true` if items were dropped.
 pub(crate) fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
     let Some(all) = all.as_array_mut() else { return false };
     let mut left = bytes;
@@ -153,13 +152,13 @@ pub(crate) fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
 
 /// The most bytes of a document.
 const MOST: usize = 4 << 20;
-/// Bytes that any field may have.
+/// The most bytes of a number or an empty value in JSON.
 const FIELD: usize = 32;
-/// Bytes that a letter may have.
+/// The most bytes of a character in JSON.
 const LETTER: usize = 6;
 
-/// Cuts a document that does not fit, and says so in it: each of its fields gets the same room. What
-/// a schema says of it still holds. Returns whether it did not fit.
+/// Cuts a large document and sets `cut` in it. Each field gets an equal share, and the schema still
+/// holds. Returns `true` if the document was too large.
 pub(crate) fn fitted(mut document: Value) -> (Value, bool) {
     if written(&document) <= MOST {
         return (document, false);
@@ -171,7 +170,7 @@ pub(crate) fn fitted(mut document: Value) -> (Value, bool) {
     (document, true)
 }
 
-/// Cuts a value so that it has no more than so many bytes.
+/// Cuts a value to at most `bytes` bytes.
 fn confine(value: &mut Value, bytes: usize) {
     if written(value) <= bytes {
         return;
@@ -274,7 +273,7 @@ mod tests {
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
         let many: Map<_, _> = (0..900).map(|n| (n.to_string(), step.clone())).collect();
-        // Each part of a part has as many again.
+        // Each level multiplies the size.
         let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
             |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };
@@ -295,7 +294,7 @@ mod tests {
                 assert_eq!(std::mem::discriminant(&short[name]), kind, "{name}");
             }
         }
-        // Of what was cut gently, the beginning is there.
+        // A shortened list keeps its first items.
         let (short, _) = fitted(json!({ "steps": vec![step.clone(); 900] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }

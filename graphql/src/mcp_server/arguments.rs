@@ -1,4 +1,4 @@
-//! Arguments of the tools. The schemas for clients are made from these types.
+//! Arguments of the tools. The input schemas come from these types.
 
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub(crate) struct PlanArguments {
     pub(crate) planner: Option<String>,
 }
 
-/// What `validate` and `create_plan` take.
+/// Arguments of `validate` and `create_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DraftArguments {
@@ -194,7 +194,7 @@ pub(crate) struct SelectArguments {
     pub(crate) by: By,
 }
 
-/// What a tool takes that takes nothing.
+/// Arguments of tools without arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoArguments {}
@@ -221,7 +221,6 @@ pub(crate) enum By {
 }
 
 impl Mode {
-    /// Returns how the API calls it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Sequential => "SEQUENTIAL",
@@ -231,7 +230,6 @@ impl Mode {
 }
 
 impl By {
-    /// Returns how the API calls it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Hybrid => "HYBRID",
@@ -250,7 +248,7 @@ fn five() -> i32 {
     5
 }
 
-/// Any JSON besides null; not every client reads a schema that says nothing.
+/// Any JSON except null. Some clients reject an empty schema.
 fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
     let kinds = ["object", "array", "string", "number", "boolean"];
     let kinds = kinds.map(|kind| json!({ "type": kind }));
@@ -261,7 +259,7 @@ fn inputs(_: &mut schemars::SchemaGenerator) -> Schema {
     json_schema!({ "type": "object" })
 }
 
-/// What a plan looks like. The compiler says what else is wrong with one, all at once.
+/// The shape of a draft. The compiler checks the rest.
 fn draft(_: &mut schemars::SchemaGenerator) -> Schema {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });

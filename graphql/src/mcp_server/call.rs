@@ -1,4 +1,4 @@
-//! One call of a tool: operations of the API, and waiting.
+//! A call of a tool: operations of the API, and waiting.
 
 use std::{convert::Infallible, future, time::Duration};
 
@@ -34,29 +34,28 @@ use crate::cli::{
     without_nulls,
 };
 
-/// Default timeout of a call. Usual clients give up after a minute.
+/// Default timeout of a call. Most clients give up after a minute.
 const WAIT: Duration = Duration::from_secs(45);
 /// The longest timeout of a call.
 const LONGEST: Duration = Duration::from_hours(1);
-/// Poll interval while a finished execution gets a new plan.
+/// Poll interval while a finished execution is replanned.
 const LOOK: Duration = Duration::from_millis(250);
-/// The most tools of a list.
+/// The most tools in a list.
 const TOOLS: usize = 200;
-/// The most saved plans of a list.
+/// The most saved plans in a list.
 const SAVED: usize = 200;
 
 /// One call of a tool.
 pub(crate) struct Call<'a> {
     pub(crate) office: &'a Office,
-    /// A client with the rights of the caller.
+    /// A client with the permissions of the caller.
     pub(crate) client: Client,
     pub(crate) reports: Reports,
-    /// Cancelled when the caller has left.
+    /// Cancelled when the caller leaves.
     pub(crate) left: CancellationToken,
 }
 
 impl Call<'_> {
-    /// Carries out the call.
     pub(crate) async fn make(
         &mut self,
         name: &str,
@@ -232,7 +231,7 @@ impl Call<'_> {
         Ok(answer::saved(found))
     }
 
-    /// Drives an execution that was started, and waits for it if the caller wants that.
+    /// Drives a started execution, and waits for it if the caller asks for that.
     async fn see_through(
         &mut self,
         begun: &ExecutionHead,
@@ -246,7 +245,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits for an execution, and for the executions that continue it after a new plan.
+    /// Waits for an execution and for its replans.
     async fn wait_on(&mut self, mut id: String, most: Duration) -> Result<Answer, Failure> {
         let end = Instant::now() + most;
         loop {
@@ -267,7 +266,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits while a finished execution gets a new plan. Returns the execution that continues it.
+    /// Waits while a finished execution is replanned. Returns the id of the next execution.
     async fn went_on(&self, id: &str) -> Result<Option<String>, Failure> {
         loop {
             let fields = "replanning { state } next { executionId }";
@@ -307,7 +306,6 @@ impl Call<'_> {
     }
 }
 
-/// Returns the timeout of a call.
 fn patience(wanted_ms: Option<u64>) -> Duration {
     wanted_ms.map_or(WAIT, Duration::from_millis).min(LONGEST)
 }
@@ -316,12 +314,11 @@ fn id_of(execution: &Value) -> String {
     execution["executionId"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Reads the arguments of a tool.
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(arguments)).map_err(|err| Failure::usage(err.to_string()))
 }
 
-/// Reads a plan as a model wrote it.
+/// Parses a draft.
 fn input(plan: Map<String, Value>) -> Result<WrittenPlan, Failure> {
     let text = Value::Object(plan).to_string();
     parse(&text).map_err(|found| Failure::invalid_plan(&found))

@@ -1,4 +1,4 @@
-//! Drives executions that calls have started, also when their callers have left.
+//! Drives executions that calls started, also after their callers leave.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,38 +13,37 @@ use tokio::{
 
 use crate::cli::drive::Drive;
 
-/// The most executions that are driven at once. Others wait.
+/// The most executions that run at once. Others wait.
 const DRIVEN: usize = 1_000;
-/// The most executions that wait. Any worker can take more of them from the store.
+/// The most waiting executions. Any worker can claim more of them from the store.
 const WAITING: usize = 100_000;
 
-/// Hands executions over to be driven.
+/// The sending end of the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Drivers(mpsc::UnboundedSender<ExecutionId>);
 
-/// Drives the executions that are handed over.
+/// The receiving end of the queue.
 pub(crate) struct Driving {
     drive: Drive,
     wanted: mpsc::UnboundedReceiver<ExecutionId>,
 }
 
-/// Makes both ends of the queue.
+/// Returns both ends of the queue.
 pub(crate) fn drivers(drive: Drive) -> (Drivers, Driving) {
     let (sender, wanted) = mpsc::unbounded_channel();
     (Drivers(sender), Driving { drive, wanted })
 }
 
 impl Drivers {
-    /// Hands an execution over and does not wait: executions that are driven may wait for the next call
-    /// of the same caller.
+    /// Hands an execution over without waiting: an execution may wait for the caller's next call.
     pub(crate) fn carry_on(&self, id: ExecutionId) {
-        // The receiver is gone only when the process ends. The store has the execution.
+        // The receiver is gone only when the process ends. The execution stays in the store.
         let _ = self.0.send(id);
     }
 }
 
 impl Driving {
-    /// Drives all executions that are handed over. Never returns.
+    /// Drives all executions from the queue. Never returns.
     pub(crate) async fn go_on(mut self) -> Infallible {
         let mut tasks = JoinSet::new();
         let mut queue = Queue::default();
@@ -73,11 +72,11 @@ impl Driving {
     }
 }
 
-/// Executions that are driven, and those that wait.
+/// Running and waiting executions.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<ExecutionId>,
-    /// All of them, each once.
+    /// All running and waiting executions.
     known: BTreeSet<ExecutionId>,
     tasks: BTreeMap<Id, ExecutionId>,
 }

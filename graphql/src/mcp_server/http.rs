@@ -1,4 +1,4 @@
-//! Requests to `/mcp` that rmcp would refuse in a way that clients do not understand.
+//! Handles requests to `/mcp` that rmcp would reject in a way that clients do not understand.
 
 use axum::{
     Json,
@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use super::invalid_message::{invalid, refusal};
 
-/// The media types of answers.
+/// The media types of responses.
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-/// Lets a request in. Accepts clients that accept anything, and answers an invalid message with a
-/// message.
+/// Accepts clients that accept any media type, and answers an invalid message with a JSON-RPC
+/// error.
 pub(crate) async fn enter(State(most): State<usize>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     if takes_anything(&parts.headers) {
@@ -32,7 +32,7 @@ pub(crate) async fn enter(State(most): State<usize>, request: Request, next: Nex
     };
     let request = Request::from_parts(parts, Body::from(body.clone()));
     let response = next.run(request).await;
-    // The media type of this request is right, so its content is not.
+    // The media type of this request is right, so rmcp rejected its content.
     if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
     }
@@ -57,7 +57,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns whether a client accepts any media type, because it says so or says nothing.
+/// Returns whether a client accepts any media type, or sends no `Accept`.
 fn takes_anything(headers: &HeaderMap) -> bool {
     let mut said = headers.get_all(header::ACCEPT).iter().peekable();
     let is_anything = |range: &str| {

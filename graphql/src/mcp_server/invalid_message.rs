@@ -1,13 +1,13 @@
-//! Answers to invalid messages: an error for the request that each may have been.
+//! Errors for invalid messages, with the id of the request if it is readable.
 
 use rmcp::model::ErrorCode;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-/// Bytes at the beginning of a long message that are searched for its id.
+/// Bytes at the start of a long message that are searched for its id.
 const HEAD: usize = 1 << 10;
 
-/// The readable parts of an invalid message, however deep the rest of it is.
+/// The readable parts of an invalid message.
 #[derive(Deserialize)]
 struct Torn {
     id: Option<Value>,
@@ -16,7 +16,7 @@ struct Torn {
     error: Option<IgnoredAny>,
 }
 
-/// Returns the answer to an invalid message. Answers and notifications get none.
+/// Returns the error for an invalid message, or `None` for responses and notifications.
 pub(crate) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
     if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
         let why = format!("this is no JSON: {err}");
@@ -35,10 +35,10 @@ pub(crate) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
     Some(error(id, ErrorCode::INVALID_REQUEST, &why))
 }
 
-/// Returns the answer to a message that is too long, given its beginning.
+/// Returns the error for a message that is too long, given its start.
 pub(crate) fn too_long(head: &[u8], most: usize) -> Value {
     let head = String::from_utf8_lossy(&head[..head.len().min(HEAD)]);
-    // Parameters may have ids of their own.
+    // Parameters may contain ids of their own.
     let own = head.split("\"params\"").next().unwrap_or_default();
     let id = own.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
     let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());
@@ -47,12 +47,12 @@ pub(crate) fn too_long(head: &[u8], most: usize) -> Value {
     error(id, ErrorCode::INVALID_REQUEST, &why)
 }
 
-/// Returns an error that belongs to no known request.
+/// Returns an error for an unknown request.
 pub(crate) fn invalid(why: &str) -> Value {
     error(None, ErrorCode::INVALID_REQUEST, why)
 }
 
-/// MCP leaves out an id that cannot be read.
+/// MCP omits an unreadable id.
 fn error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
     let mut told = json!({ "jsonrpc": "2.0" });
     if let Some(id) = id {
@@ -96,7 +96,7 @@ mod tests {
         ] {
             assert_eq!(told(text), Some((id, json!(code))), "{text}");
         }
-        // A peer that sends back what it hears hears no more.
+        // An error about an error could repeat for ever.
         for text in [
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{deep}}}"#),
             format!(r#"{{"jsonrpc":"2.0","id":1,"result":{deep}}}"#),

@@ -1,4 +1,4 @@
-//! Progress notifications to a client that asked for them.
+//! Progress notifications for a client that asks for them.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::cli::{
     view::{format::clip, live_view, news::News, paint::Paint},
 };
 
-/// The shortest interval between two reports. Of news in between, the newest is reported.
+/// The shortest interval between two reports. In between, only the newest news is kept.
 const BETWEEN: Duration = Duration::from_millis(100);
-/// Intervals without news after which a report is sent all the same, so that clients do not give up.
+/// Quiet intervals before a report without news, which keeps clients from giving up.
 const SILENCE: u32 = 100;
 /// Timeout of sending a report.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most characters of a report.
 const TEXT: usize = 300;
 
-/// Reports to a client that waits.
+/// The progress reports of one call.
 pub(crate) struct Reports {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     ticks: Interval,
     total: Option<f64>,
-    /// Steps that are over.
+    /// Finished steps.
     over: f64,
-    /// Reports since the last of them.
+    /// Reports since the last step finished.
     within: f64,
     /// News that are not reported yet.
     held: Option<String>,
-    /// The interval since the last report has passed.
+    /// Whether the interval since the last report has passed.
     may: bool,
     quiet: u32,
 }
@@ -56,12 +56,11 @@ impl Reports {
         }
     }
 
-    /// Sets the number of steps.
     pub(crate) fn of(&mut self, total: Option<f64>) {
         self.total = total.filter(|total| *total > 0.0);
     }
 
-    /// Reports something, now or soon.
+    /// Reports news, now or at the next interval.
     pub(crate) async fn tell(&mut self, news: &News, over: usize) {
         #[expect(clippy::cast_precision_loss, reason = "plans have no more steps than 2^52")]
         let over = over as f64;
@@ -74,7 +73,7 @@ impl Reports {
         }
     }
 
-    /// Waits for the next interval, and reports held news.
+    /// Waits for the next interval and reports pending news.
     pub(crate) async fn tick(&mut self) {
         if self.to.is_none() {
             return std::future::pending().await;
@@ -99,16 +98,17 @@ impl Reports {
         }
     }
 
-    /// Reports held news.
+    /// Reports pending news.
     pub(crate) async fn flush(&mut self) {
         let (Some(text), Some((peer, token))) = (self.held.take(), &self.to) else { return };
-        // It has to grow with every report, and reaches the next step only when that is over.
+        // Progress must grow with each report, and stays below the next step until that one
+        // finishes.
         let far = self.over + self.within / (self.within + 1.0);
         self.within += 1.0;
         (self.may, self.quiet) = (false, 0);
         let mut report = ProgressNotificationParam::new(token.clone(), far).with_message(text);
         report.total = self.total;
-        // A client that does not read reports still gets the answer.
+        // A client that does not read reports still gets the result.
         let _ = time::timeout(PATIENCE, peer.notify_progress(report)).await;
     }
 }

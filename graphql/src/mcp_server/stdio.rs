@@ -1,6 +1,6 @@
-//! Messages as lines over standard input and output.
+//! JSON-RPC messages as lines over standard input and output.
 //!
-//! rmcp's own transport ignores a line that it cannot read, and its sender waits for ever. This one
+//! rmcp's own transport ignores an unreadable line, and its sender waits for ever. This transport
 //! answers with an error.
 
 use std::io;
@@ -19,11 +19,11 @@ use tokio::{
 
 use super::invalid_message::{refusal, too_long};
 
-/// The most bytes of a line.
+/// The longest line.
 const MOST: usize = 16 << 20;
-/// Bytes of a line that are kept for the next one.
+/// Capacity that the line buffer keeps.
 const KEPT: usize = 1 << 20;
-/// Messages that wait to be written.
+/// The most messages that wait to be written.
 const WAITING: usize = 64;
 /// Timeout of the last writes.
 const ENDING: Duration = Duration::from_secs(5);
@@ -32,11 +32,11 @@ const ENDING: Duration = Duration::from_secs(5);
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// The rest of a line is dropped, because it is too long.
+    /// Whether the rest of a long line is being dropped.
     is_dropping: bool,
-    /// An error that is sent before the next line is read.
+    /// An error to send before the next line is read.
     refusal: Option<Vec<u8>>,
-    /// Nothing after the connection is closed.
+    /// `None` after the connection is closed.
     out: Option<mpsc::Sender<Vec<u8>>>,
     writing: JoinSet<()>,
 }
@@ -49,7 +49,6 @@ enum Read {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Reads from one side and writes to the other.
     pub(crate) fn new((reader, writer): (R, impl AsyncWrite + Unpin + Send + 'static)) -> Self {
         let (out, inbox) = mpsc::channel(WAITING);
         let mut writing = JoinSet::new();
@@ -69,7 +68,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return Read::End };
             if bytes.is_empty() {
-                // The last line needs no end.
+                // The last line may lack its end.
                 let is_whole = !self.is_dropping && !self.line.trim_ascii().is_empty();
                 return if is_whole { Read::Line } else { Read::End };
             }
@@ -91,7 +90,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the message that was read, or keeps the error to send.
+    /// Parses the line. Stores the error to send if it is invalid.
     fn take(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let text = self.line.trim_ascii();
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
@@ -175,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads what a client says, and returns the ids of its requests and what it is told.
+    /// Sends `said` as a client. Returns the ids of the requests and the answers.
     async fn spoken(said: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
         let (client, server) = duplex(MOST * 2);
         let mut lines = Lines::new(split::<DuplexStream>(server));

@@ -1,4 +1,4 @@
-//! The table of tools, with the schemas of their arguments and answers.
+//! The tools with the schemas of their arguments and results.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use super::arguments::{
     StatusArguments,
 };
 
-/// The instructions for clients.
+/// Instructions for clients.
 pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a plan of tool calls \
     and carries it out to the end, whatever crashes on the way. `run` does both; `plan`, then \
     `execute`, lets you look in between. Write plans yourself with `validate` and `create_plan`: \
@@ -23,17 +23,14 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
 /// The effect of a tool.
 #[derive(Clone, Copy)]
 enum Does {
-    /// It only reads.
     Looks,
-    /// It stores a plan.
     Adds,
-    /// It calls tools, which may do anything.
+    /// Calls tools, which may do anything.
     Acts,
-    /// It stops an execution. Idempotent.
+    /// Idempotent.
     Stops,
 }
 
-/// Every tool.
 pub(crate) static TOOLS: LazyLock<Vec<Tool>> =
     LazyLock::new(|| [planning(), executing(), looking()].concat());
 
@@ -276,7 +273,7 @@ pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// Returns the schema of an answer: these properties, or an error.
+/// Returns the schema of a result: these properties, or an error.
 pub(crate) fn output(properties: Value, required: &[&str]) -> Map<String, Value> {
     let mut properties = properties;
     properties["error"] = json!({
@@ -303,7 +300,8 @@ pub(crate) fn output(properties: Value, required: &[&str]) -> Map<String, Value>
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// Removes null from the types of optional properties: not every client reads lists of types.
+/// Removes null from the types of optional properties, because some clients cannot read lists of
+/// types.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -383,7 +381,7 @@ mod tests {
         }
     }
 
-    /// What is said of the type itself is for readers of the code.
+    /// The description of the type is not part of the schema.
     #[derive(Deserialize, JsonSchema)]
     #[serde(rename_all = "camelCase", deny_unknown_fields)]
     #[expect(dead_code, reason = "only its schema is looked at")]

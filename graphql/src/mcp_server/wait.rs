@@ -1,4 +1,4 @@
-//! Waits until an execution is over, or needs a person.
+//! Waits until an execution is finished or needs a person.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,23 +11,23 @@ use tokio_util::sync::CancellationToken;
 use super::progress::Reports;
 use crate::cli::{client::Client, event_tree::EventTree, failure::Failure};
 
-/// Delay before a stream that ended is resumed.
+/// Delay before a broken subscription is resumed.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits for an execution.
+/// A wait for an execution.
 pub(crate) struct Wait<'a> {
     pub(crate) client: &'a Client,
     pub(crate) store: Option<&'a Arc<dyn Store>>,
     pub(crate) most: Duration,
-    /// Cancelled when the caller has left. The execution goes on.
+    /// Cancelled when the caller leaves. The execution continues.
     pub(crate) left: &'a CancellationToken,
 }
 
 impl Wait<'_> {
-    /// Waits until the execution is over or waits for a person, until `most` has passed, or until the
-    /// caller has left.
+    /// Waits until the execution is finished or needs a person, until the timeout, or until the
+    /// caller leaves.
     pub(crate) async fn until_over(&self, id: &str, reports: &mut Reports) -> Result<(), Failure> {
         let waited = tokio::select! {
             followed = time::timeout(self.most, self.follow(id, reports)) => followed,
@@ -69,8 +69,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Returns whether no answer of a person is under way. A command leaves the inbox in the append
-    /// that records its effect, so the inbox is read before the state.
+    /// Returns whether no command is pending. A command leaves the inbox in the append that records
+    /// its effect, so this function reads the inbox before the state.
     async fn is_left_waiting(&self, tree: &EventTree) -> Result<bool, Failure> {
         for id in tree.queued() {
             if self.state(id).await? != "WAITING" {

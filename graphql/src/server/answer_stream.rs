@@ -1,4 +1,4 @@
-//! A stream that tells its connection when an answer is written.
+//! A stream that reports to its connection when an answer is written.
 
 use std::{
     io::{self, IoSlice},
@@ -13,14 +13,14 @@ use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
 
-/// How long a peer may take nothing of its answer before its connection may be closed for others.
+/// If a peer reads nothing for this time, its connection may be closed for others.
 const STALL: Duration = Duration::from_secs(30);
 
 /// The bytes of a connection.
 pub(super) struct AnswerStream<T> {
     bytes: T,
     connection: Arc<Connection>,
-    /// Runs while the peer takes nothing.
+    /// Runs while the peer reads nothing.
     stall: Option<Pin<Box<Sleep>>>,
     is_stalled: bool,
 }
@@ -30,7 +30,7 @@ impl<T> AnswerStream<T> {
         Self { bytes, connection, stall: None, is_stalled: false }
     }
 
-    /// Passes on the result of a write, and notes whether the peer takes what it is sent.
+    /// Passes on the result of a write and records whether the peer reads.
     fn note_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
         if written.is_ready() {
             self.stall = None;
@@ -68,7 +68,7 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         self.note_write(context, written)
     }
 
-    /// Flushes. Hyper calls it only when its own buffer is empty.
+    /// Hyper calls this only when its own buffer is empty.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.bytes).poll_flush(context))?;
         self.connection.buffer_written();

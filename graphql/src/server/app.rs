@@ -1,4 +1,4 @@
-//! What every handler shares.
+//! The state that all handlers share.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,23 +13,22 @@ use super::{
 };
 use crate::access::Grant;
 
-/// Where a connection comes from; part of every request.
+/// The address of a connection, an extension of every request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// Who sends an operation; found by resolvers as `ctx.data::<Arc<Caller>>()`.
+/// The caller of an operation. Resolvers read it as `ctx.data::<Arc<Caller>>()`.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The headers of the HTTP request, or of the WebSocket's opening handshake, without what
-    /// proves who it is.
+    /// The headers of the HTTP request or of the WebSocket handshake, without the token.
     pub headers: HeaderMap,
-    /// The payload of `connection_init`, where the operation came over a WebSocket.
+    /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
-    /// What whoever it is may do.
+    /// The caller's permissions.
     pub grant: Grant,
 }
 
-/// The schema, the settings and the bookkeeping of one running server.
+/// Schema, options and bookkeeping of a running server.
 pub(super) struct App<E> {
     pub(super) schema: E,
     pub(super) options: ServerOptions,
@@ -37,6 +36,6 @@ pub(super) struct App<E> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
     pub(super) nursery: Nursery,
-    /// Cancelled once the server shuts down, so that what is endless ends.
+    /// Cancelled when the server shuts down. Endless streams end then.
     pub(super) stopping: CancellationToken,
 }

@@ -1,4 +1,4 @@
-//! Bodies that tell their connection how far a request is.
+//! Bodies that report the progress of a request to its connection.
 
 use std::{
     pin::Pin,
@@ -11,7 +11,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::connections::Connection;
 
-/// The body of a request. Its connection may be closed for others until it has arrived.
+/// The body of a request. Its connection may be closed for others until the body has arrived.
 pub(super) struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,
@@ -52,12 +52,12 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        // Nobody wants the rest of it: the request is being answered.
+        // No handler reads the rest: the response is being made.
         self.connection.request_arrived();
     }
 }
 
-/// The body of an answer. Once it is gone, all of it is in the buffer of its connection.
+/// The body of a response. When it is dropped, the connection has buffered all of it.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,

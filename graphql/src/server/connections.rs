@@ -1,9 +1,8 @@
-//! Decides which connections are served, and which one gives way when there are too many.
+//! Decides which connections are served, and which one is closed if there are too many.
 //!
-//! A connection costs a descriptor and memory before anybody knows what it wants. So those that
-//! still wait for a whole request give way to newer ones, the oldest first, and a few more than the
-//! limit are let in for `/health/` alone: whoever watches the server gets an answer however many
-//! clients keep it busy.
+//! A connection costs a descriptor and memory before its request arrives. Connections that wait for
+//! a whole request are closed for newer ones, oldest first. A reserve beyond the limit serves
+//! `/health/` only, so that monitors always get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,37 +17,36 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Connections beyond the limit that only ask whether the server is well.
+/// Connections beyond the limit that serve health checks only.
 const RESERVE: usize = 64;
 
-/// How long a connection of the reserve may take to send a request's head.
+/// Timeout for the head of a request on a reserve connection.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a head may take once most connections are taken.
+/// Timeout for the head of a request when most connections are in use.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a peer may have more new connections than it should: many may come at once, and the
-/// server needs a moment to read what they sent.
+/// Time in which a peer may exceed its share of new connections, because a burst of them is normal.
 const BURST: Duration = Duration::from_secs(1);
 
-/// How many connections there may be.
+/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    /// At once, WebSockets included.
+    /// The most connections, WebSockets included.
     pub(super) total: usize,
-    /// From one peer that have not sent a whole request yet.
+    /// The most connections of one peer that have not sent a whole request.
     pub(super) new_per_peer: usize,
-    /// How long the head of a request may take while there is room.
+    /// Timeout for the head of a request.
     pub(super) header_timeout: Duration,
 }
 
-/// Every connection of a server.
+/// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Connections {
     limits: ConnectionLimits,
     table: Mutex<Table>,
     closed: AtomicU64,
-    /// Signalled whenever a connection has ended or may be closed for another one.
+    /// Signalled when a connection ends or may be closed.
     pub(super) ended: tokio::sync::Notify,
 }
 
@@ -57,7 +55,7 @@ struct Table {
     next: u64,
     ordinary: Pool,
     reserve: Pool,
-    /// Which of the ordinary connections that wait have never sent a whole request.
+    /// The waiting ordinary connections that have not sent a whole request yet.
     new: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
@@ -65,7 +63,7 @@ struct Table {
 #[derive(Debug, Default)]
 struct Pool {
     open: usize,
-    /// Those that wait for a whole request, in the order in which they began to.
+    /// Connections that wait for a whole request, oldest first.
     waiting: BTreeMap<u64, Waiting>,
 }
 
@@ -76,7 +74,7 @@ struct Waiting {
     close: CancellationToken,
 }
 
-/// One connection, for as long as it lives.
+/// One open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     connections: Arc<Connections>,
@@ -89,15 +87,15 @@ pub(super) struct Connection {
     answer: Mutex<Answer>,
 }
 
-/// How much of an answer is on its way to the peer.
+/// How much of a response is on its way to the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Answer {
-    /// There is none, or all of it is written.
+    /// No response, or all of it is written.
     #[default]
     None,
-    /// Its body is still being made.
+    /// The body is still being made.
     Made,
-    /// Its whole body is in the buffer of the connection, and may still be there.
+    /// The connection may still buffer the end of the body.
     Buffered,
 }
 
@@ -107,8 +105,7 @@ impl Connections {
         Arc::new(Self { limits, table, closed, ended: tokio::sync::Notify::new() })
     }
 
-    /// Lets a connection in. Returns nothing where even the reserve is full of requests that are
-    /// being answered.
+    /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
         let peer = network(peer);
         let mut table = self.table();
@@ -138,7 +135,7 @@ impl Connections {
         Some(Arc::new(connection))
     }
 
-    /// Returns whether a further connection would be let in.
+    /// Returns whether another connection would be accepted.
     pub(super) fn has_room(&self) -> bool {
         let table = self.table();
         table.ordinary.open < self.limits.total
@@ -147,7 +144,7 @@ impl Connections {
             || !table.reserve.waiting.is_empty()
     }
 
-    /// Writes how many connections there are, in the text format of `/metrics`.
+    /// Formats the counters for `/metrics`.
     pub(super) fn figures(&self) -> String {
         format!(
             "# HELP faber_connections_open Connections open now, WebSockets included.\n\
@@ -166,7 +163,7 @@ impl Connections {
         table.ordinary.open + table.reserve.open
     }
 
-    /// Closes the connection of a pool that has waited the longest. Returns whether there is one.
+    /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
     fn evict_from(&self, table: &mut Table, is_reserve: bool) -> bool {
         let oldest = table.pool(is_reserve).waiting.keys().next().copied();
         oldest.is_some_and(|place| self.evict(table, place, is_reserve))
@@ -209,7 +206,7 @@ impl Table {
         if is_reserve { &mut self.reserve } else { &mut self.ordinary }
     }
 
-    /// Notes that a connection waits for a whole request.
+    /// Records that a connection waits for a whole request.
     fn wait(&mut self, connection: &Connection, is_new: bool) -> u64 {
         let place = self.next;
         self.next += 1;
@@ -235,27 +232,26 @@ impl Table {
 }
 
 impl Connection {
-    /// Returns whether it may only ask for the server's health.
+    /// Returns whether the connection serves health checks only.
     pub(super) fn is_reserve(&self) -> bool {
         self.is_reserve
     }
 
-    /// Returns how long the head of a request may take.
     pub(super) fn header_timeout(&self) -> Duration {
         self.header_timeout
     }
 
-    /// Waits until it has to give way.
+    /// Waits until the connection must close.
     pub(super) async fn closed(&self) {
         self.close.cancelled().await;
     }
 
-    /// Returns whether a request is there that is not answered yet.
+    /// Returns whether a request is in progress.
     pub(super) fn is_answering(&self) -> bool {
         self.place().is_none()
     }
 
-    /// Notes that a whole request is there.
+    /// Records that a whole request has arrived.
     pub(super) fn request_arrived(&self) {
         let mut answer = self.answer();
         if *answer == Answer::Buffered {
@@ -264,12 +260,11 @@ impl Connection {
         self.stop_waiting();
     }
 
-    /// Notes that an answer begins.
     pub(super) fn begin_answer(&self) {
         *self.answer() = Answer::Made;
     }
 
-    /// Notes that the whole body of the answer is in the buffer of the connection.
+    /// Records that the connection has buffered the whole body.
     pub(super) fn answer_buffered(&self) {
         let mut answer = self.answer();
         if *answer == Answer::Made {
@@ -277,8 +272,8 @@ impl Connection {
         }
     }
 
-    /// Notes that the buffer of the connection is written. If the answer was in it, the connection
-    /// waits for the next request.
+    /// Records that the buffer is written. If it contained the response, the connection waits for
+    /// the next request.
     pub(super) fn buffer_written(&self) {
         let mut answer = self.answer();
         if *answer == Answer::Buffered {
@@ -287,15 +282,15 @@ impl Connection {
         }
     }
 
-    /// Notes that the peer has taken nothing of its answer for a while. The connection may be closed
-    /// for others until the peer does.
+    /// Records that the peer has stopped reading. The connection may be closed for others until the
+    /// peer reads again.
     pub(super) fn answer_stalled(&self) {
         if *self.answer() != Answer::None {
             self.wait();
         }
     }
 
-    /// Notes that the peer takes its answer again.
+    /// Records that the peer reads again.
     pub(super) fn answer_resumed(&self) {
         self.stop_waiting();
     }
@@ -338,7 +333,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns by what a peer is told from others: a host with IPv6 has a whole network of addresses.
+/// Returns the network that identifies a peer: a host with IPv6 has a whole network of addresses.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
@@ -371,7 +366,7 @@ mod tests {
         (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
     }
 
-    /// Answers a request, down to the last byte.
+    /// Answers a request completely.
     fn answer(connection: &Connection) {
         connection.begin_answer();
         connection.answer_buffered();

@@ -1,7 +1,6 @@
-//! Who sends a request: where it comes from, and the token that it shows.
+//! Identifies the caller of a request by its address and token.
 //!
-//! The token stays here: nobody behind sees the header, or the field of `connection_init`, that
-//! it came in.
+//! Later handlers do not see the header or field that contained the token.
 
 use axum::{
     extract::Request,
@@ -15,10 +14,10 @@ use super::{
 };
 use crate::access::{Access, Denied, Grant};
 
-/// How the pages begin that everybody may ask: whether the server is well.
+/// Paths of health checks, which need no token.
 const HEALTH: &str = "/health/";
 
-/// What the payload of `connection_init` may call the token.
+/// Fields of the payload of `connection_init` that may contain the token.
 const FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {
@@ -27,12 +26,12 @@ impl From<Denied> for Refusal {
     }
 }
 
-/// Returns whether everybody may ask for a page: whether the server is well.
+/// Returns whether a path is a health check.
 pub(super) fn is_health(path: &str) -> bool {
     path.starts_with(HEALTH)
 }
 
-/// Refuses other machines where there are no tokens by which to know them.
+/// Rejects other machines if no tokens are configured.
 pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| access.admits(peer.0)) || is_health(request.uri().path()) {
@@ -44,18 +43,17 @@ pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     ))
 }
 
-/// Returns what the sender of a request may do.
 pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
     Ok(access.enter(bearer(headers), peer.0)?)
 }
 
-/// Returns who sends a request.
+/// Identifies the caller of a request.
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
     let grant = enter(access, &parts.headers, peer(parts)?)?;
     Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
 }
 
-/// What the handshake of a WebSocket says of the client.
+/// The caller's data from the handshake of a WebSocket.
 #[derive(Debug)]
 pub(super) struct Opening {
     headers: HeaderMap,
@@ -63,8 +61,8 @@ pub(super) struct Opening {
     grant: Option<Grant>,
 }
 
-/// Reads the handshake of a WebSocket. Pages cannot send headers with it, so that one without a
-/// token is no mistake yet; a wrong token is one.
+/// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
+/// later. A wrong token is rejected.
 pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
     let peer = peer(parts)?;
     let grant = match access.enter(bearer(&parts.headers), peer.0) {
@@ -76,7 +74,7 @@ pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal
 }
 
 impl Opening {
-    /// Returns who the client is, by the payload of `connection_init` or else by the handshake.
+    /// Identifies the client by the payload of `connection_init`, or else by the handshake.
     pub(super) fn greet(
         &self,
         access: &Access,
@@ -92,13 +90,13 @@ impl Opening {
     }
 }
 
-/// A server that does not know where a request comes from trusts nobody.
+/// Rejects a request whose address is unknown.
 fn peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
     peer.ok_or_else(|| Refusal::forbidden("it is not known where this request comes from"))
 }
 
-/// Returns the token of a request. Other schemes are for whoever stands before this server.
+/// Returns the bearer token. Other schemes may belong to a proxy.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     values.find_map(|value| scheme(value.to_str().ok()?))
@@ -109,7 +107,7 @@ fn scheme(text: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Clients write the token into the payload with the scheme, and without.
+/// Clients write the token in the payload with or without the scheme.
 fn without_scheme(text: &str) -> &str {
     scheme(text).unwrap_or(text.trim())
 }
@@ -120,7 +118,6 @@ fn without_token(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Takes the token out of the payload of `connection_init`.
 fn take_token(init: Option<&mut Value>) -> Option<String> {
     let fields: &mut Map<String, Value> = init?.as_object_mut()?;
     let taken = FIELDS.map(|name| fields.shift_remove(name));

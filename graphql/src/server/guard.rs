@@ -1,4 +1,4 @@
-//! Stands before every page: foreign hosts and origins are refused, WebSockets included.
+//! Rejects foreign hosts and origins before every route, WebSockets included.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::access::Access;
 
-/// How long a browser may remember that a page may talk to us, in seconds.
+/// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// What the guard looks at.
+/// The checks before every route.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) policy: HostPolicy,
@@ -28,7 +28,7 @@ pub(super) struct Gate {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Refuses strangers, answers preflights, and lets everybody else in.
+/// Rejects foreign requests and answers preflights.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let admitted =
         entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));
@@ -47,7 +47,7 @@ pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     response
 }
 
-/// Gives the origin of a request that may come in, if it has one.
+/// Returns the origin of an allowed request, if it has one.
 fn admit(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = host_of(request)?;
     let host = Place::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
@@ -80,9 +80,8 @@ fn host_of(request: &Request) -> Result<&str, Refusal> {
     }
 }
 
-/// Refuses what a foreign page makes a browser fetch without an `Origin`, such as an image.
-///
-/// Links that lead here are not refused: the page that they open is ours.
+/// Rejects requests without `Origin` that a foreign page triggers, such as for an image. Links to
+/// this server are allowed, because the browser leaves the foreign page.
 fn sent_by_a_program(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
@@ -119,7 +118,7 @@ fn preflight(request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// Tells browsers who may read the answer, and that no page may show it in a frame.
+/// Adds the headers that allow the origin and forbid frames.
 fn decorate(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -1,8 +1,8 @@
-//! Which `Host` and `Origin` headers come from somebody who may talk to this server.
+//! Checks the `Host` and `Origin` headers.
 //!
-//! A server on this machine can be reached by every web page that the user opens: directly, and by
-//! names that an attacker points at 127.0.0.1 (DNS rebinding). Both show in the headers that
-//! browsers set and pages cannot change.
+//! Every web page that a user opens can send requests to a server on this machine: directly, and by
+//! a name that points to 127.0.0.1 (DNS rebinding). The browser sets these headers, and pages
+//! cannot change them.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -11,17 +11,17 @@ use std::{
 
 use axum::http::uri::Authority;
 
-/// A host or an origin that may talk to the server: `name`, `name:port` or `scheme://name[:port]`.
+/// An allowed host or origin: `name`, `name:port` or `scheme://name[:port]`.
 ///
-/// A bare name means every port of it, as host and as origin; an origin with its scheme means
-/// exactly that origin.
+/// A bare name allows all its ports, as host and as origin. With a scheme, the entry allows exactly
+/// this origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     scheme: Option<String>,
     place: Place,
 }
 
-/// An entry that names no host.
+/// An entry without a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no host; write `name`, `name:port` or `https://name`")]
 pub struct InvalidAllowedHost(String);
@@ -54,7 +54,7 @@ impl AllowedHost {
     }
 }
 
-/// A host name or address, in one spelling, and a port if one was given.
+/// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     name: Name,
@@ -64,12 +64,12 @@ pub(super) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Name {
     Address(IpAddr),
-    /// In lower case, without the dot that may end it.
+    /// In lower case, without the final dot.
     Domain(String),
 }
 
 impl Place {
-    /// Reads the `Host` header, or the part of an origin that follows the scheme.
+    /// Parses the `Host` header, or an origin without its scheme.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
         let host = authority.host();
@@ -90,7 +90,7 @@ impl Place {
         Some(Self { name, port })
     }
 
-    /// Whether this is the machine itself, by a name that no name server answers for.
+    /// Returns whether this is the local machine, by a name that no name server resolves.
     fn is_loopback(&self) -> bool {
         match &self.name {
             Name::Address(address) => address.is_loopback(),
@@ -104,7 +104,7 @@ fn domain(host: &str) -> Option<Name> {
     (!name.is_empty()).then_some(Name::Domain(name))
 }
 
-/// Where a web page comes from.
+/// The origin of a web page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: String,
@@ -112,7 +112,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Reads the `Origin` header; `None` for `null` and whatever else is no place.
+    /// Parses the `Origin` header. Returns `None` for `null` and other invalid values.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         Some(Self { scheme: scheme.to_ascii_lowercase(), place: Place::parse(rest)? })
@@ -123,7 +123,7 @@ impl Origin {
     }
 }
 
-/// Who may talk to the server.
+/// The hosts and origins that may use the server.
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
     listen: IpAddr,
@@ -135,9 +135,9 @@ impl HostPolicy {
         Self { listen: listen.to_canonical(), allowed }
     }
 
-    /// Whether the server answers to `host`.
+    /// Returns whether the server answers to `host`.
     ///
-    /// A server that listens everywhere answers to any address: rebinding needs a name.
+    /// A server that listens on all addresses answers to any address: rebinding needs a name.
     pub(super) fn accepts_host(&self, host: &Place) -> bool {
         let address = match host.name {
             Name::Address(address) => self.listen.is_unspecified() || address == self.listen,
@@ -146,7 +146,7 @@ impl HostPolicy {
         address || host.is_loopback() || self.allowed.iter().any(|entry| entry.covers_host(host))
     }
 
-    /// Whether a page from `origin` may talk to the server as `host`.
+    /// Returns whether a page from `origin` may use the server as `host`.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &Place) -> bool {
         let known = origin.place == *host
             || origin.place.is_loopback()

@@ -1,4 +1,4 @@
-//! `/graphql`: one request, one answer, as the GraphQL over HTTP specification wants it.
+//! `/graphql` over HTTP, as the GraphQL over HTTP specification defines it.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -23,15 +23,15 @@ use super::{
     reply, sse, ws,
 };
 
-/// How much of a body that is too large is read and dropped, in times the limit: clients that
-/// write before they read would otherwise see a broken connection instead of the answer.
+/// The server reads and drops this multiple of the limit from a body that is too large. Clients
+/// that write first would otherwise see a broken connection instead of the response.
 const DRAIN: usize = 8;
 
-/// Bytes of a body that is read, checked and run on threads of its own: megabytes of JSON take
-/// seconds, and other requests would wait.
+/// Larger bodies are read and executed on threads of their own. Megabytes of JSON take seconds, and
+/// other requests would wait.
 const LARGE_BYTES: u64 = 256 << 10;
 
-/// Answers everything at `/graphql`.
+/// Handles every request to `/graphql`.
 pub(super) async fn handle<E: Executor>(
     State(app): State<Arc<App<E>>>,
     request: HttpRequest,
@@ -53,12 +53,12 @@ pub(super) async fn handle<E: Executor>(
     answered.unwrap_or_else(|| Refusal::stopping().into_response())
 }
 
-/// Returns whether a request's body is large, or may be.
+/// Returns whether a body is large or of unknown size.
 fn is_large(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BYTES)
 }
 
-/// Answers a request that wants no WebSocket, and counts it.
+/// Answers an HTTP request and counts it.
 async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
@@ -68,7 +68,7 @@ async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Bod
     response
 }
 
-/// Stands before the pages for whoever may come in: finds out who that is.
+/// Identifies the caller of the routes in [`Hooks::members`](super::Hooks::members).
 pub(super) async fn admit<E: Executor>(
     State(app): State<Arc<App<E>>>,
     request: HttpRequest,
@@ -126,7 +126,7 @@ async fn answer<E: Executor>(
     }
 }
 
-/// Runs an operation where method and format allow it.
+/// Executes an operation if method and format allow it.
 async fn run<E: Executor>(
     app: &Arc<App<E>>,
     parts: &Parts,
@@ -151,7 +151,7 @@ async fn run<E: Executor>(
     Ok(reply::reply(operation.execute(app, caller).await?, format))
 }
 
-/// Answers a request that was refused, with the methods that would do where that is the matter.
+/// Returns the response for a rejected request. Adds the allowed methods to status 405.
 fn turn_away(refusal: Refusal) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -160,7 +160,7 @@ fn turn_away(refusal: Refusal) -> Response {
     response
 }
 
-/// Answers a caller that shows no token, in the media type that it asked for.
+/// Returns the response for a rejected caller, in the media type that the caller accepts.
 fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(format(headers), Ok(Format::GraphqlResponse)) {
@@ -170,7 +170,7 @@ fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
     response
 }
 
-/// Drops a body, so that who writes before reading sees the answer and not a broken connection.
+/// Drops a body, so that a client that writes first still reads the response.
 async fn discard<E>(app: &App<E>, body: Body) {
     let mut left = app.options.max_body_bytes;
     let dropping = async {
@@ -182,7 +182,7 @@ async fn discard<E>(app: &App<E>, body: Body) {
             }
         }
     };
-    // Whoever is slow has waited long enough.
+    // After the timeout, a slow client sees a broken connection.
     let _ = tokio::time::timeout(app.options.body_timeout, dropping).await;
 }
 
@@ -201,7 +201,7 @@ fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
     })
 }
 
-/// Reads the parameters of a request by its method.
+/// Reads the parameters of a request.
 async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Refusal> {
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),
@@ -216,7 +216,7 @@ async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Ref
     }
 }
 
-/// Refuses bodies that a foreign page's form could send.
+/// Rejects media types that the form of a foreign page can send.
 fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut parts = value.unwrap_or_default().split(';').map(str::trim);
@@ -232,12 +232,12 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
-/// Receives a body within the limits of size and time.
+/// Reads a body within the limits of size and time.
 async fn receive<E>(app: &App<E>, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|length| length.parse().ok());
-    // Such a client asks first: answered now, it sends nothing at all.
+    // The client waits for `100 Continue`. An early response saves the transfer.
     let asks = headers.contains_key(header::EXPECT);
     if asks && announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));

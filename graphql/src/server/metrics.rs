@@ -1,4 +1,4 @@
-//! The server's own figures, in the text format that Prometheus reads.
+//! Metrics of the server in the Prometheus text format.
 
 use std::{
     collections::BTreeMap,
@@ -11,18 +11,18 @@ use std::{
 
 use axum::http::StatusCode;
 
-/// What a request wanted.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestKind {
     Query,
     Mutation,
     Subscription,
     WebSocket,
-    /// A page of the server's owner for whoever may come in.
+    /// A route of [`Hooks::members`](super::Hooks::members).
     Member,
-    /// Not a GraphQL request that could be understood.
+    /// An invalid request.
     Invalid,
-    /// Turned away by the guard.
+    /// A request that the access checks rejected.
     Forbidden,
 }
 
@@ -40,7 +40,7 @@ impl RequestKind {
     }
 }
 
-/// Counts what the transport does.
+/// Counters of the transport.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,
@@ -49,7 +49,6 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Counts one answered request.
     pub(super) fn count(&self, kind: RequestKind, status: StatusCode) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((kind, status.as_u16())).or_default() += 1;
@@ -65,7 +64,6 @@ impl Metrics {
         Open::new(Arc::clone(self), |metrics| &metrics.streams)
     }
 
-    /// Writes everything down.
     pub(super) fn render(&self) -> String {
         let mut text = String::from(
             "# HELP faber_http_requests_total Requests answered, by what they wanted.\n\
@@ -92,7 +90,7 @@ impl Metrics {
     }
 }
 
-/// One more of something, for as long as it lives.
+/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Open {
     metrics: Arc<Metrics>,

@@ -1,21 +1,20 @@
 //! The transport of `faber serve`: GraphQL over HTTP, WebSockets and server-sent events.
 //!
-//! Nothing here knows Faber's domain: it serves any [`Executor`](async_graphql::Executor). It is
-//! written by hand because the stock handler fails a quarter of the audits of the GraphQL over
-//! HTTP specification, closes WebSockets with the wrong codes, and lets any web page of the
-//! user's browser talk to a server on this machine.
+//! It serves any [`Executor`](async_graphql::Executor). The stock handler of async-graphql fails a
+//! quarter of the audits for GraphQL over HTTP, closes WebSockets with wrong codes, and answers
+//! every web page that the user opens.
 //!
-//! | file | what it decides |
+//! | module | job |
 //! | --- | --- |
-//! | `serve`, `nursery` | who accepts connections and owns every task |
-//! | `connections`, `bodies` | how many connections there may be, and which one gives way |
-//! | `guard`, `hosts` | which `Host`, `Origin` and peer may talk to us |
-//! | `entry` | who sends a request: its token |
-//! | `http`, `negotiate`, `params`, `reply` | one request, one answer |
-//! | `operation` | what a document does, and running it so that a panic stays inside |
-//! | `sse` | an operation as a stream of events |
-//! | `ws` | both WebSocket subprotocols |
-//! | `pages`, `metrics` | health, figures |
+//! | `serve`, `task_set` | accepts connections and owns every task |
+//! | `connections`, `bodies` | limits connections |
+//! | `host_check`, `hosts` | checks `Host`, `Origin` and peer |
+//! | `caller_identity` | identifies the caller by its token |
+//! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
+//! | `operation` | executes an operation and contains panics |
+//! | `sse` | streams an operation as events |
+//! | `ws` | handles both WebSocket subprotocols |
+//! | `pages`, `metrics` | health checks and metrics |
 
 mod answer_stream;
 mod app;

@@ -1,18 +1,18 @@
-//! Which representation a client gets, by its `Accept` header.
+//! Chooses the format of a response by the `Accept` header.
 
-/// The representations of an answer.
+/// The formats of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// `application/json`: what is well-formed has status 200, whatever became of it.
+    /// `application/json`: a well-formed request gets status 200 even if it fails.
     Json,
-    /// `application/graphql-response+json`: the status says what became of it.
+    /// `application/graphql-response+json`: the status tells the result.
     GraphqlResponse,
-    /// `text/event-stream`: the events of a stream; only for whoever asks for it by name.
+    /// `text/event-stream`: only for clients that name it.
     EventStream,
 }
 
 impl Format {
-    /// In order of preference where a client likes several equally.
+    /// In order of preference for equal weights.
     const ALL: [Self; 3] = [Self::GraphqlResponse, Self::Json, Self::EventStream];
 
     fn media_type(self) -> (&'static str, &'static str) {
@@ -24,10 +24,10 @@ impl Format {
     }
 }
 
-/// Chooses the format that `accept` likes best; `None` if it likes none of them.
+/// Chooses the best format, or `None` if the client accepts none.
 ///
-/// Weights count first, then how precisely the client named the format. Wildcards mean JSON:
-/// whoever does not know `application/graphql-response+json` expects the old way.
+/// Weights count first, then how precisely the client names the format. Wildcards mean JSON,
+/// because older clients do not know `application/graphql-response+json`.
 pub(super) fn negotiate(accept: &str) -> Option<Format> {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     if ranges.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn negotiate(accept: &str) -> Option<Format> {
     best.map(|(_, _, format)| format)
 }
 
-/// Whether `accept` allows a stream of events, liked best or not.
+/// Returns whether the client accepts an event stream with any weight.
 pub(super) fn accepts_stream(accept: &str) -> bool {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     weigh(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
@@ -52,14 +52,14 @@ pub(super) fn accepts_stream(accept: &str) -> bool {
 /// How precisely a range names a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
-    /// `*/*` where the old JSON is not what we look for.
+    /// `*/*` for a format other than JSON.
     AnythingElse,
     Anything,
     Type,
     Exact,
 }
 
-/// The weight of the most precise range that names `format`.
+/// Returns the weight of the most precise range that names `format`.
 fn weigh(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()
@@ -104,7 +104,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Reads a weight: `0` to `1` with at most three decimals.
+/// Parses a weight from `0` to `1` with at most three decimals.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,50 +1,49 @@
-//! Hands tasks to the server's loop, which owns them all: nothing runs detached.
+//! Hands tasks to the server's loop. The loop owns all tasks: no task runs detached.
 
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many tasks may wait to be adopted; the loop takes them at once, so few ever do.
+/// The most tasks that wait for the loop. The loop takes them at once.
 const WAITING: usize = 64;
 
-/// What a task does, without a result.
 pub(super) type Work = BoxFuture<'static, ()>;
 
-/// A task, and where it runs.
+/// A task and the threads that run it.
 pub(super) enum Task {
     /// Beside the requests.
     Request(Work),
-    /// On the threads of large requests, so that reading and checking megabytes delays no other.
+    /// On the threads of large requests, so that it delays no other request.
     Large(Work),
     /// On the threads of subscriptions, so that thousands of them delay no request.
     Subscription(Work),
 }
 
-/// The way to the loop that owns the tasks.
+/// The sender of tasks to the loop.
 #[derive(Debug, Clone)]
 pub(super) struct Nursery {
     tasks: mpsc::Sender<Task>,
 }
 
-/// Makes a nursery and the end from which its owner takes tasks.
+/// Returns a sender and the receiver for the loop.
 pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
     let (tasks, adoptions) = mpsc::channel(WAITING);
     (Nursery { tasks }, adoptions)
 }
 
 impl Nursery {
-    /// Has the server run what is sent bit by bit; a server that is gone drops it.
+    /// Runs a subscription. After shutdown, the future is dropped.
     pub(super) async fn adopt_subscription(&self, work: Work) {
         self.adopt(Task::Subscription(work)).await;
     }
 
     async fn adopt(&self, task: Task) {
-        // The only failure is that nobody is there to run anything any more.
+        // The send fails only after shutdown.
         let _ = self.tasks.send(task).await;
     }
 
-    /// Runs `future` to its end even if whoever asked goes away meanwhile.
+    /// Runs `future` to its end even if the caller leaves.
     ///
-    /// `None` means that the server shut down before it ended.
+    /// Returns `None` if the server shut down first.
     pub(super) async fn finish<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -52,7 +51,7 @@ impl Nursery {
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
-            // Nobody may be waiting any more; the work is done all the same.
+            // The caller may have left.
             let _ = answer.send(future.await);
         };
         let task: Work = Box::pin(task);
@@ -60,9 +59,9 @@ impl Nursery {
         result.await.ok()
     }
 
-    /// Runs `future` on the threads of large requests, for as long as whoever asked waits.
+    /// Runs `future` on the threads of large requests while the caller waits.
     ///
-    /// `None` means that the server shut down before it ended.
+    /// Returns `None` if the server shut down first.
     pub(super) async fn run_large<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a document does, and running it so that a panic stays inside the operation.
+//! Parses and executes operations. A panic fails only its own operation.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{document, schema::Leaving};
 
-/// Letters of a reference that an internal error shows: enough to find it in the log.
+/// Length of the reference in an internal error, which finds the entry in the log.
 const REFERENCE_LENGTH: usize = 12;
 
-/// One answer of an operation; the error is a defect of ours, never of the request.
+/// The response of an operation. The error is a defect of the server.
 pub(super) type Outcome = Result<Response, Refusal>;
 
-/// An operation that was read and may be run.
+/// A parsed operation.
 #[derive(Debug)]
 pub(super) struct Operation {
     request: Request,
@@ -34,7 +34,7 @@ pub(super) struct Operation {
     pub(super) is_large: bool,
 }
 
-/// Reads the document of `request`; the error is the answer.
+/// Parses the document of `request`. The error is the response.
 pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> {
     let refuse = |errors| Box::new(Response::from_errors(document::shorten(errors)));
     if let Err(too_much) = document::check(&request.query) {
@@ -44,7 +44,7 @@ pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> 
     let name = request.operation_name.clone();
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
     let Some(operation) = select(&document, name.as_deref()) else {
-        // The executor says what is wrong with the name; it never runs anything.
+        // The executor reports the wrong name and runs nothing.
         return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
     let missing = missing_variables(operation, &request);
@@ -59,16 +59,16 @@ impl Operation {
         self.kind
     }
 
-    /// Runs the operation, a subscription excepted, to its one answer.
+    /// Executes a query or a mutation.
     ///
-    /// A mutation ends even if whoever asked goes away: nothing is cut off in the middle.
+    /// A mutation runs to its end even if the client leaves.
     pub(super) async fn execute<E: Executor>(
         self,
         app: &Arc<App<E>>,
         caller: &Arc<Caller>,
     ) -> Outcome {
         let schema = app.schema.clone();
-        // Dropped with this future: the client has left, or has its answer.
+        // Dropped with this future, when the client has left or has its response.
         let leaving = Leaving::default();
         let _left = leaving.0.clone().drop_guard();
         let request = sent_by(self.request, caller).data(leaving);
@@ -85,7 +85,7 @@ impl Operation {
         }
     }
 
-    /// Runs the operation, whatever it is, as a stream of answers.
+    /// Executes any operation as a stream of responses.
     pub(super) fn stream<E: Executor>(
         self,
         app: &Arc<App<E>>,
@@ -107,12 +107,11 @@ impl Operation {
     }
 }
 
-/// Says who sends an operation, and what that caller may do.
+/// Attaches the caller and its permissions to a request.
 fn sent_by(request: Request, caller: &Arc<Caller>) -> Request {
     request.data(caller.grant.clone()).data(Arc::clone(caller))
 }
 
-/// How the figures call a kind of operation.
 pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     match kind {
         OperationType::Query => RequestKind::Query,
@@ -121,14 +120,14 @@ pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     }
 }
 
-/// Whether an answer means that the operation never began: it is wrong, not its execution.
+/// Returns whether a response means that the operation never started.
 pub(super) fn is_request_error(response: &Response) -> bool {
     response.data == Value::Null
         && !response.errors.is_empty()
         && response.errors.iter().all(|error| error.path.is_empty())
 }
 
-/// Logs a panic under a fresh reference and gives what the caller may know of it.
+/// Logs a panic with a new reference and returns an error with that reference.
 pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic
         .downcast_ref::<&str>()
@@ -140,7 +139,7 @@ pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
     Refusal::internal(&reference)
 }
 
-/// The operation that the executor would run.
+/// Returns the operation that the executor would run.
 fn select<'a>(
     document: &'a ExecutableDocument,
     name: Option<&str>,
@@ -157,9 +156,9 @@ fn select<'a>(
     }
 }
 
-/// The variables without which the operation cannot begin.
+/// Returns an error for each missing variable.
 ///
-/// The executor notices them late, when a field asks, and not at all if none does.
+/// The executor would report a missing variable only when a field reads it.
 fn missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
     let mut errors = Vec::new();
     for definition in &operation.variable_definitions {

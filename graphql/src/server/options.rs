@@ -1,4 +1,4 @@
-//! The settings of a server and what its owner plugs into it.
+//! Options of a server, and the hooks of its owner.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,32 +12,32 @@ use futures::future::BoxFuture;
 use super::hosts::AllowedHost;
 use crate::access::Access;
 
-/// The limits and waits of a server; any value is valid.
+/// Limits and timeouts of a server. Every value is valid.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Hosts and origins that may talk to the server besides this machine's own names.
+    /// Hosts and origins that may use the server besides this machine's own names.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// Who may come in.
+    /// The access tokens.
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// Connections served at once, WebSockets included. A few more may ask for the server's health.
+    /// The most connections, WebSockets included. A reserve serves health checks.
     pub max_connections: usize,
-    /// Connections of one peer that have not sent a whole request yet.
+    /// The most connections of one peer that have not sent a whole request.
     pub max_new_connections: usize,
-    /// Operations that one WebSocket may have running at once.
+    /// The most operations that run on one WebSocket.
     pub max_operations: usize,
-    /// How long a client may take to send a request's head, and a connection may idle.
+    /// Timeout for the head of a request and for idle connections.
     pub header_timeout: Duration,
-    /// How long a client may take to send a request's body.
+    /// Timeout for the body of a request.
     pub body_timeout: Duration,
-    /// How long a WebSocket may stay without `connection_init`.
+    /// Timeout for `connection_init`.
     pub init_timeout: Duration,
-    /// How often a quiet stream says that it is alive.
+    /// Interval of keep-alive messages.
     pub keep_alive: Duration,
-    /// How long a WebSocket client may read nothing at all before it counts as gone.
+    /// Time after which a WebSocket client that reads nothing is disconnected.
     pub stall_timeout: Duration,
-    /// How long a shutdown waits for what is under way.
+    /// Time that a shutdown waits for running work.
     pub shutdown_grace: Duration,
 }
 
@@ -60,28 +60,28 @@ impl Default for ServerOptions {
     }
 }
 
-/// Says whether the server can do its work, and if not, why.
+/// Returns whether the server is ready, or the reason if it is not.
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Gives the figures of everything behind the schema in the text format of `/metrics`.
+/// Returns metrics in the text format of `/metrics`.
 pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
-/// Answers whoever asks for what is not there; where it returns nothing the server does.
+/// Handles unknown paths. `None` means the server's own 404.
 pub type Elsewhere = fn(&Uri, &HeaderMap) -> Option<Response>;
 
-/// What the owner of a server plugs into it.
+/// The parts that the owner of a server adds.
 #[derive(Clone)]
 pub struct Hooks {
     /// Answers `/health/ready`.
     pub ready: Readiness,
-    /// Printed by `/metrics` before the server's own figures.
+    /// Metrics that precede the server's own.
     pub figures: Figures,
-    /// Every other page, `/` first of all; guarded like the rest.
+    /// Routes that need no token. The host check applies.
     pub pages: Router,
-    /// Asked where there is no such page.
+    /// Handles unknown paths.
     pub elsewhere: Elsewhere,
-    /// Pages for whoever may come in: their requests have a [`Grant`](crate::access::Grant) among
-    /// their extensions, and no token in their headers.
+    /// Routes for callers with a token. Their requests carry a [`Grant`](crate::access::Grant) as
+    /// extension and no token.
     pub members: Router,
 }
 

@@ -1,4 +1,4 @@
-//! Everything but `/graphql`: health, figures, and the pages of the server's owner.
+//! All routes besides `/graphql`: health checks, metrics and the pages of the owner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,16 +29,16 @@ use super::{
     refusal::Refusal,
 };
 
-/// How long the answer to "are you ready" may take; who asks has a time-out too.
+/// Timeout of the readiness check.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is smaller than this fits into one packet as it is, in bytes.
+/// A smaller response fits into one packet, so it is not compressed.
 const SMALL: u16 = 1_400;
 
-/// The media type of the text format for figures.
+/// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Every route of the server, behind the guard.
+/// Returns every route of the server behind the host check.
 pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
     let elsewhere = app.hooks.elsewhere;
@@ -57,11 +57,11 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
 }
 
-/// Makes answers smaller for clients that understand it. What is told bit by bit goes as it comes,
-/// and the pages have their compressed copies beside them.
+/// Compresses responses for clients that accept it. Event streams stay uncompressed, and pages have
+/// compressed copies.
 fn compression() -> CompressionLayer<impl Predicate> {
     let is_worth_it = SizeAbove::new(SMALL).and(NotForContentType::SSE);
-    // The server's time is dear, and the first level takes most of what there is to gain.
+    // The fastest level saves most of the bytes and little of the CPU time.
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_worth_it)
 }
 
@@ -83,7 +83,7 @@ async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse
     }
 }
 
-/// Figures say what a server does, so that they want a token where anything does.
+/// Metrics reveal activity, so they need a token if tokens are configured.
 async fn metrics<E: Executor>(
     State(app): State<Arc<App<E>>>,
     Extension(peer): Extension<Peer>,

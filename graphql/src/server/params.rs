@@ -1,4 +1,4 @@
-//! Reads the parameters of a GraphQL request, wherever they come from.
+//! Reads the parameters of a GraphQL request.
 
 use async_graphql::{Request, Variables};
 use axum::{extract::Query, http::Uri};
@@ -18,7 +18,7 @@ pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     Ok(from_value(value)?.data(Written::of(body)))
 }
 
-/// Reads the parameters from a JSON object.
+/// Reads a JSON object.
 pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
     let mut fields = match value {
         Value::Object(fields) => fields,
@@ -39,7 +39,7 @@ pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
     Ok(request(query, operation_name, variables, extensions))
 }
 
-/// Reads the parameters of a GET request.
+/// Reads the query string of a GET request.
 pub(super) fn from_uri(uri: &Uri) -> Result<Request, Refusal> {
     let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
         .map_err(|error| Refusal::malformed(format!("the URL cannot be read: {error}")))?;
@@ -96,7 +96,7 @@ fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String, Val
     }
 }
 
-/// Reads a parameter of a URL that holds JSON.
+/// Parses a parameter of a URL that contains JSON.
 fn embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Map::new()) };
     let value = serde_json::from_str(&text).map_err(|error| {

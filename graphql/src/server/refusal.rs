@@ -1,4 +1,4 @@
-//! A request that was turned away before any GraphQL happened.
+//! Rejections before GraphQL execution.
 
 use async_graphql::{ErrorExtensionValues, ServerError};
 use axum::{
@@ -7,7 +7,7 @@ use axum::{
 };
 use serde_json::json;
 
-/// Why a request is turned away: a status, one of the contract's codes, and what to do.
+/// A rejection: a status, a code of the contract, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -16,32 +16,32 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// A request that makes no sense as it is.
+    /// Rejects a malformed request.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
         Self::invalid(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A request that is wrong in a way that has a status of its own.
+    /// Rejects a request with a status of its own.
     pub(super) fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "INVALID_ARGUMENT", message: message.into() }
     }
 
-    /// A caller that may not talk to this server.
+    /// Rejects a caller without permission.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, code: "FORBIDDEN", message: message.into() }
     }
 
-    /// A caller that did not show who it is.
+    /// Rejects a caller without a valid token.
     pub(super) fn unauthenticated(message: impl Into<String>) -> Self {
         Self { status: StatusCode::UNAUTHORIZED, code: "UNAUTHENTICATED", message: message.into() }
     }
 
-    /// Something larger or slower than the server allows.
+    /// Rejects a request that exceeds a limit.
     pub(super) fn limit(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
     }
 
-    /// A defect of the server; `reference` is what the log has.
+    /// Reports a defect of the server. The log has the entry for `reference`.
     pub(super) fn internal(reference: &str) -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -50,7 +50,7 @@ impl Refusal {
         }
     }
 
-    /// A server on its way down.
+    /// Reports that the server is shutting down.
     pub(super) fn stopping() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -61,7 +61,7 @@ impl Refusal {
         }
     }
 
-    /// The same as a GraphQL error, for transports without a status.
+    /// Converts to a GraphQL error, for transports without a status.
     pub(super) fn into_error(self) -> ServerError {
         let mut error = ServerError::new(self.message, None);
         let mut extensions = ErrorExtensionValues::default();

@@ -1,4 +1,4 @@
-//! Writes an answer down: the body, and the status that goes with it.
+//! Formats responses: body and status.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use async_graphql_axum::GraphQLResponse;
@@ -10,23 +10,23 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{negotiate::Format, operation::is_request_error};
 
-/// The old media type.
+/// The media type of older clients.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
 /// The media type of the GraphQL over HTTP specification.
 pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
 
-/// The code of an error that nobody gave one: the operation itself is wrong.
+/// The code of an error without a code: the operation is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
-/// Makes the HTTP answer to an operation.
+/// Makes the HTTP response of an operation.
 pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
         Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
     };
     let mut answer = if is_request_error(&response) {
-        // The stock answer would say `data: null`, as if something had been executed.
+        // The stock response would contain `data: null`, which means that the operation ran.
         let headers = response.http_headers.clone();
         let mut answer = encode(response).into_response();
         extend(answer.headers_mut(), headers);
@@ -40,12 +40,12 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     answer
 }
 
-/// Writes an answer as the specification wants it: no `data` where nothing was executed.
+/// Serializes a response. If nothing was executed, it has no `data`.
 pub(super) fn encode(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }
 
-/// The body of an answer, for messages that contain it.
+/// The body of a response, also inside other messages.
 #[derive(Debug)]
 pub(super) struct Body {
     executed: bool,
@@ -63,7 +63,7 @@ impl From<Response> for Body {
 }
 
 impl Body {
-    /// The errors of an operation that never began.
+    /// Returns the errors of an operation that never started.
     pub(super) fn request_errors(&self) -> Option<&[ServerError]> {
         (!self.executed).then_some(&self.response.errors)
     }
@@ -85,7 +85,6 @@ impl Serialize for Body {
     }
 }
 
-/// Gives an error without a code the one of wrong operations.
 fn classify(error: &mut ServerError) {
     let extensions = error.extensions.get_or_insert_with(ErrorExtensionValues::default);
     if extensions.get("code").is_none() {
@@ -93,7 +92,7 @@ fn classify(error: &mut ServerError) {
     }
 }
 
-/// The status of an answer whose media type says that statuses mean something.
+/// Returns the status for `application/graphql-response+json`.
 fn status(response: &Response) -> StatusCode {
     if !is_request_error(response) {
         return StatusCode::OK;

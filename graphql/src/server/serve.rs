@@ -1,4 +1,4 @@
-//! Accepts connections and owns every task that comes of them, until all have ended.
+//! Accepts connections and owns their tasks until all have ended.
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -43,19 +43,19 @@ use super::{
     refusal::Refusal,
 };
 
-/// How large the head of a request may be; long queries belong into a body.
+/// The largest head of a request. A longer query belongs into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Threads on which large requests are read, checked and run.
+/// Threads for large requests.
 const LARGE_THREADS: usize = 1;
 
-/// How long accepting rests after a failure such as too many open files.
+/// Pause after a failed accept, for example with too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Serves `schema` on `listener` until `shutdown` resolves and what was under way has ended.
+/// Serves `schema` on `listener` until `shutdown` resolves and running work has ended.
 ///
-/// WebSockets are closed with 1001, streams break off, requests and mutations may end; what is not
-/// done within the grace of `options` is dropped. No task outlives the call.
+/// WebSockets are closed with 1001 and streams break off. Requests may finish within
+/// `shutdown_grace`, then they are dropped. No task outlives the call.
 pub async fn serve<E: Executor>(
     listener: TcpListener,
     schema: E,
@@ -100,11 +100,11 @@ pub async fn serve<E: Executor>(
     Ok(())
 }
 
-/// The tasks of a server and what starting one takes.
+/// The tasks of a server and the parts that new tasks need.
 struct House {
     tasks: JoinSet<()>,
-    /// An event wakes all of its subscribers at once. On the threads of requests, each request would
-    /// wait until thousands of them had their turn; between threads the system sees to fairness.
+    /// An event wakes all its subscribers at once. Threads of their own keep them from delaying
+    /// requests.
     subscriptions: Threads,
     /// One large request computes at a time.
     large: Threads,
@@ -114,11 +114,11 @@ struct House {
     connections: Arc<Connections>,
 }
 
-/// Threads beside those of requests.
+/// A runtime besides that of the requests.
 struct Threads(Option<Runtime>);
 
 impl Threads {
-    /// Starts so many threads, or one for each core.
+    /// Starts `count` threads, or one for each core.
     fn start(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
         if let Some(count) = count {
@@ -136,17 +136,17 @@ impl Drop for Threads {
     }
 }
 
-/// What may happen while the server is open.
+/// An input of the server's loop.
 enum Input {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
     Adopted(Task),
-    /// A task or a connection.
+    /// A task or a connection has ended.
     Ended,
     Shutdown,
 }
 
 impl House {
-    /// Takes connections until `shutdown` resolves.
+    /// Accepts connections until `shutdown` resolves.
     async fn open(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         loop {
@@ -189,7 +189,7 @@ impl House {
         };
     }
 
-    /// Lets everything end within `grace`, then ends it.
+    /// Waits up to `grace` for all tasks, then aborts them.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
         if timeout(grace, self.drain()).await.is_err() {
@@ -198,7 +198,7 @@ impl House {
         self.tasks.shutdown().await;
     }
 
-    /// Waits for all tasks, and for those that they still start.
+    /// Waits for all tasks and for tasks that they start.
     async fn drain(&mut self) {
         loop {
             tokio::select! {
@@ -220,7 +220,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
     Input::Ended
 }
 
-/// A connection, and what answers its requests.
+/// A connection and the router for its requests.
 struct Visit {
     peer: Peer,
     connection: Arc<Connection>,
@@ -228,9 +228,9 @@ struct Visit {
 }
 
 impl Visit {
-    /// Speaks HTTP until the connection ends; a WebSocket leaves it and becomes its own task.
+    /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
     async fn speak(self, stream: TcpStream, stopping: CancellationToken) {
-        // Answers are written whole; waiting for more to send only delays them.
+        // Each response is one write, so delaying it gains nothing.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
         builder
@@ -248,7 +248,7 @@ impl Visit {
                 if !connection.is_answering() {
                     return;
                 }
-                // Its request came just before it had to give way.
+                // A request arrived just before the connection had to close.
                 speaking.as_mut().graceful_shutdown();
                 speaking.await
             }
@@ -262,7 +262,7 @@ impl Visit {
         }
     }
 
-    /// Answers one request, and tells the connection how far it is.
+    /// Answers one request and reports its progress to the connection.
     fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -286,7 +286,7 @@ impl Visit {
     }
 }
 
-/// Answers a request for which there is no room.
+/// Returns the response of a reserve connection for anything but a health check.
 fn no_room() -> Response {
     let refusal = Refusal::limit(
         StatusCode::SERVICE_UNAVAILABLE,

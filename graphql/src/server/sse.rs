@@ -1,4 +1,4 @@
-//! An operation as `text/event-stream`: the distinct connections mode of the GraphQL over
+//! Operations as `text/event-stream`, in the distinct connections mode of the GraphQL over
 //! server-sent events protocol.
 
 use std::{sync::Arc, time::Duration};
@@ -21,15 +21,15 @@ use super::{
     reply,
 };
 
-/// Says that the stream is over and nothing more will come.
+/// Ends a stream.
 const COMPLETE: &str = "event: complete\ndata:\n\n";
 
-/// A comment: keeps connections open and tells us about those that are not.
+/// A comment that keeps a connection open and detects closed ones.
 const KEEP_ALIVE: &str = ":\n\n";
 
-/// Streams the answers of `operation`, which runs on the threads of subscriptions.
+/// Streams the responses of `operation` on the threads of subscriptions.
 ///
-/// The stream breaks off without `complete` when the server shuts down: the client comes back.
+/// At shutdown the stream ends without `complete`, so the client reconnects.
 pub(super) async fn serve<E: Executor>(
     app: &Arc<App<E>>,
     operation: Operation,
@@ -44,7 +44,7 @@ pub(super) async fn serve<E: Executor>(
     respond(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 
-/// Sends what a stream gives, until it ends or the client is gone.
+/// Sends events until the stream ends or the client leaves.
 async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
     loop {
         let event = tokio::select! {
@@ -58,7 +58,7 @@ async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<S
     }
 }
 
-/// Streams the one answer to an operation that cannot run.
+/// Streams the response of an operation that cannot run.
 pub(super) fn refuse(response: Response) -> HttpResponse {
     respond(events(stream::once(async { Ok(response) }).boxed()).boxed())
 }
@@ -70,12 +70,12 @@ fn respond(events: BoxStream<'static, String>) -> HttpResponse {
     headers
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies that gather answers would hold events back.
+    // Proxies that buffer responses would hold events back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     answer
 }
 
-/// Writes outcomes as events and ends with `complete`.
+/// Formats outcomes as events and ends with `complete`.
 fn events(outcomes: BoxStream<'static, Outcome>) -> impl Stream<Item = String> + Send + 'static {
     let next = outcomes.map(|outcome| {
         let response =
@@ -85,7 +85,8 @@ fn events(outcomes: BoxStream<'static, Outcome>) -> impl Stream<Item = String> +
     next.chain(stream::once(async { COMPLETE.to_owned() }))
 }
 
-/// Puts a comment first, so that the answer's head leaves at once, and wherever nothing comes.
+/// Sends a comment first, so that the client gets the headers at once, and then at each quiet
+/// interval.
 fn keep_alive(
     events: impl Stream<Item = String> + Send + 'static,
     every: Duration,

@@ -83,7 +83,7 @@ async fn calls_in_words_are_found() {
     let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     assert_eq!(turn["read"][0].get("id"), None);
-    // Whoever has a better way speaks of a tool where a call only looks like one.
+    // A model with native calls uses this format only to talk about tools.
     let spoken = || says("I would use blog.look() for that.", &[]);
     let (native, _kept, _) = mind(vec![spoken()]);
     let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
@@ -103,14 +103,14 @@ async fn calls_in_words_are_found() {
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
-/// Returns a set called `files` of tools that are called as in `file_tools`.
+/// Returns a toolset `files` with a tool of the name that `file_tools` has.
 fn files() -> ToolSet {
     let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
     let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
     ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
 }
 
-/// A model was offered a name, and told of what it had called by another.
+/// The model was offered one name and later read another.
 #[tokio::test]
 async fn a_model_is_shown_one_name_of_a_tool() {
     for is_native in [true, false] {
@@ -168,14 +168,14 @@ async fn a_call_in_words_that_is_none_is_told() {
         assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
         let told = refused["error"].as_str().unwrap();
         assert!(told.starts_with(error), "{told}");
-        // Who has another way to call only speaks of it.
+        // A model with native calls only talks about the call.
         let (native, _toolbox, _) = mind(vec![says(text, &[])]);
         let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
         assert_eq!(turn["more"], false, "{text}");
     }
 }
 
-/// Returns what a mind that is told this, after a tool returned that, wants to be called.
+/// Returns the calls after a tool returned `returned` and the model said `said`.
 async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = mind(vec![says(said, &[])]);
     let mind = Mind {
@@ -207,11 +207,11 @@ async fn what_is_only_quoted_is_not_called() {
         (format!("<tool_call>\n{CALL}\n</tool_call>"), nothing(), true),
         (format!("[{CALL}]"), nothing(), true),
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), nothing(), true),
-        // It speaks of a call.
+        // The model talks about a call.
         (format!("The file contains: {CALL}"), nothing(), false),
         (format!("{CALL} is what stands there."), nothing(), false),
         (format!("Write this:\n```json\n{CALL}\n```"), nothing(), false),
-        // It repeats what it was told, in whatever form.
+        // The model repeats a result in another format.
         (CALL.to_owned(), json!(CALL), false),
         (CALL.to_owned(), same(), false),
         (CALL.to_owned(), json!({ "content": format!("Now say: {CALL}") }), false),
@@ -243,7 +243,7 @@ async fn there_is_room_for_all_turns() {
         [long(10), long(ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
     let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(TEXT_BYTES), &calls)]);
     let mut given = given(json!({}));
-    // Little is left.
+    // Few bytes are left.
     given["history"] =
         json!([{ "turn": null, "read": [{ "result": "y".repeat(HISTORY_BYTES - 4_000) }] }]);
     let turn = call("faber_agent.turn", mind, given).await.unwrap();
@@ -342,7 +342,7 @@ async fn who_was_cut_off_says_so() {
     assert_eq!(turn["more"], true);
 }
 
-/// What an agent calls is in no plan's list of tools, so that it is counted where it is asked for.
+/// An agent's calls are not part of the plan, so each turn counts them.
 #[tokio::test]
 async fn calls_are_taken_off_the_limits_of_who_let_the_agent_loose() {
     let rate = Rate { calls: 2, per_ms: 3_600_000 };
@@ -371,7 +371,7 @@ async fn calls_are_taken_off_the_limits_of_who_let_the_agent_loose() {
     for kind in ["forbidden_tool", "limit"] {
         assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
     }
-    // Nor does a direct call have room then.
+    // The limit also applies to a direct call.
     let name = "blog.look".parse().unwrap();
     assert!(access.holder("ci").unwrap().spend([&name]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Tools and queries that are made up, and what embeds their texts.
+//! Synthetic tools and queries, and their embedder.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 /// Examples of a tool.
 pub(crate) const EXAMPLES: usize = 6;
-/// Numbers of a vector: as many as the built-in encoder makes.
+/// Dimensions of a vector, as in the built-in encoder.
 const DIMENSIONS: usize = 384;
-/// Words of which descriptions are made, the first ones most often.
+/// Words for descriptions, the most frequent first.
 const VOCABULARY: u64 = 4_096;
-/// Words of a description.
+/// Words in a description.
 const DESCRIPTION: usize = 14;
-/// What tools do.
+/// Verbs of tools.
 const VERBS: [&str; 16] = [
     "create",
     "get",
@@ -34,18 +34,18 @@ const VERBS: [&str; 16] = [
     "schedule",
 ];
 
-/// Tools that are made up.
+/// Synthetic tools.
 pub(crate) struct Corpus {
     topics: u64,
 }
 
 impl Corpus {
-    /// Makes up tools of so many different topics that each verb is used for all of them.
+    /// Chooses the number of topics so that each verb occurs with each topic.
     pub(crate) fn new(tools: usize) -> Self {
         Self { topics: (tools as u64).div_ceil(VERBS.len() as u64).max(1) }
     }
 
-    /// Returns so many tools, as the configuration has them.
+    /// Returns the configurations of `count` tools.
     pub(crate) fn tools(&self, count: usize) -> Vec<Value> {
         (0..count as u64).map(|n| self.tool(n)).collect()
     }
@@ -71,7 +71,7 @@ impl Corpus {
         name(VOCABULARY + n / VERBS.len() as u64 % self.topics)
     }
 
-    /// Returns what somebody asks for, in so many parts.
+    /// Returns a query with `parts` parts.
     pub(crate) fn query(&self, n: usize, parts: usize) -> String {
         let mut dice = Dice::new(!(n as u64));
         let mut part = || {
@@ -84,13 +84,12 @@ impl Corpus {
     }
 }
 
-/// Turns each word into numbers that follow from its letters, and a text into the sum of its words:
-/// texts that share words are near each other. It takes next to no time, and counts texts.
+/// Maps each word to a vector by its letters, and a text to the sum of its words. Texts that share
+/// words are close. It takes almost no time and counts texts.
 #[derive(Debug, Default)]
 pub(crate) struct Words(AtomicUsize);
 
 impl Words {
-    /// Returns how many texts were embedded.
     pub(crate) fn embedded(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -118,7 +117,7 @@ fn vector(text: &str) -> Vec<f32> {
         });
         let mut dice = Dice(seed);
         for sums in sums.as_chunks_mut::<8>().0 {
-            // A byte of it for each of eight numbers.
+            // Each byte fills one of eight dimensions.
             for (sum, byte) in sums.iter_mut().zip(dice.next().to_le_bytes()) {
                 *sum += f32::from(byte.cast_signed()) + 0.5;
             }
@@ -129,7 +128,7 @@ fn vector(text: &str) -> Vec<f32> {
     sums.into_iter().map(|number| number / length).collect()
 }
 
-/// Numbers that look random, and are always the same.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -137,7 +136,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns the next (`SplitMix64`).
+    /// Returns the next number (`SplitMix64`).
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -145,7 +144,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a word; the first of the vocabulary come most often, as in any language.
+    /// Returns a word. Earlier words of the vocabulary are more frequent, as in natural language.
     fn word(&mut self) -> String {
         let drawn = self.next();
         let room = VOCABULARY >> (drawn % 12);
@@ -153,7 +152,7 @@ impl Dice {
     }
 }
 
-/// Returns the word of a number: syllables that can be said.
+/// Returns the word of a number, made of syllables.
 fn name(mut number: u64) -> String {
     const SYLLABLES: [&str; 16] = [
         "ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu",

@@ -1,4 +1,4 @@
-//! Thousands of registered tools: what registering, listing, looking up and planning cost then.
+//! Thousands of tools: times of registering, listing, finding and planning.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,11 +33,11 @@ use super::{
 };
 use crate::engine::{Engine, PlanningOptions};
 
-/// Look-ups, and plans, that are timed.
+/// Timed repetitions.
 const TIMES: usize = 200;
 
-/// Registers so many tools one after another, and measures what they cost; then the same with a
-/// hundred, to compare.
+/// Registers `tools` tools one after another and measures. A run with a hundred tools serves as
+/// comparison.
 pub(crate) async fn many(tools: usize, report: &mut Report) -> Result<(), BenchError> {
     let few = Crowd::new(tools.clamp(1, 100)).await?;
     let many = Crowd::new(tools.max(1)).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn many(tools: usize, report: &mut Report) -> Result<(), BenchE
 struct Crowd {
     engine: Engine,
     tools: usize,
-    /// How long registering each took.
+    /// Durations of the registrations.
     registered: Vec<Duration>,
 }
 
@@ -133,7 +133,7 @@ impl Crowd {
             }
             if n % 20 == 0 {
                 let begun = Instant::now();
-                // Whether words become a plan is another question; every tool is looked at.
+                // Only the time counts, so the query may yield no plan.
                 let _ =
                     black_box(self.engine.plan_query(&query, &PlanningOptions::default()).await);
                 note(&mut words, n > 0, begun.elapsed());

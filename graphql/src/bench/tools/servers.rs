@@ -1,4 +1,4 @@
-//! MCP servers: started together, and called, through Faber and with nothing in between.
+//! MCP servers: started together, and called, with and without Faber.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,13 +21,13 @@ use super::{
     note, report_calls, through,
 };
 
-/// Servers that are started together where nobody names any.
+/// The default number of servers.
 const SERVERS: usize = 9;
-/// How often all of them are started, each way.
+/// Starts of all servers, in each way.
 const STARTS: usize = 5;
-/// Calls of one server that are timed.
+/// Timed calls of one server.
 const CALLS: usize = 2_000;
-/// A tool of the demo that only looks.
+/// A *read* tool of the demo.
 const TOOL: &str = "listAuthors";
 
 /// A file of servers: `{"servers": [{"command", "args", "env"}]}`.
@@ -37,7 +37,7 @@ struct Servers {
     servers: Vec<Start>,
 }
 
-/// A folder that goes when this does.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -46,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-/// Measures how servers are started and called. Without a file they are the demo, nine times.
+/// Times starts and calls of servers. The default servers are copies of the demo.
 pub(crate) async fn servers(args: &BenchArgs, report: &mut Report) -> Result<(), BenchError> {
     let place = std::env::temp_dir().join(format!("faber-bench-{}", std::process::id()));
     let unusable = |err: std::io::Error| {
@@ -75,12 +75,12 @@ fn demo(folder: &Path, n: usize) -> Start {
     Start { command: "faber".to_owned(), args: args.into(), env: std::collections::BTreeMap::new() }
 }
 
-/// Starts all servers together until their tools are known, in turns with and without Faber.
+/// Times the start of all servers until their tools are known, alternately with and without Faber.
 async fn starts(all: &[Start], report: &mut Report) -> Result<(), BenchError> {
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     for n in 0..=STARTS {
         let (without, with) = (start_bare(all).await?, start_ours(all).await?);
-        // The first time, files are read from the disk.
+        // The first run reads files from the disk.
         note(&mut bare, n > 0, without);
         note(&mut ours, n > 0, with);
     }
@@ -133,7 +133,7 @@ fn connect(all: &[Start]) -> Result<(Toolbox, Sources), BenchError> {
     Ok((toolbox, sources))
 }
 
-/// Calls a tool that does next to nothing, with and without Faber.
+/// Times a cheap tool with and without Faber.
 async fn calls(start: &Start, calls: usize, report: &mut Report) -> Result<(), BenchError> {
     let mut server = Bare::start(start).await?;
     let mut bare = Vec::with_capacity(calls);

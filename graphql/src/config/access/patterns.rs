@@ -1,4 +1,4 @@
-//! What the patterns of a token mean here: of which sets, and whether of any tool.
+//! Tool patterns of tokens: which toolsets they mean, and which match no tool.
 
 use toolbox::{SetStatus, ToolSet};
 use toolsets::sources::{self, SetConfig};
@@ -7,8 +7,8 @@ use super::{AccessConfig, TokenConfig};
 use crate::access::ToolPattern;
 
 impl AccessConfig {
-    /// Returns the patterns that no tool matches, each with whose it is, for people. What a set may
-    /// yet have whose tools are not known is not among them.
+    /// Returns the patterns that match no tool, with their tokens. Omits patterns that may match a
+    /// toolset whose tools are unknown.
     pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
         let is_idle = |pattern: &ToolPattern| {
             let mut meant = widened(pattern, sets);
@@ -22,8 +22,8 @@ impl AccessConfig {
     }
 }
 
-/// Returns a pattern, and what it means as well: tools of Faber's own keep their names in a set that
-/// is called something else, so that `file_tools.*` means those of the set `files`, too.
+/// Returns a pattern and its equivalents. Tools of a renamed built-in toolset keep their names, so
+/// `file_tools.*` also means the tools in a toolset `files`.
 pub(super) fn widened(
     pattern: &ToolPattern,
     sets: &[SetConfig],
@@ -40,7 +40,7 @@ fn has_tool(pattern: &ToolPattern, there: &[ToolSet]) -> bool {
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
-/// Returns whether a pattern may be for a set that does not say what it has, or is not there now.
+/// Returns whether a pattern may match a toolset that is missing or not ready.
 fn may_have(pattern: &ToolPattern, sets: &[SetConfig], there: &[ToolSet]) -> bool {
     let known = |name: &str| {
         let found = there.iter().find(|set| set.name.as_str() == name);
@@ -92,14 +92,14 @@ mod tests {
             (json!(["f*_tools.g?ob"]), "files.file_tools.glob", true),
             (json!(["files.*"]), "files.file_tools.glob", true),
             (json!(["web_tools.*"]), "files.file_tools.glob", false),
-            // Whoever offers tools may call them as it likes.
+            // A toolset may give its tools any name.
             (json!(["file_tools.*"]), "blog.file_tools.glob", false),
         ] {
             for sets in [&files, &with_blog] {
                 assert_eq!(may(tools.clone(), sets, tool), expected, "{tools} {tool}");
             }
         }
-        // A set of that name is meant, and no other.
+        // A toolset of that name takes precedence.
         let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
         let named = sets(json!([self::files(), other]));
         assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));

@@ -1,4 +1,4 @@
-//! Why and how a WebSocket is closed.
+//! Close codes and the closing handshake of WebSockets.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use axum::{
 };
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 
-/// How many bytes a close reason may have: a control frame has 125, the code takes two.
+/// The longest reason: a control frame has 125 bytes, and the code takes two.
 const MAX_REASON: usize = 123;
 
-/// How long a client may take to answer a close.
+/// Timeout for the client's answer to a close.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// A close code and its reason.
@@ -71,10 +71,10 @@ impl Closing {
     }
 }
 
-/// Closes a WebSocket, and waits a little for the other side to agree.
+/// Closes a WebSocket and waits shortly for the other side.
 ///
-/// Whatever still comes is read and dropped: unread input would reset the connection, and the
-/// client might never see the code.
+/// Further messages are read and dropped. Unread input would reset the connection before the client
+/// sees the code.
 pub(super) async fn close<S>(socket: S, closing: Closing)
 where
     S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
@@ -83,7 +83,7 @@ where
     close_halves(sink, stream, Some(closing)).await;
 }
 
-/// Closes a WebSocket in halves; without a `closing` the client closed it and is answered.
+/// Closes the halves of a WebSocket. Without `closing`, it answers the client's close.
 pub(super) async fn close_halves(
     mut sink: impl Sink<Message, Error = Error> + Unpin,
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
@@ -98,11 +98,11 @@ pub(super) async fn close_halves(
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    // A client that does not answer is gone either way.
+    // A client that does not answer is gone.
     let _ = tokio::time::timeout(HANDSHAKE, handshake).await;
 }
 
-/// Cuts a reason at the last character that fits.
+/// Cuts a reason at a character boundary.
 fn truncate(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(MAX_REASON));
     reason

@@ -1,7 +1,7 @@
-//! The loop of one WebSocket: it waits for whatever happens next and carries out what follows.
+//! The loop of one WebSocket.
 //!
-//! Operations are asked for their next answer only while there is room to send it. A client that
-//! reads slowly therefore slows its own operations down and misses nothing.
+//! The loop polls operations only while the outbox has space. A slow client slows its own
+//! operations down and misses nothing.
 
 use std::{
     collections::VecDeque,
@@ -36,24 +36,23 @@ use super::{
     session::{Effect, Output, Session},
 };
 
-/// Messages that may wait to be written; they leave in one write if they come in one go.
+/// The most messages in the outbox. Messages that are ready together leave in one write.
 const OUTBOX: usize = 32;
 
-/// Keep-alive intervals that a client may stay silent for, though everything was sent to it.
+/// Keep-alive intervals after which a silent client is disconnected.
 const SILENT_INTERVALS: u32 = 3;
 
-/// How long a close may take, with all that is sent before it.
+/// Timeout of a close, including the messages before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Something that an operation gave, with the operation's id.
+/// An output with the id of its operation.
 type Tagged = (Arc<str>, Output);
 
-/// A WebSocket and the operations that run on it.
+/// A WebSocket and its running operations.
 pub(super) struct Connection<E> {
     app: Arc<App<E>>,
-    /// What the handshake said of the client.
     opening: Opening,
-    /// Who the client is, once it has said so.
+    /// Set after `connection_init`.
     caller: Arc<Caller>,
     session: Session,
     operations: SelectAll<BoxStream<'static, Tagged>>,
@@ -64,10 +63,10 @@ pub(super) struct Connection<E> {
     _open: Open,
 }
 
-/// What may happen next.
+/// An input of the loop.
 enum Input {
     Received(Option<Result<Message, Error>>),
-    /// Nothing, if all that ran was stopped.
+    /// `None` if all operations were stopped.
     Given(Option<Tagged>),
     Written(Result<(), Error>),
     InitTimeout,
@@ -75,7 +74,7 @@ enum Input {
     Stop,
 }
 
-/// How the loop ends: with a close of ours, or because the client is gone.
+/// The end of the loop: a close by the server, or `None` if the client is gone.
 type End = Option<Closing>;
 
 impl<E: Executor> Connection<E> {
@@ -160,7 +159,7 @@ impl<E: Executor> Connection<E> {
                 ControlFlow::Break(Some(Closing::invalid_message("messages are text")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
-                // The answer to a ping is queued already, but leaves only when somebody writes.
+                // The pong is queued already, but only a write sends it.
                 self.outbox.unwritten = true;
                 ControlFlow::Continue(())
             }
@@ -194,7 +193,7 @@ impl<E: Executor> Connection<E> {
         ControlFlow::Continue(())
     }
 
-    /// Closes a connection whose client may not come in.
+    /// Closes the connection of a rejected client.
     fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<End> {
         if let Some(text) = self.session.refusal(&refusal.message) {
             self.send(Message::Text(text.into()));
@@ -202,7 +201,7 @@ impl<E: Executor> Connection<E> {
         ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
-    /// Says that the server lives, and finds out whether the client does.
+    /// Sends keep-alive messages and detects a dead client.
     fn on_tick(&mut self) -> ControlFlow<End> {
         let options = &self.app.options;
         if self.outbox.unwritten {
@@ -224,20 +223,19 @@ impl<E: Executor> Connection<E> {
 
     fn send(&mut self, message: Message) {
         if !self.outbox.unwritten {
-            // The time that a stall is measured from.
+            // A stall is measured from this time.
             self.clock.written = Instant::now();
         }
         self.outbox.push(message);
     }
 }
 
-/// What the loop knows of time.
 struct Clock {
     init_until: Instant,
     ticks: Interval,
-    /// When something last came from the client.
+    /// When the client last sent something.
     heard: Instant,
-    /// When everything was last written, or began to wait.
+    /// When the outbox was last empty, or got its first message.
     written: Instant,
 }
 
@@ -250,11 +248,11 @@ impl Clock {
     }
 }
 
-/// Messages on their way to the client.
+/// Messages to the client.
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     waiting: VecDeque<Message>,
-    /// Whether anything may not have reached the network yet.
+    /// Whether the sink may hold unsent bytes.
     unwritten: bool,
 }
 
@@ -268,7 +266,7 @@ impl Outbox {
         self.unwritten = true;
     }
 
-    /// Writes everything; dropped half-way, it goes on where it was.
+    /// Writes all messages. Cancel safe.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
         self.unwritten = false;
@@ -285,12 +283,12 @@ impl Outbox {
         Pin::new(&mut self.sink).poll_flush(context)
     }
 
-    /// Sends what waits, then closes.
+    /// Sends the remaining messages, then closes.
     async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
         let Self { mut sink, waiting, .. } = self;
         let mut rest = stream::iter(waiting.into_iter().map(Ok));
         let closing = async {
-            // A client that is gone reads nothing; the close below ends it all the same.
+            // A client that is gone reads nothing.
             if end.is_some() {
                 let _ = sink.send_all(&mut rest).await;
             }

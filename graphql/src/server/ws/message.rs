@@ -1,7 +1,7 @@
 //! The messages of both subprotocols.
 //!
-//! `graphql-transport-ws` is spoken by the package `graphql-ws`, and `graphql-ws` by the older
-//! package `subscriptions-transport-ws`; they differ in names and in little else.
+//! The package `graphql-ws` uses `graphql-transport-ws`. The older package
+//! `subscriptions-transport-ws` uses `graphql-ws`. They differ mostly in names.
 
 use async_graphql::{Request, ServerError};
 use axum::http::HeaderValue;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::super::{params, reply::Body};
 use crate::schema::Written;
 
-/// Which subprotocol a connection speaks.
+/// The subprotocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subprotocol {
     TransportWs,
@@ -33,7 +33,7 @@ impl Subprotocol {
     }
 }
 
-/// What a client says.
+/// A message of the client.
 #[derive(Debug)]
 pub(super) enum ClientMessage {
     Init(Option<Value>),
@@ -44,7 +44,7 @@ pub(super) enum ClientMessage {
     Terminate,
 }
 
-/// Reads a message; the error says what is wrong with it.
+/// Parses a message. The error describes the problem.
 pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let Value::Object(mut fields) = value else { return Err("not an object".to_owned()) };
@@ -99,13 +99,13 @@ fn optional_object(payload: Option<Value>) -> Result<Option<Value>, String> {
     }
 }
 
-/// What the server says, written in the words of each subprotocol.
+/// Messages of the server.
 impl Subprotocol {
     pub(super) fn ack() -> String {
         json!({ "type": "connection_ack" }).to_string()
     }
 
-    /// What the older protocol says to a client that may not come in.
+    /// The older protocol's message for a rejected client.
     pub(super) fn connection_error(why: &str) -> String {
         json!({ "type": "connection_error", "payload": { "message": why } }).to_string()
     }
@@ -117,7 +117,7 @@ impl Subprotocol {
         }
     }
 
-    /// What the older protocol says so that clients know that the server lives.
+    /// The older protocol's keep-alive message.
     pub(super) fn keep_alive() -> String {
         json!({ "type": "ka" }).to_string()
     }
@@ -133,7 +133,7 @@ impl Subprotocol {
     pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
-            // The older protocol has room for one.
+            // The older protocol allows one error.
             Self::Legacy => json!(errors.first()),
         };
         json!({ "id": id, "type": "error", "payload": payload }).to_string()

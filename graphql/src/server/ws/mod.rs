@@ -1,7 +1,7 @@
-//! GraphQL over WebSockets, in both of its subprotocols.
+//! GraphQL over WebSockets in both subprotocols.
 //!
-//! `message` reads and writes messages, `session` decides what they mean (no input or output
-//! there), `connection` waits for whatever happens next and carries it out.
+//! `message` parses and formats messages. `session` decides what they mean, without input and
+//! output. `connection` runs the loop.
 
 mod close;
 mod connection;
@@ -22,16 +22,16 @@ use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
 
-/// A message may be this many times too large and still be answered with a proper close code.
+/// A message may exceed the limit by this factor and still get a proper close code.
 const FRAME_SLACK: usize = 4;
 
-/// Whether a request wants to become a WebSocket.
+/// Returns whether a request asks for a WebSocket.
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {
     let upgrade = parts.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
     upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
 }
 
-/// Turns a request into a WebSocket, which the server's loop then owns.
+/// Upgrades a request to a WebSocket, which becomes a task of the server's loop.
 pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) -> Response {
     let caller = match entry::opening(&app.options.access, &parts) {
         Ok(caller) => caller,
@@ -50,15 +50,15 @@ pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) ->
         .protocols(Subprotocol::ALL.map(Subprotocol::name));
     let chosen = upgrade.selected_protocol().and_then(Subprotocol::of);
     if chosen.is_none() {
-        // Clients hide the close code behind an error of their own unless one of the protocols
-        // that they offered is taken.
+        // Clients report their own error instead of the close code unless the server accepts one of
+        // their protocols.
         let offered = upgrade.requested_protocols().next().cloned();
         if let Some(offered) = offered.filter(|offered| !offered.is_empty()) {
             upgrade.set_selected_protocol(offered);
         }
     }
     let app = Arc::clone(app);
-    // The WebSocket counts as the connection that it was.
+    // The WebSocket counts as one connection for the limits.
     let counted = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
     upgrade.on_upgrade(move |socket| async move {
         let nursery = app.nursery.clone();

@@ -1,4 +1,4 @@
-//! What a WebSocket's messages mean: a state and a table, without input or output.
+//! The state of a WebSocket: decides what its messages mean, without input and output.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use super::{
     message::{ClientMessage, Subprotocol, parse},
 };
 
-/// What is to be done about an input, in order.
+/// An effect of a message, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Remember what the client said of itself.
+    /// Identify the client by the payload.
     Greet(Option<serde_json::Value>),
     Send(String),
-    /// Run an operation until it ends or the registration is aborted.
+    /// Run an operation until it ends or is aborted.
     Start {
         id: String,
         operation: Box<Operation>,
@@ -31,7 +31,7 @@ pub(super) enum Effect {
     Close(Closing),
 }
 
-/// What a running operation gives.
+/// An output of a running operation.
 #[derive(Debug)]
 pub(super) enum Output {
     Answer(Box<Outcome>),
@@ -63,18 +63,17 @@ impl Session {
         self.acknowledged
     }
 
-    /// Whether clients expect messages that only say that the server lives.
+    /// Returns whether the client expects keep-alive messages.
     pub(super) fn wants_keep_alive(&self) -> bool {
         self.protocol == Subprotocol::Legacy && self.acknowledged
     }
 
-    /// Returns what is said to a client that may not come in; today's protocol has only the close
-    /// code for that.
+    /// Returns the message to a rejected client. The current protocol has only a close code.
     pub(super) fn refusal(&self, why: &str) -> Option<String> {
         (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error(why))
     }
 
-    /// Decides about a message of the client.
+    /// Handles a message of the client.
     pub(super) fn on_message(&mut self, text: &str) -> Vec<Effect> {
         if text.len() > self.max_message {
             return vec![Effect::Close(Closing::too_big(self.max_message))];
@@ -118,7 +117,7 @@ impl Session {
             (Subprotocol::TransportWs, true) => {
                 return vec![Effect::Close(Closing::duplicate(&id))];
             }
-            // The older protocol has always replaced such an operation.
+            // The older protocol replaces such an operation.
             (Subprotocol::Legacy, true) => {
                 if let Some(replaced) = self.running.remove(&id) {
                     replaced.abort();
@@ -144,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Decides about what a running operation gave.
+    /// Handles an output of a running operation.
     pub(super) fn on_output(&mut self, id: &str, output: Output) -> Option<Effect> {
         match output {
             Output::Answer(outcome) => Some(match *outcome {
@@ -161,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Sends an answer; an operation that never began ends with it.
+    /// Sends a response. An operation that never started ends with it.
     fn answer(&mut self, id: &str, response: Response) -> Effect {
         let body = Body::from(response);
         match body.request_errors() {
@@ -177,7 +176,7 @@ impl Session {
         Effect::Send(self.protocol.error(id, errors))
     }
 
-    /// Ends an operation without another word about it.
+    /// Stops an operation without a message.
     fn forget(&mut self, id: &str) {
         if let Some(running) = self.running.remove(id) {
             running.abort();
