@@ -1,4 +1,4 @@
-//! The built-in set `code_tools`: reading and changing single files.
+//! The toolset `code_tools`: reads and changes single files.
 
 mod edit;
 mod read;
@@ -16,7 +16,7 @@ use super::root::{Lane, Root, ToolEntry};
 /// The name of the set.
 pub const SET: &str = "code_tools";
 
-/// Returns the tools of the set, which see one folder.
+/// Returns the tools of the set. They see the folder of `root` only.
 pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
     vec![
         entry(

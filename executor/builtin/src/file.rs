@@ -1,4 +1,4 @@
-//! The built-in set `file_tools`: finding files, and lines in them.
+//! The toolset `file_tools`: finds files and lines in them.
 
 mod definition;
 mod glob;
@@ -20,7 +20,7 @@ use super::root::{Lane, Root, ToolEntry};
 /// The name of the set.
 pub const SET: &str = "file_tools";
 
-/// Returns the tools of the set, which see one folder.
+/// Returns the tools of the set. They see the folder of `root` only.
 pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
     vec![
         entry(

@@ -1,4 +1,4 @@
-//! The tools that Faber brings along: five sets, each made by one module from what it needs.
+//! Faber's built-in toolsets. Each module makes one set.
 
 pub mod code;
 pub mod file;

@@ -1,7 +1,7 @@
-//! The built-in set `memory_tools`: what a model wants to know again later, in Faber's own store.
+//! The toolset `memory_tools`: stores texts for later plans, in Faber's own store.
 //!
-//! A memory is a text under a key, in one of three scopes; it outlives executions, restarts and
-//! nodes. `recall_context` returns the text exactly as it was saved, so that a plan can pass it on.
+//! A memory is a text under a key in one of three scopes. It outlives executions and restarts, and
+//! every node sees it. `recall_context` returns the saved text unchanged, so a plan can pass it on.
 
 mod notebook;
 mod scope;
@@ -28,24 +28,24 @@ use self::{
 /// The name of the set.
 pub const SET: &str = "memory_tools";
 
-/// What is kept under a key.
+/// A stored memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
-    /// The text, or the code.
+    /// The text or code.
     value: String,
-    /// Words to find it by.
+    /// Words that a search finds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
-    /// The language, of code.
+    /// Language of a snippet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     language: Option<String>,
-    /// What it does, of code.
+    /// Description of a snippet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
 
-/// Returns the tools of the set, which keep what they are told in a store.
+/// Returns the tools of the set. They keep memories in `store`.
 pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     let notebook = Arc::new(Notebook::new(store, clock));
     vec![
@@ -121,7 +121,6 @@ where
     function(SET, name, description, effect, run)
 }
 
-/// What `clear_memory` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClearMemory {
@@ -134,7 +133,7 @@ struct ClearMemory {
     scope: Scope,
 }
 
-/// Reads a key that is there. Null is none: a value that was lost on the way clears nothing.
+/// Reads a key. Rejects null, so a value that was lost on the way does not clear a scope.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
     Key::deserialize(from).map(Some)
 }
@@ -157,7 +156,6 @@ async fn clear_memory(
     })
 }
 
-/// What `get_snippet` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetSnippet {
@@ -174,7 +172,6 @@ async fn get_snippet(
     Ok(words::snippet(&args.name, &memory))
 }
 
-/// What `list_memories` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListMemories {
@@ -191,7 +188,6 @@ async fn list_memories(
     notebook.list(args.scope, &cx.cancel).await
 }
 
-/// What `recall_context` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallContext {
@@ -210,7 +206,6 @@ async fn recall_context(
     Ok(notebook.recall(args.scope, &args.key).await?.value)
 }
 
-/// What `save_context` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveContext {
@@ -238,7 +233,6 @@ async fn save_context(
     Ok(format!("Saved '{key}' in {scope}"))
 }
 
-/// What `save_snippet` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveSnippet {
@@ -268,7 +262,6 @@ async fn save_snippet(
     Ok(format!("Saved snippet '{name}'"))
 }
 
-/// What `search_memory` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchMemory {

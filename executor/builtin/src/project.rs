@@ -15,8 +15,7 @@ use toolbox::{ReadyTool, Tool, ToolContext};
 
 use super::{Root, code, file};
 
-/// A folder that goes away with the test. The root is the folder `p` in it, so that there is an
-/// outside.
+/// A temporary folder. The root is the folder `p` in it, so tests can reach outside the root.
 pub(super) struct Project {
     folder: tempfile::TempDir,
     pub(super) root: Root,
@@ -27,7 +26,7 @@ impl Project {
         Self::within(tempfile::tempdir().unwrap())
     }
 
-    /// Makes one in memory, where the machine has that: for more files than a disk likes.
+    /// Uses a file system in memory if the machine has one. For tests with very many files.
     pub(super) fn in_memory() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::within(folder.unwrap())
@@ -47,7 +46,7 @@ impl Project {
         project
     }
 
-    /// Returns a path of the machine; `../x` is outside the root.
+    /// Returns an absolute path. `../x` is outside the root.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match path.strip_prefix("../") {
             Some(path) => self.folder.path().join(path),
@@ -77,7 +76,7 @@ impl Project {
         [code::tools(&self.root), file::tools(&self.root)].concat()
     }
 
-    /// Calls a tool like a plan: its schema is asked first.
+    /// Checks the parameters against the schema, and then calls the tool.
     pub(super) async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
         self.call_in(name, args, ToolContext::detached()).await
     }
@@ -96,7 +95,7 @@ impl Project {
         Ok(output.as_str().expect("outputs are text").to_owned())
     }
 
-    /// Calls a tool, and returns its output or its error as text.
+    /// Returns the output or the error as text.
     pub(super) async fn call(&self, name: &str, args: Value) -> String {
         let result = self.try_call(name, args).await;
         let text = result.unwrap_or_else(|err| err.to_string());

@@ -1,9 +1,8 @@
-//! The one folder that file tools see.
+//! The folder that file tools see.
 //!
-//! Every path is resolved beneath an open descriptor of that folder, by the kernel where it can
-//! (`openat2`): neither `..`, nor an absolute path, nor a symlink, nor one that somebody swaps in at
-//! the wrong moment leads out of it. Nothing here opens by a path of the machine, and nothing
-//! opens what is no regular file, so that a FIFO blocks nobody.
+//! Every path is resolved below an open descriptor of that folder, by the kernel if it supports
+//! `openat2`. So no `..`, absolute path or symlink leads out, even if another process swaps files
+//! at the same time. Only regular files are opened, so a FIFO blocks no call.
 
 mod git;
 mod hidden;
@@ -39,30 +38,29 @@ pub(crate) use self::{
     work::{Halt, Lane, Stop, ToolEntry},
 };
 
-/// A folder, and the right to what is in it. Clones share it.
+/// An open folder. Clones share it.
 #[derive(Clone)]
 pub struct Root(Arc<Inner>, Option<Arc<Seen>>);
 
-/// What one search need not look at again for each of its files.
+/// Facts that one search looks up once for all its files.
 struct Seen {
-    /// What beneath the root is Faber's own.
+    /// Ids of the protected paths below the root.
     own: Vec<Mark>,
-    /// Which files are Faber's own, wherever they lie, in order, or why nobody knows. Found out when
-    /// the first file with several names is met.
+    /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
+    /// first file that has several names.
     all: OnceLock<Result<Vec<Mark>, String>>,
-    /// The folder of the last file: the next one lies in it, too, most of the time.
+    /// The folder of the last file. The next file usually has the same folder.
     folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
 
-/// Whether what lies in `.git` may be changed: hooks and settings there run programs, as whoever
-/// next uses Git.
+/// Permission to change files in `.git`. Git runs the hooks and settings in it as its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GitWrites {
-    /// It may not.
+    /// Tools cannot change them.
     #[default]
     Refused,
-    /// It may, like anything else.
+    /// Tools can change them.
     Allowed,
 }
 
@@ -70,17 +68,18 @@ struct Inner {
     dir: Dir,
     git: GitWrites,
     hidden: Hidden,
-    /// Where the folder is, without symlinks.
+    /// Path without symlinks.
     real: PathBuf,
-    /// Where the folder is, as its owner calls it.
+    /// Absolute path as the configuration gives it.
     called: PathBuf,
-    /// Held while a file is changed, so that no edit of this process is lost to another one.
+    /// Held while a file changes, so that concurrent edits of this process do not overwrite each
+    /// other.
     writing: Mutex<()>,
     files: Arc<Semaphore>,
     searches: Arc<Semaphore>,
 }
 
-/// A project root that cannot be opened.
+/// The error for a root that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
 pub struct RootError {
@@ -88,14 +87,14 @@ pub struct RootError {
     reason: io::Error,
 }
 
-/// A path that a caller gave, inside the root.
+/// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// As it was given.
+    /// The path as given.
     pub(crate) given: String,
-    /// Relative to the root, without `.` and `..`; empty for the root itself.
+    /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
-    /// What is there, behind symlinks.
+    /// Metadata of the target, behind symlinks. `None` if the path does not exist.
     pub(crate) meta: Option<Metadata>,
 }
 
@@ -106,11 +105,11 @@ impl fmt::Debug for Root {
 }
 
 impl Root {
-    /// Opens a folder, in which nothing changes what lies in `.git`.
+    /// Opens a folder and refuses changes in `.git`.
     ///
     /// # Errors
     ///
-    /// If it is not there, is no folder, or may not be read.
+    /// If the folder cannot be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
         Self::open_with(path, GitWrites::default())
     }
@@ -119,7 +118,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// If it is not there, is no folder, or may not be read.
+    /// If the folder cannot be opened.
     pub fn open_with(path: impl AsRef<Path>, git: GitWrites) -> Result<Self, RootError> {
         let path = path.as_ref();
         Self::opened(path, git).map_err(|reason| RootError { path: path.to_owned(), reason })
@@ -141,7 +140,7 @@ impl Root {
         Ok(Self(Arc::new(inner), None))
     }
 
-    /// Keeps tools away from what is Faber's own. Must come before the folder is shared.
+    /// Protects `paths` from all tools. Must be called before the root is cloned.
     #[must_use]
     pub fn hiding(mut self, paths: &[PathBuf]) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -150,40 +149,39 @@ impl Root {
         self
     }
 
-    /// Returns the folder for one search.
+    /// Returns a copy of the root with a cache for one search.
     fn searched(&self) -> Self {
         let own = self.hidden().marks_inside(self.dir()).collect();
         let seen = Seen { own, all: OnceLock::new(), folder: Mutex::default() };
         Self(Arc::clone(&self.0), Some(Arc::new(seen)))
     }
 
-    /// Returns what tools are kept away from.
     pub(crate) fn hidden(&self) -> &Hidden {
         &self.0.hidden
     }
 
-    /// Returns where the folder is, without symlinks.
+    /// Returns the path without symlinks.
     pub fn path(&self) -> &Path {
         &self.0.real
     }
 
-    /// Returns what absolute paths of what is inside begin with.
+    /// Returns the prefixes of absolute paths inside the root.
     pub(crate) fn prefixes(&self) -> [String; 2] {
         let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
         [prefix(&self.0.called), prefix(&self.0.real)]
     }
 
-    /// Returns the open folder, beneath which everything is resolved.
+    /// Returns the open folder. Every path is resolved below it.
     pub(crate) fn dir(&self) -> &Dir {
         &self.0.dir
     }
 
-    /// Waits for the right to change files.
+    /// Locks out other changes of files.
     pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out what a caller means by a path, and looks what is there.
+    /// Resolves a path from a caller. Rejects paths outside the root and protected paths.
     pub(crate) fn place(&self, given: &str) -> Result<Place, ToolError> {
         let place = self.looked_up(given)?;
         self.hidden().check(self.dir(), &place.path, given)?;
@@ -205,7 +203,7 @@ impl Root {
         }
     }
 
-    /// Like [`Self::place`], for a path that may be left out, and that must be there.
+    /// Like [`Self::resolve_path`]. The path must exist and defaults to the root.
     pub(crate) fn start(&self, given: Option<&str>) -> Result<Place, ToolError> {
         let place = self.place(given.unwrap_or("."))?;
         match place.meta {
@@ -214,7 +212,7 @@ impl Root {
         }
     }
 
-    /// Like [`Self::start`], for a folder.
+    /// Like [`Self::resolve_existing`]. The path must be a folder.
     pub(crate) fn folder(&self, given: Option<&str>) -> Result<Place, ToolError> {
         let place = self.start(given)?;
         if place.meta.as_ref().is_some_and(Metadata::is_dir) {
@@ -223,13 +221,13 @@ impl Root {
         Err(ToolError::failed(format!("Not a folder: {}", place.given)).without_retry())
     }
 
-    /// Opens a file to read.
+    /// Opens a regular file for reading.
     pub(crate) fn read(&self, place: &Place) -> Result<(fs::File, Metadata), ToolError> {
         place.file()?;
         self.open_file(&place.path).map_err(|err| failure("read", &place.given, &err))
     }
 
-    /// Opens a regular file to read, by its path inside the root. What is none is not waited for.
+    /// Opens a regular file for reading, by its path inside the root. Never blocks on a FIFO.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
         if self.hidden().is_empty() {
             return self.open_settled(path);
@@ -237,7 +235,7 @@ impl Root {
         self.open_settled(&self.settled(path)?)
     }
 
-    /// Makes a path relative to the root, without looking.
+    /// Makes a path relative to the root without a look at the file system.
     fn relative(&self, given: &str) -> Option<PathBuf> {
         let path = folded(Path::new(given))?;
         if !path.is_absolute() {
@@ -247,7 +245,7 @@ impl Root {
         inside.ok().map(Path::to_owned)
     }
 
-    /// Returns what is behind a symlink that stays inside.
+    /// Returns the metadata of the target if it is inside the root.
     pub(crate) fn behind(&self, path: &Path) -> Option<Metadata> {
         match self.dir().metadata(at(path)) {
             Err(err) if is_escape(&err) => {
@@ -257,8 +255,8 @@ impl Root {
         }
     }
 
-    /// Returns where a path leads by absolute symlinks, if that is inside. The descriptor refuses
-    /// all of those; where this one leads is opened beneath it like anything else.
+    /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all of them.
+    /// The returned path is opened below the descriptor like any other.
     fn by_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
         let real = self.0.real.join(path).canonicalize().ok()?;
         real.strip_prefix(&self.0.real).ok().map(Path::to_owned)
@@ -266,7 +264,7 @@ impl Root {
 }
 
 impl Place {
-    /// Returns what is there if it is a regular file, and says what else it is if not.
+    /// Returns the metadata if this is a regular file.
     pub(crate) fn file(&self) -> Result<&Metadata, ToolError> {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));
@@ -282,12 +280,11 @@ impl Place {
     }
 }
 
-/// Makes the error of a path of a file that is written as that of a folder.
 fn ends_in_slash(given: &str) -> ToolError {
     ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).without_retry()
 }
 
-/// Says what something is, for people.
+/// Returns the kind of a file as text, such as `a folder`.
 pub(crate) fn kind(meta: &Metadata) -> &'static str {
     let kind = meta.file_type();
     if kind.is_file() {
@@ -305,7 +302,7 @@ pub(crate) fn kind(meta: &Metadata) -> &'static str {
     }
 }
 
-/// Makes an error of something that the machine said.
+/// Converts an error of the file system. `what` completes "Cannot …".
 pub(crate) fn failure(what: &str, given: &str, err: &io::Error) -> ToolError {
     if is_escape(err) {
         return refused(given);
@@ -316,23 +313,22 @@ pub(crate) fn failure(what: &str, given: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("Cannot {what} {}: {err}", shown(Path::new(given))))
 }
 
-/// Makes the error of a path that leads out.
 pub(crate) fn refused(given: &str) -> ToolError {
     let given = shown(Path::new(given));
     ToolError::failed(format!("Refused: Path outside project root: {given}")).without_retry()
 }
 
-/// Adds what keeps an open from waiting, and from making a terminal ours.
+/// Sets flags so that opening never blocks and never takes a controlling terminal.
 pub(crate) fn guarded(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 
-/// Returns the path as the machine takes it: the root itself is `.`.
+/// Returns `.` for the root itself, which the system calls need.
 pub(crate) fn at(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// The error of a path that leads out has no number of the machine's.
+/// The descriptor's error for a path that leads outside has no error number.
 fn is_escape(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }
@@ -341,7 +337,8 @@ fn is_absence(err: &io::Error) -> bool {
     matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Takes `.` and `..` out of a path, as a person reads it; nothing if it leads above its start.
+/// Removes `.` and `..` without a look at the file system. Returns `None` if the path leads above
+/// its start.
 fn folded(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path.components() {

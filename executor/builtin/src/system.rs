@@ -1,8 +1,7 @@
-//! The built-in set `system_tools`: a shell, processes, logs, the machine, and a list of things to
-//! do.
+//! The toolset `system_tools`: a shell, processes, logs, system information and a task list.
 //!
-//! Commands run [confined](sandbox): they write below the root only, have no network unless
-//! it is allowed, and end with everything that they have started.
+//! Commands run in a [sandbox]. They write only below the root, have no network unless the
+//! configuration allows it, and end together with everything that they started.
 
 mod background;
 mod bash;
@@ -29,28 +28,28 @@ use self::{background::Background, place::Place};
 
 /// The name of the set.
 pub const SET: &str = "system_tools";
-/// What it is for.
+/// The description of the set.
 pub const DESCRIPTION: &str = "Shell execution, process management";
 
-/// How a folder of its own is given to it.
+/// An example of a separate folder for the toolset.
 const HOW: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
     source: { builtin: system_tools, root: ./work } }]`)";
 
-/// How the set is configured.
+/// The configuration of the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SystemConfig {
-    /// What commands may do besides writing below the root.
+    /// Permissions of commands. Writing below the root is always allowed.
     pub confine: Confinement,
-    /// Whether `process_kill` may end what Faber has not started.
+    /// Lets `process_kill` end processes that Faber has not started.
     pub kill_any: bool,
 }
 
-/// Returns the tools, for the folder `root`.
+/// Returns the tools for the folder `root`.
 ///
 /// # Errors
 ///
-/// If there is no such folder.
+/// If the folder cannot be opened.
 pub fn tools(
     root: &Path,
     config: SystemConfig,
@@ -61,7 +60,7 @@ pub fn tools(
     Ok(vec![
         tool(it, "bash", bash::DESCRIPTION, Effect::Once, bash::bash),
         tool(it, "bash_background", background::DESCRIPTION, Effect::Once, background::start),
-        // A number that is free again may be somebody else's.
+        // The system may have given the process id to another process since.
         tool(it, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill),
         tool(it, "process_list", list::DESCRIPTION, Effect::Read, list::list),
         tool(it, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read),
@@ -88,7 +87,7 @@ where
     })
 }
 
-/// What the tools of the set share.
+/// The shared state of the tools.
 #[derive(Debug)]
 struct System {
     place: Place,
@@ -112,14 +111,14 @@ impl System {
         })
     }
 
-    /// Returns what commands get of Faber's environment that is a secret.
+    /// Returns the secrets that commands find in their environment.
     fn passed(&self) -> Redaction {
         let mut seen = Redaction::default();
         self.launcher.note_passed(&self.confinement.pass, &mut seen);
         seen
     }
 
-    /// Takes these secrets out of a result.
+    /// Replaces these secrets in a result.
     fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
         let seen = self.passed();
         result.map(|it| seen.clean(it)).map_err(|err| {
@@ -128,8 +127,7 @@ impl System {
         })
     }
 
-    /// Prepares a command line for the shell. Its temporary files are below the root, where it may
-    /// write.
+    /// Prepares a shell command. Its temporary files are below the root.
     fn shell(&self, text: &str, life: Life, cwd: &Path) -> Result<Command, ToolError> {
         let unusable = |err: io::Error| {
             let message = format!("`bash` cannot be prepared: {err}");
@@ -146,7 +144,6 @@ impl System {
     }
 }
 
-/// Says that a command cannot be started.
 fn not_started(err: &io::Error) -> ToolError {
     let code = match err.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
@@ -157,19 +154,17 @@ fn not_started(err: &io::Error) -> ToolError {
     ToolError::new(code, format!("`bash` could not be started: {err}"))
 }
 
-/// Says that a command was not started because it could not be confined.
 fn not_confined(why: &str) -> ToolError {
     let how = if why.ends_with(ELSEWHERE) { HOW } else { "" };
     let message = format!("`bash` was not started: {why}{how}");
     ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 
-/// Says that a call was told to stop.
 fn cancelled(what: &str) -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, format!("{what} was told to stop"))
 }
 
-/// Does on another thread what may keep one.
+/// Runs blocking work on another thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
@@ -179,7 +174,6 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Cuts a text that is longer than `most` bytes.
 fn clipped(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! The built-in set `web_tools`: pages, and searches of a few services.
+//! The toolset `web_tools`: fetches pages and queries search services.
 //!
-//! Nothing but public addresses is reached, at every hop, unless the configuration says so; answers
-//! have a size and a time.
+//! It connects only to public addresses, after every redirect, unless the configuration allows
+//! others. Responses are limited in size and time.
 
 mod client;
 mod html;
@@ -22,22 +22,22 @@ use self::client::Web;
 
 /// The name of the set.
 pub const SET: &str = "web_tools";
-/// What it is for.
+/// The description of the set.
 pub const DESCRIPTION: &str = "HTTP requests, web scraping, search";
 
-/// How the set is configured.
+/// The configuration of the set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebConfig {
-    /// Whether addresses that are not public may be reached.
+    /// Allows connections to private addresses.
     pub allow_private: bool,
-    /// How long an answer may take, redirects and all.
+    /// Timeout of a request with its redirects.
     pub timeout_seconds: u64,
-    /// Bytes of an answer that are read, unpacked.
+    /// Most bytes that are read of a decompressed response.
     pub max_bytes: usize,
-    /// The search of the web: a page in the manner of `DuckDuckGo`'s without scripts.
+    /// Web search: a page like `DuckDuckGo`'s version without scripts.
     pub duckduckgo: String,
-    /// The search of documentation: such a page, too.
+    /// Documentation search: a page of the same format.
     pub docs: String,
     /// GitHub's API.
     pub github: String,
@@ -62,17 +62,17 @@ impl Default for WebConfig {
     }
 }
 
-/// A service whose address cannot be used.
+/// The error for a service with an unusable address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` of `{SET}`: {refused}")]
 pub struct WebConfigError {
-    /// Which.
+    /// The field of the configuration.
     pub name: &'static str,
-    /// Why.
+    /// The reason.
     pub refused: Refused,
 }
 
-/// Returns the tools. Nothing is connected yet.
+/// Returns the tools. Connects to nothing yet.
 pub fn tools(config: &WebConfig) -> Result<Vec<Arc<dyn Tool>>, WebConfigError> {
     let web = Arc::new(Web::new(
         config.allow_private,
@@ -116,7 +116,7 @@ where
     })
 }
 
-/// Who is asked, and through what.
+/// The client, and the addresses of the services.
 #[derive(Debug)]
 struct Services {
     web: Arc<Web>,

@@ -1,14 +1,12 @@
-//! Whole numbers as models write them: to JSON Schema `2.0` is an integer, to serde it is none.
+//! Whole numbers in parameters. For JSON Schema `2.0` is an integer, for serde it is not.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
-/// Reads a whole number.
 pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     whole(&Number::deserialize(from)?)
 }
 
-/// Reads a whole number, or nothing.
 pub(crate) fn option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Option::<Number>::deserialize(from)?.as_ref().map(whole).transpose()
 }

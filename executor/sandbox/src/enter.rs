@@ -1,4 +1,4 @@
-//! The inside: what the subcommand does before the program runs.
+//! The subcommand `confined`: restricts its own process and then runs the program.
 
 use std::{
     collections::BTreeMap,
@@ -22,31 +22,29 @@ use super::{
     process_limit, reaper, unseen,
 };
 
-/// The last descriptor that a program is given.
+/// The last descriptor that the program inherits.
 const STDERR: RawFd = 2;
-/// Descriptors that are looked for where nothing says which there are.
+/// Descriptors that are closed if the system cannot list the open ones.
 const DESCRIPTORS: u64 = 1 << 16;
-/// The variable with the search path.
 const PATH: &str = "PATH";
-/// The user's own folder.
 const HOME: &str = "HOME";
-/// The search path if no folder of the environment's path remains.
+/// The search path if the sandbox allows no folder of `PATH`.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// The status where the program cannot be run.
+/// Exit status if the program cannot be run, as in shells.
 const NOT_RUNNABLE: u8 = 126;
-/// The status where there is no such program.
+/// Exit status if the program does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
 
-/// Confines this process and runs the program that `arguments` name after `--`.
+/// Restricts this process and runs the program that `arguments` name after `--`.
 ///
-/// This is what the subcommand [`SUBCOMMAND`](super::SUBCOMMAND) does. It must be called before
-/// there is a second thread: what has a thread of its own already would not be confined.
+/// This is the subcommand [`SUBCOMMAND`](super::SUBCOMMAND). The process must have one thread only,
+/// because other threads would stay unrestricted.
 pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = arguments.into_iter().skip_while(|it| it == "--").collect();
     match run(arguments) {
         Ok(code) => code,
         Err((status, complaint)) => {
-            // Nobody reads it where nobody listens.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{complaint}");
             ExitCode::from(status)
         }
@@ -75,8 +73,8 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     Err(complaint(&name, &err))
 }
 
-/// Returns the variables that tell a program as which user it runs, where that is another one. `HOME`
-/// stays where the configuration says another folder than Faber's own home.
+/// Returns `HOME`, `USER` and `LOGNAME` for a command that runs as another user. An explicit `HOME`
+/// stays, unless it is the home folder of Faber's user.
 fn account_variables(order: &Order) -> io::Result<BTreeMap<&'static str, OsString>> {
     let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
     let Some(user) = user else { return Ok(BTreeMap::new()) };
@@ -89,8 +87,7 @@ fn account_variables(order: &Order) -> io::Result<BTreeMap<&'static str, OsStrin
     Ok(home.into_iter().chain(names).collect())
 }
 
-/// Closes what was open already when Faber itself was started: descriptors are doors past every
-/// confinement.
+/// Closes descriptors that Faber inherited. The sandbox does not restrict open descriptors.
 fn close_inherited() {
     let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
     let open: Vec<RawFd> = if let Ok(listed) = listed {
@@ -100,7 +97,7 @@ fn close_inherited() {
         (0..RawFd::try_from(most.min(DESCRIPTORS)).unwrap_or(0)).collect()
     };
     for descriptor in open.into_iter().filter(|it| *it > STDERR) {
-        // The one that listed them is closed already.
+        // The descriptor of the listing itself is closed already.
         let _ = close(descriptor);
     }
 }
@@ -112,8 +109,8 @@ fn order() -> Result<Order, String> {
     serde_json::from_str(text).map_err(|err| format!("`{ORDER}`: {err}"))
 }
 
-/// Returns where a command is to look for programs: not in folders that it may not read. A shell
-/// would find a program there, fail to run it, and look no further.
+/// Returns the search path without folders that the command cannot read. A shell would find a
+/// program there, fail to run it, and not search on.
 fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
     if !kernel::sees_files() {
         return path.to_owned();
@@ -121,7 +118,7 @@ fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
     let folders = confinement.write.iter().chain(&confinement.read).map(PathBuf::as_path);
     let folders = real(folders.chain(kernel::system().iter().map(Path::new)));
     let may_read = |it: &PathBuf| {
-        // What is empty is where the command runs.
+        // An empty entry is the working directory.
         let it = if it.as_os_str().is_empty() { Path::new(".") } else { it };
         ResolvedPath::of(it).is_ok_and(|it| folders.iter().any(|folder| it.end.starts_with(folder)))
     };
@@ -146,8 +143,8 @@ fn confine(order: &Order) -> io::Result<()> {
 }
 
 fn limit(confinement: &Confinement) -> io::Result<()> {
-    // More than the user's, which the kernel counts: on top of it there is always room for as many
-    // as a command may have.
+    // The kernel compares this limit with all processes of the user. So it is the number of
+    // processes on the machine plus those of the command.
     let all = process_limit::all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),
@@ -155,7 +152,7 @@ fn limit(confinement: &Confinement) -> io::Result<()> {
         (Resource::RLIMIT_DATA, confinement.memory_bytes),
         (Resource::RLIMIT_FSIZE, confinement.file_bytes),
         (Resource::RLIMIT_NOFILE, confinement.open_files),
-        // Where nobody can say how many there are, the limit stays out of everybody's way.
+        // Without that number, no limit is set.
         (Resource::RLIMIT_NPROC, all.saturating_add(confinement.processes)),
     ];
     for (resource, wanted) in limits {

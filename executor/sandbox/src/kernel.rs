@@ -1,4 +1,4 @@
-//! Applies the restrictions of Linux in an order that each of them allows.
+//! Applies the kernel's restrictions, each before the rights for it are given up.
 
 mod account;
 mod capabilities;
@@ -13,7 +13,7 @@ use nix::sys::prctl;
 
 use super::{Order, Support};
 
-/// Returns what this kernel supports. Confines nothing.
+/// Asks the kernel which restrictions it supports. Applies none.
 pub(super) fn support() -> Support {
     Support {
         privileges: prctl::get_no_new_privs().is_ok(),
@@ -22,20 +22,18 @@ pub(super) fn support() -> Support {
     }
 }
 
-/// Returns whether this kernel can hold a command to where it reads and writes.
 pub(super) fn sees_files() -> bool {
     landlock::sees_files()
 }
 
-/// Returns the folders of the system that any command may read and run.
 pub(super) fn system() -> &'static [&'static str] {
     &landlock::SYSTEM
 }
 
-/// Confines this thread, and all that it starts, for ever.
+/// Restricts this thread and its future children for good.
 pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
-    // First what takes a right that is given up afterwards.
+    // Mounting needs rights that the next steps give up.
     let has_view = masks::put_on(order, confinement)?;
     if let Some(user) = &confinement.user {
         account::become_user(user)?;
@@ -46,17 +44,15 @@ pub(super) fn apply(order: &Order) -> io::Result<()> {
     seccomp::apply(confinement, has_view)
 }
 
-/// Returns the home folder of a user.
 pub(super) fn home_of(user: &str) -> io::Result<PathBuf> {
     account::home_of(user)
 }
 
-/// Keeps this thread, and all that it starts, from signalling what is confined as it is now.
 pub(super) fn keep_apart() -> io::Result<()> {
     landlock::keep_apart()
 }
 
-/// Keeps other processes of the user from reading the memory and the environment of this one.
+/// Prevents other processes of the user from reading the memory and environment of this process.
 ///
 /// # Errors
 ///

@@ -1,14 +1,13 @@
-//! Confined commands: files, network and resources that a command may use.
+//! Sandbox for commands.
 //!
-//! A process can only confine itself, and between `fork` and `exec` little is safe. So a confined
-//! command is started through the `faber` binary: its hidden subcommand `confined` ([`enter()`])
-//! confines itself and then starts the program. A program that embeds Faber has no such
-//! subcommand: it names a `faber` binary with [`Launcher::at`], or does without
-//! ([`Launcher::none`]), and then commands get a clean environment and nothing else.
+//! A process can only restrict itself, and little is safe between `fork` and `exec`. So a command
+//! starts through the `faber` binary. Its hidden subcommand `confined` ([`run_confined`]) restricts
+//! its own process and then runs the program. A program that embeds Faber has no such subcommand.
+//! It names a `faber` binary with [`Launcher::with_binary`], or uses [`Launcher::unconfined`]. Then
+//! commands get only a clean environment.
 //!
-//! What holds depends on the kernel; [`support`] says what this one has. Limits and process groups
-//! work everywhere. Folders are Landlock's (Linux 6.2), sockets are kept away by a filter of system
-//! calls, and the rights of an administrator are given up.
+//! The restrictions depend on the kernel. [`kernel_support`] reports them, and the README lists
+//! them.
 
 mod enter;
 #[cfg(target_os = "linux")]
@@ -37,13 +36,13 @@ use tokio::process::Command;
 use self::placeholders::{Kind, Placeholders};
 pub use self::{enter::enter, kernel::keep_to_itself, names::ResolvedPath};
 
-/// The name of the hidden subcommand that calls [`enter()`].
+/// The name of the hidden subcommand that calls [`run_confined`].
 pub const SUBCOMMAND: &str = "confined";
-/// The variable with the order for [`enter()`]. The program does not see it.
+/// The variable with the [`LaunchOrder`]. It is removed before the program starts.
 const ORDER: &str = "FABER_CONFINED";
-/// The status of [`enter()`] where nothing was started, as `env` and others have it.
+/// The exit status if nothing was started, as of `env` and similar programs.
 const REFUSED: u8 = 125;
-/// The start of its message.
+/// The start of the message with that status.
 const REFUSAL: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
 pub const ELSEWHERE: &str = "let it work in a folder of its own, such as `root: ./work`";
@@ -53,9 +52,9 @@ const FILES: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
 const CALLS: &str = "what it connects to (that takes filters of system calls: seccomp)";
 /// Variables that a confined command gets.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
-/// What any other program gets: who and where it is, how to print, how to reach the network, and
-/// where languages keep their libraries. A star stands for whatever follows. Never what may be a
-/// secret: that is named where it is needed.
+/// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
+/// languages. A star matches any suffix. The list has no variable that may be a secret. Secrets are
+/// passed by name.
 const USUAL: [&str; 52] = [
     "PATH",
     "HOME",
@@ -113,37 +112,37 @@ const USUAL: [&str; 52] = [
 
 /// The limits of a command.
 ///
-/// It may read and run what the system brings (`/usr`, `/etc`, …), what [`read`](Self::read) and
-/// [`write`](Self::write) name, and nothing else where the kernel can see to that. Of `/etc` it may
-/// read what every user may read.
+/// The command may read and run the folders of the system (`/usr`, `/etc`, …), and the paths in
+/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read files that every user may
+/// read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
-    /// Folders and files that may be written, and read.
+    /// Files and folders to read and write.
     pub write: Vec<PathBuf>,
-    /// Folders and files that may be read and run, besides the system's.
+    /// Files and folders to read and run, besides those of the system.
     pub read: Vec<PathBuf>,
-    /// The user that it runs as; Faber's own where nothing is said. That takes `root`.
+    /// The user that runs the command. The default is Faber's user. Another user needs `root`.
     pub user: Option<String>,
-    /// `true` if it may use the network, UDP and loopback included.
+    /// `true` allows network sockets, including UDP and loopback.
     pub network: bool,
-    /// `true` if it may connect to socket files, whose servers could act for it.
+    /// `true` allows connections to socket files. Their servers can act for the command.
     pub sockets: bool,
-    /// `true` if the command is refused on machines that cannot restrict its files.
+    /// `true` refuses the command on machines that cannot restrict its files.
     pub required: bool,
-    /// Seconds of processor time that one process may use.
+    /// CPU seconds of one process.
     pub cpu_seconds: u64,
-    /// Bytes of data that one process may have. Not its address space: many programs reserve much
-    /// more of that than they use.
+    /// Bytes of data of one process. Address space is not limited, because many programs reserve
+    /// much more than they use.
     pub memory_bytes: u64,
-    /// Bytes that one file may grow to.
+    /// Largest file in bytes.
     pub file_bytes: u64,
-    /// Files that one process may have open.
+    /// Open files of one process.
     pub open_files: u64,
-    /// Processes and threads that it may have at the same time.
+    /// Processes and threads at the same time.
     pub processes: u64,
-    /// Names of environment variables that are passed on, besides `PATH`, `HOME`, `LANG` and
-    /// `TMPDIR`; a star at the end stands for whatever follows.
+    /// Names of environment variables to pass on, besides `PATH`, `HOME`, `LANG` and `TMPDIR`. A
+    /// star at the end matches any suffix.
     pub pass: Vec<String>,
 }
 
@@ -156,15 +155,16 @@ impl Default for Confinement {
             network: false,
             sockets: false,
             required: true,
-            // Six times what the slowest `bash` may take: many cores count many times.
+            // Six times the longest timeout of `bash`, because each core counts.
             cpu_seconds: 3_600,
-            // What a large build takes; a program that leaks reaches it before the machine ends.
+            // Enough for a large build. A leaking program fails before the machine runs out of
+            // memory.
             memory_bytes: 4 << 30,
-            // A command that prints into a file without end does not fill the disk.
+            // Endless output does not fill the disk.
             file_bytes: 4 << 30,
-            // The usual soft limit is 1024; some servers want more.
+            // The usual soft limit is 1024. Some servers need more.
             open_files: 4_096,
-            // A build has hundreds, a bomb any number.
+            // A build has hundreds. A fork bomb has any number.
             processes: 4_096,
             pass: Vec::new(),
         }
@@ -172,7 +172,6 @@ impl Default for Confinement {
 }
 
 impl Confinement {
-    /// Returns whether some sockets are kept away.
     fn is_closed(&self) -> bool {
         !self.network || !self.sockets
     }
@@ -182,99 +181,99 @@ impl Confinement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Life {
-    /// As long as its caller: all that it has started ends with it, and with a caller that is killed.
+    /// Ends together with its caller. Everything that it started ends with it.
     Watched,
-    /// As long as it wants, in a session of its own.
+    /// Runs in a session of its own until it ends.
     Background,
 }
 
-/// The order for the subcommand.
+/// The instructions for the subcommand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    /// The limits. Without them the command may do what this process may.
+    /// The limits. `None` applies no restrictions.
     confinement: Option<Confinement>,
-    /// Hidden paths inside folders that it may use.
+    /// Paths to cover inside folders of the command.
     hidden: Vec<PathBuf>,
-    /// Read-only paths inside folders that it may write.
+    /// Paths to keep read-only inside folders that the command may write.
     kept: Vec<PathBuf>,
     life: Life,
-    /// The process id of the caller. A watched command ends with it.
+    /// Process id of the caller. A watched command ends with it.
     caller: u32,
 }
 
-/// Starts confined commands through a `faber` binary, or unconfined without one.
+/// Starts confined commands through a `faber` binary, or unconfined commands without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
-    /// The hidden paths that are folders, including those that do not exist yet.
+    /// The hidden paths that are folders, including missing ones.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
-    /// The variables that are secrets.
+    /// Names of variables with secrets.
     secrets: BTreeSet<String>,
     placeholders: Arc<Placeholders>,
 }
 
 impl Launcher {
-    /// Uses the binary of this process, which must be `faber`: any other would be run as whatever
-    /// it is.
+    /// Uses the binary of this process. It must be `faber`, because any binary would be started
+    /// like it.
     pub fn this_binary() -> Self {
-        // Stays the same file where the binary has been replaced since.
+        // This path refers to the running file, even after the binary was replaced.
         let own = PathBuf::from("/proc/self/exe");
         let binary = if own.exists() { Some(own) } else { std::env::current_exe().ok() };
         Self { binary, ..Self::default() }
     }
 
-    /// Uses a `faber` binary that lies elsewhere.
+    /// Uses another `faber` binary.
     pub fn at(binary: PathBuf) -> Self {
         Self { binary: Some(binary), ..Self::default() }
     }
 
-    /// Confines nothing: commands get a clean environment, and may do what this process may.
+    /// Applies no restrictions. Commands get a clean environment.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Keeps files and folders of Faber's own away from tools, also where these may otherwise do
-    /// as they like: what holds the configuration and the store decides what Faber does.
+    /// Hides Faber's own files and folders from tools, even inside folders that tools may use. The
+    /// configuration and the store control Faber.
     #[must_use]
     pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Names the hidden paths that are folders, since a missing path does not tell.
+    /// Names the hidden paths that are folders. A missing path does not show its kind.
     #[must_use]
     pub fn with_folders(self, folders: Vec<PathBuf>) -> Self {
         Self { folders, ..self }
     }
 
-    /// Says which variables of Faber's environment are secrets: where a command gets one and prints
-    /// it, its name stands there instead.
+    /// Names the variables with secrets. In the output of a command, the value is replaced by the
+    /// name.
     #[must_use]
     pub fn with_secrets(self, secrets: BTreeSet<String>) -> Self {
         Self { secrets, ..self }
     }
 
-    /// Keeps programs that Faber runs as they are: whoever changes one has it run with all that
-    /// Faber may.
+    /// Keeps programs that Faber runs read-only. A changed program would run with all rights of
+    /// Faber.
     #[must_use]
     pub fn keeping(self, kept: Vec<PathBuf>) -> Self {
         Self { kept, ..self }
     }
 
-    /// Returns what file tools are kept away from.
+    /// Returns the paths that file tools must not touch.
     pub fn own(&self) -> Vec<PathBuf> {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    /// Notes what a command gets of Faber's environment that is a secret.
+    /// Adds the values of secret variables that `pass` passes on to `seen`.
     pub fn note_passed(&self, pass: &[String], seen: &mut Redaction) {
         let is_passed = |it: &&String| pass.iter().any(|listed| stands_for(listed, it));
         self.secrets.iter().filter(is_passed).for_each(|it| seen.note_variable(it));
     }
 
-    /// Takes the names of Faber's own that nothing has yet where a command may write.
+    /// Creates placeholders for missing protected files that the command could create.
     fn take_places(&self, confinement: &Confinement) -> io::Result<()> {
         let kind = |it: &PathBuf| {
             if self.folders.contains(it) { Kind::Folder } else { Kind::File }
@@ -289,16 +288,15 @@ impl Launcher {
         self.binary.is_some()
     }
 
-    /// Prepares a program to be started: with a clean environment, and confined. Arguments,
-    /// folder, streams and more of the environment are for the caller to add.
+    /// Prepares a confined program with a clean environment. The caller adds arguments, working
+    /// directory, streams and variables.
     ///
-    /// A watched command must be started in a process group of its own, a background command must
-    /// not: it makes a session.
+    /// The caller must start a watched command in a new process group. A background command creates
+    /// a session and must not get one.
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8, or something of Faber's own is not there yet where the command may
-    /// write, and its name cannot be taken.
+    /// If a path is not UTF-8, or a placeholder cannot be created.
     pub fn command(
         &self,
         confinement: &Confinement,
@@ -317,7 +315,7 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // What is in the background may live longer than what is put there: it is refused instead.
+        // A background command may outlive its placeholders, so the subcommand refuses it instead.
         if life == Life::Watched || !confinement.required {
             let taken = self.take_places(confinement);
             taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
@@ -335,8 +333,8 @@ impl Launcher {
         Ok(command)
     }
 
-    /// Prepares a program that may do what this process may, and ends with all that it has
-    /// started. Of the environment it gets the usual, and what `pass` names.
+    /// Prepares an unconfined program that ends with everything that it started. It gets the usual
+    /// variables and those in `pass`.
     fn watched(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);
@@ -357,26 +355,23 @@ impl Launcher {
     }
 }
 
-/// Returns whether a command is watched by a process between it and Faber, which ends all that it
-/// has started.
 fn has_warden(command: &Command) -> bool {
     command.as_std().get_envs().any(|(name, value)| name == ORDER && value.is_some())
 }
 
-/// Returns why nothing was started, where a command ended so because it could not be confined.
+/// Returns the reason if the subcommand refused to start the command.
 pub fn refusal(code: Option<i32>, stderr: &str) -> Option<&str> {
     let is_refused = code == Some(i32::from(REFUSED)) && stderr.starts_with(REFUSAL);
     is_refused.then(|| stderr.trim_end())
 }
 
-/// Returns whether a process is still what confines a background command, and has not become it;
-/// nowhere without a `/proc`.
+/// Returns whether a process still runs the subcommand of a background command. Without `/proc`
+/// returns `false`.
 pub fn is_confining(process: u32) -> bool {
     let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     line.split(|it| *it == 0).nth(1) == Some(SUBCOMMAND.as_bytes())
 }
 
-/// Prepares the subcommand for a program.
 fn ordered(binary: &Path, program: &OsStr) -> Command {
     let mut command = Command::new(binary);
     command.arg(SUBCOMMAND).arg("--").arg(program);
@@ -387,8 +382,8 @@ fn written(order: &Order) -> io::Result<String> {
     serde_json::to_string(order).map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))
 }
 
-/// Leaves of the environment what is usual, and what is named. Who may pass a proxy is a secret,
-/// unless the proxy is named.
+/// Sets the environment to the usual variables and the named ones. A proxy's credentials are
+/// secret, so they are removed unless the variable is named.
 fn clean(command: &mut Command, usual: &[&str], named: &[String]) {
     command.env_clear();
     command.envs(std::env::vars_os().filter_map(|(name, value)| {
@@ -403,43 +398,43 @@ fn clean(command: &mut Command, usual: &[&str], named: &[String]) {
     }));
 }
 
-/// Takes the name and the password out of an address.
+/// Removes the credentials from a URL.
 fn without_user(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
-    // A password may contain anything: what is before the last sign goes.
+    // A password may contain `@`, so the last one counts.
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
-/// Returns whether a name of a list is that of a variable, or begins it and ends in a star.
+/// Returns whether a listed name matches a variable. A star at the end matches any suffix.
 fn stands_for(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |it| name.starts_with(it))
 }
 
-/// The parts of a confinement that this machine supports.
+/// The restrictions that this machine supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Support {
-    /// Files: Landlock, Linux 6.2. Before that, truncation is possible anywhere.
+    /// Access to files: Landlock, Linux 6.2. Older versions do not restrict truncation.
     pub files: bool,
-    /// That it opens no TCP port: Linux 6.7. With [`calls`](Self::calls) it has no network at all.
+    /// TCP ports: Linux 6.7. Together with [`calls`](Self::calls) the command has no network.
     pub tcp: bool,
-    /// That it signals nobody outside: Linux 6.12.
+    /// Signals to other processes: Linux 6.12.
     pub signals: bool,
-    /// System calls, and so sockets: seccomp.
+    /// System calls, and with them sockets: seccomp.
     pub calls: bool,
-    /// That it gains no privileges.
+    /// New privileges.
     pub privileges: bool,
 }
 
-/// Returns what this machine supports. Confines nothing.
+/// Returns the restrictions that this machine supports. Applies none.
 pub fn support() -> Support {
     kernel::support()
 }
 
 impl Support {
-    /// Returns what is missing to hold a command to its confinement, where that is required.
+    /// Returns the missing protection that `confinement` requires.
     pub fn missing(&self, confinement: &Confinement) -> Option<&'static str> {
         if !self.files {
             return Some(FILES);
@@ -471,14 +466,13 @@ impl fmt::Display for Support {
     }
 }
 
-/// Refuses a command because this machine does not see to something.
+/// The error for a protection that this machine lacks.
 fn unseen(what: &str) -> io::Error {
     io::Error::other(format!(
         "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
     ))
 }
 
-/// Adds what a command needs to be able to run at all: its own file, and where it was told to run.
 fn with_own(mut confinement: Confinement, own: &[Option<&Path>]) -> Confinement {
     confinement.read.extend(own.iter().flatten().map(|it| it.to_path_buf()));
     confinement

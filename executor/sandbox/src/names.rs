@@ -1,4 +1,4 @@
-//! Resolution of paths: the symlinks on the way and the end.
+//! Path resolution: the symlinks on the way, and the end.
 
 use std::{
     collections::VecDeque,
@@ -9,13 +9,13 @@ use std::{
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-/// Symlinks that are followed one after another, as the kernel does.
+/// Most symlinks, as in the kernel.
 const LINKS: usize = 40;
 
 /// A resolved path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// The symlinks that are followed, each by a path without others.
+    /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
     /// The end without symlinks. It may not exist.
     pub end: PathBuf,
@@ -24,11 +24,11 @@ pub struct ResolvedPath {
 }
 
 impl ResolvedPath {
-    /// Follows a path, from where this process is if it is relative.
+    /// Resolves a path. A relative path starts at the working directory.
     ///
     /// # Errors
     ///
-    /// If symlinks lead in a circle, or the file system fails.
+    /// If symlinks form a loop, or the file system fails.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut way = Self { end: "/".into(), is_there: true, ..Self::default() };
         let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
@@ -43,7 +43,7 @@ impl ResolvedPath {
                 Err(err) if is_missing(&err) => {
                     way.is_there = false;
                     way.end = next;
-                    // Nothing is there to be followed.
+                    // A missing path has no symlinks.
                     way.end.extend(rest);
                     return Ok(way);
                 }
@@ -68,7 +68,7 @@ impl ResolvedPath {
         Ok(way)
     }
 
-    /// Returns whether its end is not there and somebody could make it.
+    /// Returns whether the end does not exist and can be created.
     pub(super) fn is_free(&self) -> bool {
         let there = self.end.ancestors().skip(1).find(|it| it.exists());
         let is_fixed =
@@ -77,24 +77,24 @@ impl ResolvedPath {
     }
 }
 
-/// Returns whether a path leads to nothing that is known: also where a file stands in its way.
+/// Returns whether a path does not exist, or is hidden behind a file or a missing permission.
 fn is_missing(err: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(err.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
-/// Returns the names that a path consists of.
 fn names(path: &Path) -> VecDeque<OsString> {
     let is_name = |it: &Component<'_>| matches!(it, Component::Normal(_) | Component::ParentDir);
     path.components().filter(is_name).map(|it| it.as_os_str().to_owned()).collect()
 }
 
-/// Returns whether a path lies in one of some folders. A folder that somebody names is meant.
+/// Returns whether a path is inside one of the folders. A folder itself does not count, because the
+/// configuration names it.
 pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|it| path != *it && path.starts_with(it))
 }
 
-/// Returns paths without symlinks, as far as they are there.
+/// Returns the existing paths without symlinks.
 pub(super) fn real(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
     paths.into_iter().filter_map(|it| it.as_ref().canonicalize().ok()).collect()
 }

@@ -1,9 +1,9 @@
-//! Names of Faber's own that nothing has yet: something is put there for as long as commands may run.
+//! Placeholders for missing files of Faber.
 //!
-//! Neither Landlock nor a mount can keep a name free, only what has it. So before a command runs that
-//! could take such a name (a journal beside the store, which is rolled back when the store is opened
-//! next; a configuration; a script), something empty is put there, which is then covered as what is
-//! there always is. It goes when the last Faber that needs it ends, if nobody has used it meanwhile.
+//! Landlock and mounts can protect a file, but not a free name. A command could create a
+//! configuration, a script, or a journal that SQLite rolls back. So before such a command runs, an
+//! empty file is created and then covered like other files. The last Faber process that needs the
+//! placeholder removes it, if it is still empty.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use nix::libc;
 
 use super::names::{ResolvedPath, is_within, real};
 
-/// When it is said to have been changed last: so it is known again, and known to be unused.
+/// The modification time that marks an unused placeholder.
 const MARK: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
 const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
@@ -31,24 +31,22 @@ const TRIES: usize = 8;
 #[derive(Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Held>>);
 
-/// Something that was put somewhere.
+/// A file or folder that was created for a missing name.
 struct Held {
-    /// Locked: who can lock it alone is the last.
+    /// Has a shared lock. A process that gets an exclusive lock is the last user.
     file: File,
-    /// The folders that were made for it, the outermost first.
+    /// The folders that were created for it, the outermost first.
     folders: Vec<PathBuf>,
 }
 
 /// The kind of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A file.
     File,
-    /// A folder.
     Folder,
 }
 
-/// What is held does not say what is to be.
+/// Launchers with the same configuration are equal, whatever placeholders they have.
 impl PartialEq for Placeholders {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -66,11 +64,11 @@ impl fmt::Debug for Placeholders {
 }
 
 impl Placeholders {
-    /// Takes the names that nothing has and that somebody could take who writes in some folders.
+    /// Creates placeholders for missing files that a command with the folders `write` could create.
     ///
     /// # Errors
     ///
-    /// If a name cannot be taken: the error says which, and what to do.
+    /// If a placeholder cannot be created. The error names the path and a remedy.
     pub(super) fn take<'a>(
         &self,
         own: impl IntoIterator<Item = (&'a Path, Kind)>,
@@ -78,7 +76,7 @@ impl Placeholders {
     ) -> io::Result<()> {
         let write = real(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have removed it, or used it.
+        // Another program may have removed or used it.
         held.retain(|path, it| it.is_still(path));
         for (path, kind) in own {
             let about = |err| unguarded(path, &err);
@@ -107,19 +105,19 @@ impl Drop for Placeholders {
 }
 
 impl Held {
-    /// Returns whether it is there as it was put there.
+    /// Returns whether the file is still the unused placeholder.
     fn is_still(&self, path: &Path) -> bool {
         let own = self.file.metadata().map(|it| (it.dev(), it.ino()));
         let there = path.symlink_metadata().map(|it| (it.dev(), it.ino(), is_unused(&it)));
         matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
     }
 
-    /// Removes it where nobody has used it, and no other Faber needs it.
+    /// Removes the placeholder if it is unused and no other Faber process needs it.
     fn remove(self, path: &Path) {
         if self.file.try_lock().is_err() || !self.is_still(path) {
             return;
         }
-        // What cannot be removed stays, and is known the next time.
+        // A placeholder that cannot be removed stays. The next Faber process recognises it.
         let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         for folder in self.folders.iter().rev() {
             let _ = fs::remove_dir(folder);
@@ -127,7 +125,7 @@ impl Held {
     }
 }
 
-/// Puts something there and holds it; nothing where something else is there now.
+/// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
 fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
     let mut folders = Vec::new();
     for _ in 0..TRIES {
@@ -139,13 +137,13 @@ fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
         let Some(file) = file.map_or_else(|| known(path), |it| Ok(Some(it)))? else {
             return Ok(None);
         };
-        // Where a file system has no locks it stays behind, too.
+        // On a file system without locks, the placeholder stays behind.
         let _ = file.lock_shared();
         let held = Held { file, folders };
         if held.is_still(path) {
             return Ok(Some(held));
         }
-        // The last of others has removed it before it was locked.
+        // Another process removed the placeholder before it was locked.
         folders = held.folders;
         if path.symlink_metadata().is_ok() {
             return Ok(None);
@@ -154,8 +152,8 @@ fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
     Err(io::Error::other("somebody makes and removes it again and again"))
 }
 
-/// Opens what this or another Faber has put there; nothing where it is something else, which is not
-/// even opened: closing the store's file would drop the locks that SQLite has on it.
+/// Opens an existing placeholder. Does not open another file: closing the store's file would drop
+/// the locks that SQLite holds on it.
 fn known(path: &Path) -> io::Result<Option<File>> {
     if !is_marked(path) {
         return Ok(None);
@@ -168,7 +166,7 @@ fn known(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Makes the folders above a path that are not there, and returns them.
+/// Creates the missing parent folders and returns them.
 fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let missing = path.ancestors().skip(1).take_while(|it| it.symlink_metadata().is_err());
     let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
@@ -182,11 +180,11 @@ fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Makes a file or a folder with the mark.
+/// Creates a file or folder with the mark.
 fn make(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
-            // As the store and the data are: nobody else's.
+            // Only Faber's user has access, as to the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
@@ -199,7 +197,7 @@ fn make(path: &Path, kind: Kind) -> io::Result<File> {
             file
         }
     };
-    // Where a file system has no such time it stays behind, which does no harm.
+    // On a file system without such a time, the placeholder stays behind.
     let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARK);
     Ok(file)
 }
@@ -212,14 +210,14 @@ fn is_marked(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|it| is_unused(&it))
 }
 
-/// Returns whether this was put there and nothing was written to it since.
+/// Returns whether a file is a placeholder that no program has written to.
 fn is_unused(meta: &Metadata) -> bool {
     let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == NOTE.len() as u64;
     let marked = i64::try_from(MARK.as_secs()).unwrap_or_default();
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
 
-/// Makes the error for a name that cannot be hidden from commands.
+/// The error for a missing file that cannot be protected.
 pub(super) fn unguarded(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
@@ -282,7 +280,7 @@ mod tests {
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
         assert_eq!(world.names(), taken);
-        // SQLite rolls back what is in a journal.
+        // SQLite rolls back the contents of a journal.
         assert_eq!(fs::read(world.root().join("store.db-journal")).unwrap(), b"");
         assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), NOTE);
         fs::remove_file(world.root().join("faber.yaml")).unwrap();
@@ -317,7 +315,7 @@ mod tests {
         assert_eq!(world.names(), "root root/faber.yaml");
         drop(second);
         assert_eq!(world.names(), "root");
-        // One that was killed leaves it, and the next one knows it.
+        // The placeholder of a killed process stays, and the next process recognises it.
         let killed = Placeholders::default();
         world.take(&killed, &["faber.yaml"]).unwrap();
         drop(std::mem::take(&mut *killed.0.lock().unwrap()));

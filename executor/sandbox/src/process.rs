@@ -1,4 +1,4 @@
-//! Child processes that end with everything that they have started.
+//! Child processes that end with everything that they started.
 
 use std::{
     collections::BTreeMap,
@@ -24,21 +24,20 @@ use tokio::{
 
 use super::{Confinement, Launcher, Life, has_warden, reaper::NOW, with_own};
 
-/// How long a process may take to end once told to, before it is killed: within
-/// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
+/// Time between the request to end and the kill. Shorter than [`shared::limits::CANCEL_GRACE`], so
+/// a result arrives in time.
 pub const STOP_GRACE: Duration = Duration::from_secs(3);
-/// How long stopping a process may take in all, so that the answer still comes in time: also where
-/// it does not end, and where its warden does not.
+/// Time limit for stopping a process, even if the process and its reaper hang.
 const STOP: Duration = Duration::from_millis(4_500);
-/// The part of it that is left for killed processes.
+/// The part of [`STOP_TIMEOUT`] after the kill.
 const DYING: Duration = Duration::from_millis(500);
 
 /// A program to start.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
-    /// The program: a name on the path, or a path.
+    /// A name on the search path, or a path.
     pub name: &'a str,
-    /// Where.
+    /// The working directory.
     pub cwd: Option<&'a Path>,
     /// An additional path that a confined program may read.
     pub reads: Option<&'a Path>,
@@ -48,7 +47,7 @@ pub struct Program<'a> {
     pub env: &'a BTreeMap<String, String>,
 }
 
-/// Values of the environment may be secrets: only names are shown.
+/// Shows only the names of variables, because their values may be secrets.
 impl fmt::Debug for Program<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
@@ -61,16 +60,16 @@ impl fmt::Debug for Program<'_> {
 }
 
 impl Program<'_> {
-    /// Prepares the command: no shell, all three streams piped. What it starts ends with it, as
-    /// far as `launcher` can see to that.
+    /// Prepares the command without a shell and with piped streams. It ends with everything that it
+    /// started, if `launcher` has a binary.
     pub fn command(&self, launcher: &Launcher) -> io::Result<Command> {
         let program = executable(self.name);
-        // Said here, where it is known that nothing was started.
+        // Only this check can report that nothing was started.
         check_runnable(&program, self.cwd)?;
         Ok(self.prepared(launcher.watched(program.as_os_str(), self.pass)?))
     }
 
-    /// Prepares the command with a clean environment, and confined; it may read its own file.
+    /// Prepares the command in the sandbox. It may read its own file.
     pub fn confined(&self, launcher: &Launcher, confinement: &Confinement) -> io::Result<Command> {
         let program = executable(self.name);
         let file = Some(program.as_path()).filter(|it| it.is_absolute());
@@ -88,7 +87,7 @@ impl Program<'_> {
         command
     }
 
-    /// Describes why the program could not be started, and what to do.
+    /// Describes why the program could not be started, and a remedy.
     pub fn complaint(&self, err: &io::Error) -> String {
         let name = self.name;
         match (err.kind(), self.cwd) {
@@ -108,7 +107,7 @@ impl Program<'_> {
     }
 }
 
-/// Returns what to run for a name; `faber` is this very binary, wherever it lies.
+/// Returns the program for a name. `faber` is the running binary.
 fn executable(name: &str) -> PathBuf {
     let own = || std::env::current_exe().ok().filter(|it| it.exists());
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
@@ -117,7 +116,7 @@ fn executable(name: &str) -> PathBuf {
 /// The default search path.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
-/// Fails where a program is not there or is no program, as starting it would.
+/// Fails with the same error as starting a program that does not exist or is not executable.
 fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     let is_program = |path: &Path| {
         path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
@@ -139,19 +138,19 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
 /// Poll interval for the end of a dropped group.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A process and all that it has started; dropping it kills them.
+/// A process with everything that it started. Dropping it kills them.
 ///
-/// Where the process is a warden, only that knows what its command has started, so it is told to
-/// kill them, and is killed itself where it does not end.
+/// If the process is a reaper, only the reaper knows all processes of its command. So it gets a
+/// signal to kill them, and is killed itself if it does not end.
 pub struct Group {
-    /// There until it is dropped.
+    /// `None` only during the drop.
     child: Option<Child>,
     id: Option<Pid>,
     has_warden: bool,
 }
 
 impl Group {
-    /// Starts a process in a group of its own.
+    /// Starts a process in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let has_warden = has_warden(command);
         let child = command.process_group(0).kill_on_drop(!has_warden).spawn()?;
@@ -159,23 +158,22 @@ impl Group {
         Ok(Self { child: Some(child), id, has_warden })
     }
 
-    /// Returns the process itself, to take its streams.
+    /// Returns the process, for example to take its streams.
     pub fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("it is there until it is dropped")
     }
 
-    /// Waits for the process to end. Those that it has started may live on.
+    /// Waits for the end of the process. Processes that it started may continue.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child().wait().await
     }
 
-    /// Kills what is left of the group, at once; a warden must have ended, or had its time.
+    /// Kills the remaining group at once. A reaper must have ended, or had its time.
     pub fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }
 
-    /// Asks the whole group to end, and kills what is left after [`STOP_GRACE`]. It takes [`STOP`] at
-    /// most.
+    /// Asks the group to end, and kills it after [`STOP_GRACE`]. Takes [`STOP_TIMEOUT`] at most.
     pub async fn stop(&mut self) -> Option<ExitStatus> {
         let until = time::Instant::now() + STOP;
         self.signal(Signal::SIGTERM);
@@ -191,7 +189,7 @@ impl Group {
         }
     }
 
-    /// Ends the whole group without asking: by its warden where it has one.
+    /// Kills the group at once, through its reaper if it has one.
     fn end(&self) {
         match self.id.filter(|_| self.has_warden) {
             Some(warden) => {
@@ -202,7 +200,7 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // An error says that the group is gone already, which is what was wanted.
+        // An error means that the group has ended already.
         if let Some(id) = self.id {
             let _ = killpg(id, signal);
         }
@@ -215,7 +213,7 @@ impl Drop for Group {
         let left = self.id.filter(|_| self.has_warden && child.id().is_some());
         let Some(id) = left else { return self.kill() };
         self.end();
-        // It has to be waited for, and nobody does: the number is the warden's until it is buried.
+        // A thread must wait for the reaper, so that the system does not reuse its process id.
         let waiting = thread::Builder::new().spawn(move || bury(child, id));
         if waiting.is_err() {
             self.kill();
@@ -223,7 +221,7 @@ impl Drop for Group {
     }
 }
 
-/// Waits until a warden that was told to has ended, and kills what is left of its group.
+/// Waits for the end of a reaper, and kills the rest of its group.
 fn bury(mut warden: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(warden.try_wait(), Ok(None)) && Instant::now() < until {
@@ -257,10 +255,10 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Bytes that a tail keeps: what a person reads of an error.
+    /// Bytes that a tail keeps.
     const BYTES: usize = 4 << 10;
 
-    /// Adds what was read.
+    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > 4 * Self::BYTES {
@@ -269,8 +267,8 @@ impl Tail {
         }
     }
 
-    /// Returns the text, without the blank around it and without secrets. They are taken out of
-    /// all that is there before it is cut: of a part of one nobody would know what it is.
+    /// Returns the trimmed text without secrets. Secrets are removed before the text is cut,
+    /// because a part of a secret could not be recognised.
     pub fn text(&self, seen: &Redaction) -> String {
         let text = seen.clean(String::from_utf8_lossy(&self.bytes).into_owned());
         let broken = if self.is_cut { seen.longest().min(text.len()) } else { 0 };
@@ -305,7 +303,7 @@ mod tests {
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
-    /// A warden that hears nothing, as one that is stopped.
+    /// A process that ignores signals, like a stopped reaper.
     #[tokio::test(start_paused = true)]
     async fn stopping_takes_less_time_than_there_is_for_an_answer() {
         let mut command = Command::new("sh");

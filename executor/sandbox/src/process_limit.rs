@@ -1,5 +1,4 @@
-//! How many processes and threads a command has, for whom the kernel does not count them: it lets
-//! `root` have any number.
+//! Counting the processes and threads of a command. The kernel does not limit those of `root`.
 
 use std::{collections::BTreeMap, fs};
 
@@ -8,42 +7,42 @@ use nix::unistd::getpid;
 /// Entries to read between two checks of the limit.
 const SOME: usize = 64;
 
-/// Returns the number of all processes and threads of the machine.
+/// Returns the number of processes and threads of the machine.
 pub(super) fn all() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
 }
 
-/// The limit of a command, and its distance from it.
+/// The limit of a command, and the number of other processes.
 pub(super) struct ProcessLimit {
     most: u64,
-    /// The fewest there were on the machine, since the command began or was last counted for that.
+    /// The lowest number of processes on the machine since the start of the command or the last
+    /// complete count.
     before: u64,
 }
 
 impl ProcessLimit {
-    /// Begins with a command that is not there yet.
+    /// Must be called before the command starts.
     pub(super) fn new(most: u64) -> Self {
         Self { most, before: all().unwrap_or(u64::MAX) }
     }
 
-    /// Returns how many it may be.
     pub(super) fn most(&self) -> u64 {
         self.most
     }
 
-    /// Returns whether so many have come to the machine that the command may be too many. That costs
-    /// next to nothing, and has to: where each of thousands wants the processor there is no time to
-    /// count them.
+    /// Returns whether the machine has gained more processes than the limit. This check is cheap:
+    /// during a fork bomb, counting the command's own processes takes too long.
     pub(super) fn has_come(&mut self) -> bool {
         let Some(now) = all() else { return false };
         self.before = self.before.min(now);
         now - self.before > self.most
     }
 
-    /// Returns whether the command is too many, as far as that can be counted before more come.
+    /// Returns whether the command exceeds the limit. Stops counting if the machine gains many
+    /// processes meanwhile.
     pub(super) fn is_over(&mut self) -> bool {
-        // Of all there are, the command's are a part.
+        // The command cannot have more than the machine.
         if all().is_some_and(|it| it <= self.most) {
             return false;
         }
@@ -51,16 +50,16 @@ impl ProcessLimit {
         family(|| self.has_come()).is_some_and(|it| it > most)
     }
 
-    /// Returns the same, however long it takes. Those that have come and are somebody else's are not
-    /// looked at again.
+    /// Counts completely, however long it takes. Processes of others that exist now are not counted
+    /// as new later.
     pub(super) fn is_over_for_certain(&mut self) -> bool {
         self.before = all().unwrap_or(u64::MAX);
         family(|| false).is_some_and(|it| it > self.most)
     }
 }
 
-/// Counts the processes and threads of those that this process has started; none where there is no
-/// `/proc`. Gives up where that is of no use any more.
+/// Counts the processes and threads that descend from this process. Returns `None` if `should_stop`
+/// says so.
 fn family(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
     let mut children: BTreeMap<i32, Vec<(i32, u64)>> = BTreeMap::new();
     for (n, (id, parent, threads)) in processes().enumerate() {
@@ -71,7 +70,7 @@ fn family(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
     }
     let (mut count, mut next) = (0, vec![getpid().as_raw()]);
     while let Some(id) = next.pop() {
-        // Each is counted once, also where a number was used again between two looks.
+        // Removing the entry ends the loop if an id was reused meanwhile.
         for (child, threads) in children.remove(&id).into_iter().flatten() {
             count += threads;
             next.push(child);
@@ -80,7 +79,7 @@ fn family(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
     Some(count)
 }
 
-/// Returns the processes there are, with their parents and how many threads they have.
+/// Returns the id, parent and number of threads of all processes.
 fn processes() -> impl Iterator<Item = (i32, i32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
@@ -90,10 +89,10 @@ fn processes() -> impl Iterator<Item = (i32, i32, u64)> {
     })
 }
 
-/// Reads of a process's `stat` who its parent is and how many threads it has. One that is dead and
-/// not buried has none, and takes a place all the same.
+/// Parses the parent and the number of threads in a `stat` file. A zombie has no threads but counts
+/// as one.
 fn read(stat: &str) -> Option<(i32, u64)> {
-    // The name before it is in brackets and may contain anything.
+    // The process name before this is in parentheses and may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
@@ -101,7 +100,7 @@ fn read(stat: &str) -> Option<(i32, u64)> {
     Some((parent, threads.max(1)))
 }
 
-/// Returns those that this process has started or adopted; none where there is no `/proc`.
+/// Returns the processes that this one started or adopted.
 pub(super) fn children() -> impl Iterator<Item = i32> {
     let own = getpid().as_raw();
     processes().filter(move |it| it.1 == own).map(|it| it.0)

@@ -1,9 +1,9 @@
-//! A process between the engine and a command, which ends all that the command has started.
+//! A process between the engine and a command. It ends everything that the command started.
 //!
-//! A process group does not hold what leaves it (`setsid`), and a signal to a parent's children
-//! tells no grandchildren. The warden adopts what loses its parent (Linux), and when the command
-//! is over, or has been told to stop and does not, or the engine is gone, kills what is left. The
-//! engine's signals reach the command themselves: it is in the warden's process group.
+//! A process group does not contain processes that leave it with `setsid`, and a signal to children
+//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. It kills what
+//! remains when the command ends, ignores a request to stop, or loses the engine. The command is in
+//! the reaper's process group, so the engine's signals reach it directly.
 
 use std::{
     fs::File,
@@ -34,23 +34,22 @@ use super::{
 
 /// Time limit for a command's end. Shorter than the engine's wait for the reaper.
 const GRACE: Duration = Duration::from_secs(2);
-/// What tells the warden to kill the command at once, and then what that has started. Only the
-/// warden is sent it.
+/// The signal that makes the reaper kill the command and its descendants at once. Only the reaper
+/// gets it.
 pub(super) const NOW: Signal = Signal::SIGHUP;
-/// How often the warden looks whether the engine is there, and whether the command has become too
-/// many.
+/// Interval of the checks for the engine and for the number of processes.
 const LOOK: Duration = Duration::from_millis(100);
-/// Such a part of the time counting may take.
+/// Counting may take this part of the time.
 const REST: u32 = 20;
-/// How often what is left is killed, each time with what its children have become, before it is
-/// given up: what forks faster than that is beyond this where not all can be killed at once.
+/// Most rounds of killing. In each round, children of killed processes become children of the
+/// reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
 const ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const SWEEP: Duration = Duration::from_secs(2);
 /// Time limit for the death of killed processes.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// Runs a command to its end, and ends as it does.
+/// Runs a command, and exits as it does.
 pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode> {
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -59,10 +58,10 @@ pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode
     let bound = order.confinement.as_ref().map(|it| Bound::new(it.processes, is_apart));
     let bound = bound.transpose()?;
     let child = if order.confinement.is_some() { spawn_apart(command) } else { command.spawn() }?;
-    // Not before: the command would inherit it, and could not be told to stop.
+    // After the start, because the command would inherit the blocked signals.
     stop_signals().thread_block()?;
     now_signal().thread_block()?;
-    // The command's own streams must end when it closes them.
+    // The streams must end when the command closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
@@ -73,18 +72,17 @@ pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode
     over.store(true, Ordering::SeqCst);
     sweep(is_apart);
     if let Some(said) = said {
-        // Why it ended is told first, where it was ended for that.
+        // Waits for the message about the limit of processes.
         drop(said.lock().unwrap_or_else(PoisonError::into_inner));
     }
     if !is_there(caller) {
-        // Where nothing is adopted, what is left is in the group.
+        // Without adoption, the remaining processes are in the group.
         let _ = killpg(getpgrp(), Signal::SIGKILL);
     }
     Ok(status.map_or(ExitCode::FAILURE, end_as))
 }
 
-/// Starts the command where it cannot signal the warden, which would end what ends it. A thread is
-/// confined for itself, so it takes one of its own.
+/// Starts the command in a thread that is restricted so that the command cannot signal the reaper.
 fn spawn_apart(command: &mut Command) -> io::Result<Child> {
     let spawn = || {
         kernel::keep_apart()?;
@@ -114,7 +112,7 @@ fn adopt() -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the command when it was told to stop and does not, and when the engine is gone.
+/// Kills the command if it ignores a request to stop, and if the engine ends.
 fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     let kill_unless = |over: Arc<AtomicBool>, child: Pid| {
         move || {
@@ -146,7 +144,7 @@ fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sees to it that a command does not become too many.
+/// Enforces the limit of processes.
 struct Bound {
     limit: ProcessLimit,
     is_apart: bool,
@@ -160,8 +158,8 @@ impl Bound {
         Ok(Self { limit: ProcessLimit::new(most), is_apart, stderr: stderr.into() })
     }
 
-    /// Ends the command when it has become too many, and says so. What is returned is locked
-    /// meanwhile.
+    /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
+    /// locked meanwhile.
     fn hold(mut self, child: &Child, over: &Arc<AtomicBool>) -> io::Result<Arc<Mutex<()>>> {
         let (child, over) = (pid_of(child.id()), Arc::clone(over));
         let saying = Arc::new(Mutex::new(()));
@@ -186,7 +184,7 @@ impl Bound {
         Ok(said)
     }
 
-    /// Where very many have come, the command stands still while it is counted: it would be faster.
+    /// Stops the command while it is counted if it grows fast.
     fn is_over(&mut self) -> bool {
         if !self.limit.has_come() {
             return self.limit.is_over();
@@ -205,7 +203,7 @@ impl Bound {
         }
         signal_all(self.is_apart, Signal::SIGKILL);
         let _ = kill(child, Signal::SIGKILL);
-        // Nobody reads it where nobody listens.
+        // Standard error may be closed.
         let _ = writeln!(
             self.stderr,
             "the command had more than {} processes and threads, and all of them were ended: \
@@ -215,14 +213,14 @@ impl Bound {
     }
 }
 
-/// Returns whether this process can signal nobody but what it has started: the kernel says that it
-/// can hold it to that, and the engine, which is the same user's, is out of reach.
+/// Returns whether this process can signal only its descendants. The kernel must support it, and
+/// the engine, which has the same user, must be out of reach.
 fn is_apart(caller: u32) -> bool {
     kernel::support().signals && kill(pid_of(caller), None) == Err(Errno::EPERM)
 }
 
-/// Signals all that this process may signal, in one step that nothing can fork away from. Where that
-/// would be others, too, nothing is done.
+/// Signals all descendants in one step, so no fork escapes. Does nothing if the signal could reach
+/// other processes.
 fn signal_all(is_apart: bool, signal: Signal) {
     if is_apart {
         let _ = kill(Pid::from_raw(-1), signal);
@@ -234,11 +232,11 @@ fn is_there(caller: u32) -> bool {
 }
 
 fn pid_of(id: u32) -> Pid {
-    // A process has a positive number that fits; no other is ever signalled.
+    // A process id is positive and fits. `i32::MAX` matches no process.
     Pid::from_raw(i32::try_from(id).unwrap_or(i32::MAX))
 }
 
-/// Buries what dies until it is the command.
+/// Reaps children until the command has ended.
 fn bury(command: Pid) -> Option<WaitStatus> {
     loop {
         match waitpid(None, None) {
@@ -249,7 +247,7 @@ fn bury(command: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Kills what is left of the command's family, as far as it is the warden's.
+/// Kills the remaining descendants of the command.
 fn sweep(is_apart: bool) {
     let until = Instant::now() + SWEEP;
     for _ in 0..ROUNDS {
@@ -271,13 +269,13 @@ fn sweep(is_apart: bool) {
     }
 }
 
-/// Ends as the command did: with its status, or by its signal.
+/// Exits with the status of the command, or by its signal.
 fn end_as(status: WaitStatus) -> ExitCode {
     match status {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         WaitStatus::Signaled(_, signal, _) => {
             let _ = SigSet::from(signal).thread_unblock();
-            // Some have a handler that only takes itself away the first time.
+            // Some handlers only remove themselves at the first signal.
             for _ in 0..2 {
                 let _ = raise(signal);
             }

@@ -1,4 +1,4 @@
-//! The sandbox of systems other than Linux: none.
+//! The fallback for systems other than Linux. It restricts nothing.
 
 use std::{io, path::PathBuf};
 

@@ -6,10 +6,9 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, Stop};
 
-/// Bytes of a file that can be edited, before and after: it is in memory as a whole.
+/// Largest file that can be edited, before and after. The whole file is in memory.
 const FILE_BYTES: usize = 16 << 20;
 
-/// What `edit_file` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EditFile {
@@ -51,7 +50,7 @@ fn check(args: &EditFile) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Returns the new text, and how much of the old one was replaced.
+/// Returns the new text and the number of replacements.
 fn edited(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
     let EditFile { file_path, old_string: old, new_string: new, replace_all } = args;
     let count = text.matches(old).count();
@@ -72,7 +71,7 @@ fn edited(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
     Ok((text.replace(old, new), count))
 }
 
-/// Says what the difference may be.
+/// Returns the probable reason why `old` does not occur in `text`.
 fn hint(text: &str, old: &str) -> &'static str {
     if text.contains(&old.replace("\r\n", "\n").replace('\n', "\r\n")) {
         return ": the file's lines end in \\r\\n";

@@ -11,14 +11,13 @@ use crate::{
     whole,
 };
 
-/// Bytes of a file that is read: its lines are counted to the end.
+/// Largest file that is read. All its lines are counted.
 const FILE_BYTES: u64 = 256 << 20;
-/// Bytes of a line that are shown: data, not text, has longer ones.
+/// Longest part of a line that is shown.
 const LINE_BYTES: usize = 16 << 10;
-/// Bytes that are read at once, and between two looks whether to stop.
+/// Bytes per read. The call checks for cancellation after each.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What `read_file` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFile {
@@ -32,18 +31,18 @@ pub(super) struct ReadFile {
     pub(super) limit: Option<u64>,
 }
 
-/// The part of a file that is shown, while the file passes.
+/// Collects the requested lines while the file is read in chunks.
 struct Page {
     first: u64,
     last: u64,
     lines: Lines,
-    /// The last line that had room.
+    /// Number of the last line that fitted into the output.
     shown: u64,
-    /// How many lines have passed.
+    /// Number of lines read.
     passed: u64,
     is_full: bool,
     is_text: bool,
-    /// What there is of the line that is passing, as far as it is shown, and its whole length.
+    /// The start of the current line, and the length of the whole line.
     line: Vec<u8>,
     bytes: usize,
 }
@@ -64,7 +63,7 @@ pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, 
         return Err(ToolError::failed(text).without_retry());
     }
     let mut page = Page::new(args);
-    // It may grow meanwhile.
+    // The file may grow while it is read.
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(FILE_BYTES));
     loop {
         stop.check()?;
@@ -97,7 +96,6 @@ impl Page {
         }
     }
 
-    /// Takes the next bytes of the file.
     fn pass(&mut self, chunk: &[u8]) {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
             if self.is_wanted() {
@@ -135,14 +133,13 @@ impl Page {
         }
     }
 
-    /// Takes a last line that does not end in a line break.
+    /// Ends a last line that has no line break.
     fn end(&mut self) {
         if self.bytes > 0 {
             self.end_line();
         }
     }
 
-    /// Returns what the model reads.
     fn told(self, args: &ReadFile) -> Result<String, ToolError> {
         let Self { first, last, lines, shown, passed, is_text, .. } = self;
         if passed == 0 && first == 1 {

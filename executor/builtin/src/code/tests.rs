@@ -357,14 +357,14 @@ async fn content_is_added_at_the_end() {
     assert_eq!(project.text("new/b.txt"), "two\n");
 }
 
-/// Whoever reads while others write sees one whole version.
+/// A reader sees one complete version while others write.
 #[test]
 fn readers_see_whole_versions() {
     let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
     let write = |letter: &str| {
         for _ in 0..50 {
             let place = project.root.place("a.txt").unwrap();
-            // The other writer may have been between: then nothing is written.
+            // Another writer may have replaced the file first. Then nothing is written.
             let _ = project.root.target(&place).unwrap().replace(letter.repeat(100_000).as_bytes());
         }
     };
@@ -450,7 +450,7 @@ async fn what_is_faber_s_own_is_not_touched() {
     assert!(written.contains("Wrote"), "{written}");
 }
 
-/// Closing a file drops the locks that SQLite has on it: it must not even be opened.
+/// Closing the file would drop the locks that SQLite holds on it, so it must not be opened.
 #[tokio::test]
 async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
     let mut project = Project::with(&[
@@ -503,8 +503,7 @@ async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
     assert!(drawn.starts_with("source/\n├── deep/"), "{drawn}");
 }
 
-/// Somebody swaps files for symlinks to what is Faber's own, again and again, while they are read
-/// and added to.
+/// Files are swapped for symlinks to protected files while tools read and append to them.
 #[test]
 fn no_race_leads_to_what_is_faber_s_own() {
     let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
@@ -531,7 +530,7 @@ fn no_race_leads_to_what_is_faber_s_own() {
             let path = if round % 2 == 0 { "door" } else { "way/own" };
             let text = runtime.block_on(project.call("read_file", json!({ "file_path": path })));
             assert!(!text.contains("hush"), "{text}");
-            // A new file in the place of one that is away would be in the way.
+            // Skips a missing file, because creating it would stop the swapping thread.
             let place = project.root.place(path).ok().filter(|it| it.meta.is_some());
             if let Some(target) = place.and_then(|it| project.root.target(&it).ok())
                 && target.exists()

@@ -6,10 +6,9 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, Stop, Target};
 
-/// Bytes that one call writes: a plan carries them, and its log.
+/// Most bytes that one call writes. The plan and its log contain them.
 const CONTENT_BYTES: usize = 8 << 20;
 
-/// What `write_file` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
@@ -19,7 +18,6 @@ pub(super) struct WriteFile {
     pub(super) content: String,
 }
 
-/// What `append_file` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AppendFile {

@@ -14,14 +14,12 @@ use super::{
 };
 use crate::root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown};
 
-/// Definitions that are shown: a name that has more is no name to look for.
+/// Most definitions that one call shows.
 const DEFINITIONS: usize = 200;
-/// Bytes of a line that are shown.
+/// Longest part of a line that is shown.
 const LINE_BYTES: usize = 500;
-/// Bytes of a name.
 const NAME_BYTES: usize = 256;
 
-/// What `find_definition` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindDefinition {
@@ -32,12 +30,11 @@ pub(super) struct FindDefinition {
     pub(super) path: Option<String>,
 }
 
-/// A search for the definitions of one name.
 struct Hunt<'a> {
     root: &'a Root,
     stop: &'a Stop,
     name: &'a str,
-    /// What finds them, by the first extension of the language.
+    /// Patterns by the first extension of their language, compiled on first use.
     matchers: BTreeMap<&'static str, RegexMatcher>,
     searcher: Searcher,
     lines: Lines,
@@ -120,7 +117,7 @@ impl Hunt<'_> {
     }
 }
 
-/// Returns the name itself, without the type or the class that it belongs to.
+/// Removes the type, class or module before a name, and parentheses after it.
 fn last_part(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_suffix("()").or(name.strip_suffix('(')).unwrap_or(name);

@@ -14,13 +14,12 @@ use shared::tool::ToolError;
 use super::search::{bad_pattern, check_pattern};
 use crate::root::{Kind, Lines, Root, Rules, Stop, Walk, at, refused, shown};
 
-/// Paths that are shown: a longer list is no answer.
+/// Most paths that one call shows.
 const PATHS: usize = 1_000;
 
-/// How deep braces may nest: the parser of what they become recurses.
+/// Deepest nesting of braces. The parser of the resulting expression is recursive.
 const DEPTH: usize = 16;
 
-/// What `glob` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Glob {
@@ -31,15 +30,14 @@ pub(super) struct Glob {
     pub(super) path: Option<String>,
 }
 
-/// A pattern, and where it applies.
+/// A pattern with the folder to which it applies.
 struct Pattern {
-    /// The deepest folder that everything it matches is in.
+    /// The deepest folder that contains every possible match.
     from: PathBuf,
     matcher: GlobSet,
     is_of_names: bool,
 }
 
-/// Something that matches.
 struct Match {
     modified: Option<SystemTime>,
     path: PathBuf,
@@ -68,7 +66,7 @@ pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, Tool
     Ok(told(&matches, &args.pattern, walk.notes(None)))
 }
 
-/// Returns what a file is, also behind a symlink that stays inside the root.
+/// Returns the metadata of a regular file. Follows a symlink if its target is inside the root.
 fn file(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
     let meta = match kind {
         Kind::File => root.dir().symlink_metadata(path).ok(),
@@ -119,7 +117,7 @@ impl Pattern {
             return Err(bad_pattern(&args.pattern, why));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
-        // Not a matcher of its own, which panics where the pattern is too large.
+        // `compile_matcher` panics if the pattern is too large.
         let set = glob.and_then(|it| GlobSetBuilder::new().add(it).build());
         let matcher = set.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
         Ok(Self { from, matcher, is_of_names })
@@ -133,7 +131,7 @@ impl Pattern {
     }
 }
 
-/// Returns an absolute pattern relative to the root.
+/// Makes an absolute pattern relative to the root.
 fn inside<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
     root.prefixes()
         .into_iter()
@@ -141,7 +139,7 @@ fn inside<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
         .ok_or_else(|| refused(pattern))
 }
 
-/// Returns how many braces are open at once, at most.
+/// Returns the deepest nesting of braces.
 fn depth(text: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in text.bytes() {
@@ -155,7 +153,7 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Returns whether a part of a pattern names one folder.
+/// Returns whether a part of a pattern names exactly one folder.
 fn is_literal(part: &str) -> bool {
     !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']) && !matches!(part, "" | "." | "..")
 }

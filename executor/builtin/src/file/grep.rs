@@ -15,16 +15,15 @@ use crate::{
     whole,
 };
 
-/// Lines of an output.
+/// Most lines of an output.
 const LINES: usize = 1_000;
-/// Bytes of a line that are shown: what is longer was made by a machine.
+/// Longest part of a line that is shown.
 const LINE_BYTES: usize = 1_000;
-/// Bytes before a match that are shown where the line begins too far before it.
+/// Bytes shown before a match that starts late in a long line.
 const BEFORE: usize = 200;
-/// Lines around a match.
+/// Most lines around a match.
 const CONTEXT: u64 = 50;
 
-/// What `grep` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grep {
@@ -55,7 +54,6 @@ pub(super) enum OutputMode {
     Count,
 }
 
-/// A search of many files.
 struct Hunt<'a> {
     root: &'a Root,
     stop: &'a Stop,
@@ -67,12 +65,12 @@ struct Hunt<'a> {
     is_full: bool,
 }
 
-/// What one file has.
+/// The matches in one file.
 #[derive(Default)]
 struct Page {
     lines: Vec<String>,
     count: u64,
-    /// Whether there are more lines than there is room for.
+    /// `true` if the file has more lines than the output can hold.
     is_full: bool,
 }
 
@@ -104,7 +102,7 @@ pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, Tool
 }
 
 impl Hunt<'_> {
-    /// Searches a file, and says whether to go on.
+    /// Searches a file. Returns whether to continue.
     fn search(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
         let shown = shown(&walk.called(path));
         let mut page = Page::default();
@@ -122,7 +120,7 @@ impl Hunt<'_> {
         Ok(!self.is_full)
     }
 
-    /// Adds what a file has, as far as there is room.
+    /// Adds the matches of a file until the output is full.
     fn add(&mut self, path: &str, page: &Page) {
         if page.count == 0 {
             return;
@@ -159,7 +157,7 @@ impl Hunt<'_> {
 }
 
 impl Page {
-    /// Notes a line, and says whether more are wanted.
+    /// Adds a line. Returns whether the search needs more.
     fn see(
         &mut self,
         seen: &Seen<'_>,
@@ -197,12 +195,12 @@ impl OutputMode {
     }
 }
 
-/// Returns a line that matches: of a long one, the part with the match.
+/// Returns a matching line. If the line is long, returns the part around the match.
 fn around(line: &[u8], matcher: &RegexMatcher) -> String {
     let found = matcher.find(line).ok().flatten();
     let Some(found) = found.filter(|it| it.end() > LINE_BYTES) else { return text(line) };
     let from = found.start().saturating_sub(BEFORE);
-    // Not in the middle of a character.
+    // Moves to the start of a character.
     let is_inside = |it: &&u8| (0x80..0xc0).contains(*it);
     let from = from + line[from..].iter().take_while(is_inside).take(3).count();
     let part = clipped(&line[from..], line.len(), LINE_BYTES);

@@ -16,14 +16,13 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, Stop, at, failure, kind, shown};
 
-/// Bytes of a file whose lines are counted: that has to be quick.
+/// Largest file whose lines are counted.
 const COUNTED_BYTES: u64 = 64 << 20;
-/// Entries of a folder that are counted.
+/// Most entries of a folder that are counted.
 const COUNTED_ENTRIES: usize = 100_000;
-/// Bytes whose nature decides about a file's, as git and grep have it.
+/// A NUL byte among these first bytes makes a file binary, as in git and grep.
 const SNIFFED_BYTES: usize = 8_000;
 
-/// What `file_info` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileInfo {
@@ -57,7 +56,7 @@ pub(super) fn info(root: &Root, args: &FileInfo, stop: &Stop) -> Result<String, 
     Ok(lines.join("\n"))
 }
 
-/// Says what it is, and by which symlink it was found.
+/// Returns the type, and the target of the symlink if the path is one.
 fn typed(root: &Root, path: &Path, meta: &Metadata) -> String {
     let kind = kind(meta).trim_start_matches("a ");
     let link = root.dir().symlink_metadata(at(path)).is_ok_and(|it| it.is_symlink());
@@ -88,7 +87,7 @@ fn time_of(time: SystemTime) -> String {
     DateTime::<Utc>::from(time.into_std()).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Returns the permissions as `ls` writes them, and as `chmod` takes them.
+/// Returns the permissions in the notations of `ls` and `chmod`.
 fn permissions(mode: u32) -> String {
     let bit = |at: u32, char| if mode & (1 << at) == 0 { '-' } else { char };
     let letters: String =
@@ -96,7 +95,7 @@ fn permissions(mode: u32) -> String {
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 
-/// Says how many lines a text file has.
+/// Returns the line about the number of lines.
 fn content(root: &Root, path: &Path, stop: &Stop) -> Result<String, ToolError> {
     let Ok((file, meta)) = root.open_file(path) else {
         return Ok("Lines: not counted (the file cannot be read)".to_owned());
@@ -111,7 +110,7 @@ fn content(root: &Root, path: &Path, stop: &Stop) -> Result<String, ToolError> {
     }
 }
 
-/// Counts lines; there are none in what is no text.
+/// Counts lines. Returns `None` for a binary file.
 fn count_lines(mut from: impl Read, stop: &Stop) -> Result<io::Result<Option<u64>>, ToolError> {
     let mut buffer = vec![0; 64 << 10];
     let (mut count, mut seen, mut last) = (0, 0, b'\n');

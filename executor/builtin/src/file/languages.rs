@@ -1,17 +1,17 @@
-//! How languages write definitions, as far as one line shows it.
+//! Patterns of definitions in the common languages, as far as one line shows them.
 
 use std::path::Path;
 
-/// How some languages write definitions.
+/// The syntax of definitions in a group of languages.
 #[derive(Debug)]
 pub(super) struct Language {
-    /// The extensions of their files.
+    /// Extensions of source files.
     pub(super) extensions: &'static [&'static str],
-    /// Patterns of lines, in which `NAME` is the name.
+    /// Patterns of lines. `NAME` stands for the name.
     definitions: &'static [&'static str],
 }
 
-/// The first words of lines that look like definitions of C's kind, and are none.
+/// First words of lines that match a definition in C syntax but are statements.
 const STATEMENTS: [&str; 21] = [
     "return",
     "new",
@@ -185,13 +185,13 @@ const LANGUAGES: [Language; 19] = [
     },
 ];
 
-/// Returns how definitions are written in a file, if it is a source file.
+/// Returns the language of a source file.
 pub(super) fn of(path: &Path) -> Option<&'static Language> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     LANGUAGES.iter().find(|it| it.extensions.contains(&extension.as_str()))
 }
 
-/// Returns whether a line only looks like a definition.
+/// Returns whether a line is a statement that only looks like a definition.
 pub(super) fn is_statement(line: &str, name: &str) -> bool {
     let line = line.trim_start();
     let word = line.split(|char: char| !char.is_alphanumeric() && char != '_').next();
@@ -199,7 +199,6 @@ pub(super) fn is_statement(line: &str, name: &str) -> bool {
 }
 
 impl Language {
-    /// Returns the pattern of lines that define a name.
     pub(super) fn pattern(&self, name: &str) -> String {
         let end = match name.chars().next_back() {
             Some(last) if last.is_alphanumeric() || last == '_' => r"\b",
@@ -211,7 +210,7 @@ impl Language {
     }
 }
 
-/// Returns a text as a pattern that matches it.
+/// Escapes the special characters of regular expressions.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,4 +1,4 @@
-//! Searching the lines of files with ripgrep's engine.
+//! Line search with ripgrep's engine.
 
 use std::{
     fmt,
@@ -15,49 +15,46 @@ use shared::tool::ToolError;
 
 use crate::root::{Halt, Root, Stop};
 
-/// Bytes of a pattern: a longer one was not written by a person.
+/// Longest pattern in bytes.
 const PATTERN_BYTES: usize = 4 << 10;
-/// Bytes that a pattern may compile to: what people write needs a fraction, named classes of
-/// characters included.
+/// Largest compiled pattern. Ordinary patterns need a fraction of this, even with Unicode classes.
 const COMPILED_BYTES: usize = 4 << 20;
-/// Bytes that it may compile to where a class of characters is one of bytes: what is larger has
-/// thousands of states at once, and each byte of a file costs as many steps.
+/// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern has
+/// thousands of simultaneous states, and each byte of a file costs as many steps.
 const STATES_BYTES: usize = 128 << 10;
-/// The same for a pattern that cannot be read so, because it names classes.
+/// Largest compiled pattern if it cannot be compiled with byte classes.
 const CLASSES_BYTES: usize = 1 << 20;
-/// How deep a pattern may nest: its parser recurses.
+/// Deepest nesting of a pattern. The parser is recursive.
 const PATTERN_DEPTH: u32 = 100;
-/// Bytes of one line that are in memory at once: minified programs and exported data have a few
-/// million.
+/// Longest line that is searched. Minified code and exported data have lines of a few megabytes.
 pub(super) const LINE_BYTES: usize = 16 << 20;
 
-/// What a search sees in a file, in the order of its lines.
+/// A line that a search reports, in the order of the file.
 #[derive(Debug)]
 pub(super) enum Seen<'a> {
-    /// A line that matches.
     Match { number: u64, line: &'a [u8] },
-    /// A line beside one.
+    /// A line near a match.
     Context { number: u64, line: &'a [u8] },
-    /// Lines are left out here.
+    /// Lines are left out at this position.
     Gap,
 }
 
-/// How the search of a file ended.
+/// The way in which the search of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Searched {
-    /// At its end, or because nobody wanted to see more.
+    /// The search reached the end, or the callback wanted no more lines.
     Done,
-    /// It is no text: what was seen does not count.
+    /// The file is binary. Lines reported before do not count.
     Binary,
-    /// It could not be read to its end.
+    /// A read failed.
     Unreadable,
-    /// It has a line of more than [`LINE_BYTES`], and was searched up to that.
+    /// A line is longer than [`LINE_BYTES`]. The lines before it were searched.
     TooLong,
-    /// It had to stop.
+    /// The call was cancelled, or its time was up.
     Halted(Halt),
 }
 
-/// Compiles a pattern that is to match within lines.
+/// Compiles a pattern that matches within lines.
 pub(super) fn matcher(pattern: &str, is_case_insensitive: bool) -> Result<RegexMatcher, ToolError> {
     check_pattern(pattern)?;
     let mut builder = RegexMatcherBuilder::new();
@@ -78,12 +75,11 @@ pub(super) fn matcher(pattern: &str, is_case_insensitive: bool) -> Result<RegexM
     builder.size_limit(most).build(pattern).map_err(|err| bad_pattern(pattern, &err))
 }
 
-/// The library has no other word for it.
+/// The library reports this case only in the text of the error.
 fn is_too_large(err: &grep_regex::Error) -> bool {
     err.to_string().contains("size limit")
 }
 
-/// Makes what searches files with some lines around each match.
 pub(super) fn searcher(context: usize) -> Searcher {
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())
@@ -94,7 +90,7 @@ pub(super) fn searcher(context: usize) -> Searcher {
         .build()
 }
 
-/// Refuses a pattern that only a machine writes.
+/// Rejects an empty pattern and a pattern that is too long.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     match pattern.len() {
         0 => Err(bad_pattern(pattern, "it is empty")),
@@ -103,12 +99,11 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     }
 }
 
-/// Makes the error of a pattern that is none.
 pub(super) fn bad_pattern(pattern: &str, why: impl fmt::Display) -> ToolError {
     ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
 }
 
-/// Searches a file, by its settled path, for as long as whoever sees it wants more.
+/// Searches a file until `see` returns `false`. The path must be canonical.
 pub(super) fn search_file(
     (root, path, stop): (&Root, &Path, &Stop),
     searcher: &mut Searcher,
@@ -121,8 +116,7 @@ pub(super) fn search_file(
     }
 }
 
-/// Searches what can be read. It stops when it has to, also in the middle of a file that never
-/// ends.
+/// Searches a reader. Stops early if `stop` says so, even in an endless stream.
 pub(super) fn search(
     (from, stop): (impl Read, &Stop),
     searcher: &mut Searcher,
@@ -140,7 +134,7 @@ pub(super) fn search(
     }
 }
 
-/// Reads until the work has to stop.
+/// A reader that fails as soon as the call must stop.
 struct Stopping<'a, R> {
     from: R,
     stop: &'a Stop,
@@ -155,7 +149,7 @@ impl<R: Read> Read for Stopping<'_, R> {
     }
 }
 
-/// The library has no other word for it.
+/// The library reports this case only in the text of the error.
 fn is_too_long(err: &io::Error) -> bool {
     err.to_string().contains("allocation limit")
 }

@@ -39,7 +39,7 @@ fn the_set_is_the_seeds() {
     "#]].assert_eq(&lines.collect::<String>());
 }
 
-/// Makes files older, the first of them the oldest.
+/// Sets modification times, the oldest first.
 fn age(project: &Project, paths: &[&str]) {
     for (index, path) in paths.iter().enumerate() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + index as u64);
@@ -333,7 +333,7 @@ async fn tree_counts_what_it_does_not_show() {
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
 }
 
-/// README's tools said `2 left out by .gitignore` in a folder that has only Faber's store.
+/// The output said `2 left out by .gitignore` in a folder that had only Faber's store.
 #[tokio::test]
 async fn tree_says_why_entries_are_left_out() {
     let mut project = Project::with(&[("faber.db", ""), ("faber.db-wal", "")]);
@@ -434,7 +434,7 @@ async fn tree_shows_folders_first() {
     tree(json!({ "path": "none" }), expect!["tool.failed: Path not found: none"]).await;
 }
 
-/// Returns what `file_info` says, except for what differs from machine to machine.
+/// Returns the output of `file_info` without parts that differ between machines.
 async fn info(project: &Project, path: &str) -> String {
     let text = project.call("file_info", json!({ "file_path": path })).await;
     let names = ["Path", "Type", "Size", "Modified", "Permissions", "Lines", "Content", "Entries"];

@@ -11,14 +11,13 @@ use crate::{
     whole,
 };
 
-/// Lines that are shown.
+/// Most lines that one call shows.
 const LINES: usize = 1_000;
-/// Entries of one folder that are shown: a large folder must not hide the others.
+/// Most entries shown of one folder, so that a large folder does not hide the others.
 const ENTRIES: usize = 200;
-/// The deepest tree that anybody reads.
+/// Deepest tree.
 const DEPTH: u64 = 20;
 
-/// What `tree` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tree {
@@ -35,7 +34,6 @@ fn two() -> u64 {
     2
 }
 
-/// A tree that is being drawn.
 struct Drawing<'a> {
     root: &'a Root,
     walk: Walk<'a>,
@@ -56,7 +54,6 @@ pub(super) fn tree(root: &Root, args: &Tree, stop: &Stop) -> Result<String, Tool
 }
 
 impl Drawing<'_> {
-    /// Draws what is in a folder.
     fn folder(&mut self, folder: &Entry, indent: &str, depth: u64) -> Result<(), ToolError> {
         if self.is_full || self.walk.is_over()? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Memories in the store: one record each, read a few at a time.
+//! Memories as records of the store, read in pages.
 
 use std::sync::Arc;
 
@@ -19,26 +19,21 @@ use super::{
     words,
 };
 
-/// Bytes of a text: what is saved can be recalled, with a little that is said about it.
+/// Longest text. Its output still fits together with a heading.
 pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
-/// Memories of a scope: more than anybody looks through.
+/// Most memories of a scope.
 pub(super) const MEMORIES: usize = 10_000;
-/// Tags of a memory.
 pub(super) const TAGS: usize = 32;
-/// Bytes of a tag.
 const TAG_BYTES: usize = 128;
-/// Bytes of a language, a description or what is looked for.
+/// Most bytes of a description or a query.
 const WORDS_BYTES: usize = limits::TEXT_BYTES;
-/// Memories in memory at once: each may be a megabyte.
+/// Records read at once. Each may have a megabyte.
 const PAGE: usize = 32;
-/// Matches that a search shows.
 const SHOWN: usize = 10;
-/// Memories that a list shows.
 const LISTED: usize = 200;
-/// Bytes of texts that one search looks through: a second or so.
+/// Bytes of text that one search reads. That takes about a second.
 pub(super) const SEARCH_BYTES: usize = 256 << 20;
 
-/// All memories.
 #[derive(Debug)]
 pub(super) struct Notebook {
     store: Arc<dyn Store>,
@@ -50,7 +45,7 @@ impl Notebook {
         Self { store, clock }
     }
 
-    /// Keeps a memory, in the place of what the key had.
+    /// Saves a memory. Replaces an earlier one with the same key.
     pub(super) async fn save(
         &self,
         scope: Scope,
@@ -68,7 +63,7 @@ impl Notebook {
         put.map_err(|err| failed(&err)).map(drop)
     }
 
-    /// Refuses what would be one too many.
+    /// Rejects a new memory if the scope is full.
     async fn check_room(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
         let count = self.count(scope, MEMORIES).await?;
         if count < MEMORIES || self.find(name).await?.is_some() {
@@ -90,7 +85,7 @@ impl Notebook {
         self.store.record(RecordKind::Memory, name).await.map_err(|err| failed(&err))
     }
 
-    /// Returns what a key has, or says where else there is something.
+    /// Returns the memory of a key. The error names another scope that has the key.
     pub(super) async fn recall(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
         if let Some(record) = self.find(&scope.name_of(key)).await? {
             return read(&record).map_err(|err| failed(&err));
@@ -106,13 +101,13 @@ impl Notebook {
         Err(ToolError::failed(why).without_retry())
     }
 
-    /// Forgets what a key has, and says whether it had anything.
+    /// Removes the memory of a key. Returns whether it existed.
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
         let removed = self.store.remove_record(RecordKind::Memory, &scope.name_of(key)).await;
         removed.map_err(|err| failed(&err))
     }
 
-    /// Forgets all memories of a scope, and says how many there were.
+    /// Removes all memories of a scope and returns their number.
     pub(super) async fn clear(
         &self,
         scope: Scope,
@@ -120,7 +115,7 @@ impl Notebook {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (Pages::of(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // At once, so that they share commits.
+            // Concurrent removals share commits.
             let removals =
                 page.iter().map(|it| self.store.remove_record(RecordKind::Memory, &it.name));
             let removed = try_join_all(removals).await.map_err(|err| failed(&err))?;
@@ -129,7 +124,7 @@ impl Notebook {
         Ok(cleared)
     }
 
-    /// Returns the first memories of a scope, by key, in words.
+    /// Returns the first memories of a scope as text, ordered by key.
     pub(super) async fn list(
         &self,
         scope: Scope,
@@ -159,8 +154,8 @@ impl Notebook {
         Ok(format!("{} in {scope}:\n{}", words::memories(count), lines.join("\n")))
     }
 
-    /// Returns the first matches of a search, in words: those by key before those by tag, and
-    /// those before the others. It looks through so many bytes at most.
+    /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Reads
+    /// about `most` bytes of texts.
     pub(super) async fn search(
         &self,
         scope: Scope,
@@ -178,7 +173,7 @@ impl Notebook {
         let mut is_whole = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
-            // Megabytes of text keep a thread for a while.
+            // A page has megabytes of text.
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
                     bytes += memory.value.len();
@@ -198,12 +193,12 @@ impl Notebook {
     }
 }
 
-/// The matches of a search, and the lines of the best of them.
+/// The matches of a search, with the lines of the first ones.
 #[derive(Debug, Default)]
 struct Matches {
     seen: usize,
     count: usize,
-    /// By key, by tag, by text.
+    /// Lines of matches by key, by tag and by text.
     lines: [Vec<String>; 3],
 }
 
@@ -252,7 +247,6 @@ impl Matches {
     }
 }
 
-/// Records of a scope, a few at a time.
 struct Pages<'a> {
     notebook: &'a Notebook,
     prefix: String,
@@ -308,7 +302,7 @@ fn read(record: &Record) -> Result<Memory, StoreError> {
     Memory::deserialize(&*record.value).map_err(|err| StoreError::corrupt(&record.name, err))
 }
 
-/// Returns what a record says; one that is damaged hides no other.
+/// Returns the key and memory of a record. Skips a damaged record.
 fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     let key = scope.key_of(&record.name)?;
     match read(record) {
@@ -320,7 +314,7 @@ fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     }
 }
 
-/// Says what an error of the store means for a call.
+/// Converts an error of the store into the error of a call.
 fn failed(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {

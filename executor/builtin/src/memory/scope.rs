@@ -1,4 +1,4 @@
-//! Where memories are, and how the store calls them.
+//! Scopes of memories, and the names of their records.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::limits;
 
-/// Bytes of a key: what a person can still tell from another.
+/// Longest key.
 const KEY_BYTES: usize = 256;
-/// What stands before a character that a record's name cannot have, or that means something there.
+/// Marks an escaped character in the name of a record.
 const ESCAPE: char = '%';
 
 /// A group of memories.
@@ -33,12 +33,11 @@ impl Scope {
         }
     }
 
-    /// Returns how the names of all its records begin.
+    /// Returns the prefix of the names of all records in the scope.
     pub(super) fn prefix(self) -> String {
         format!("{self}/")
     }
 
-    /// Returns the name of the record of a key.
     pub(super) fn name_of(self, key: &Key) -> String {
         let mut name = self.prefix();
         name.extend(key.0.chars().flat_map(|it| {
@@ -48,7 +47,6 @@ impl Scope {
         name
     }
 
-    /// Returns the key of the record of a name.
     pub(super) fn key_of(self, name: &str) -> Option<Key> {
         let rest = name.strip_prefix(self.as_str())?.strip_prefix('/')?;
         let (mut key, mut chars) = (String::new(), rest.chars());
@@ -65,7 +63,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a memory is found by: any text that is not empty, of at most 256 bytes.
+/// The key of a memory: a text of 1 to 256 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(inline)]
@@ -80,7 +78,7 @@ impl TryFrom<String> for Key {
             return Err("a key is a text that is not empty".to_owned());
         }
         let key = Self(text);
-        // What must be escaped takes twice the place, so few keys that could be shorter are refused.
+        // An escaped character takes two characters, so a few shorter keys are rejected, too.
         let longest = Scope::Snippets.name_of(&key).len();
         if bytes > KEY_BYTES || longest > limits::NAME_BYTES {
             return Err(format!(
@@ -98,7 +96,7 @@ impl Key {
     }
 }
 
-/// Shows it on one line.
+/// Escapes control characters, so a key takes one line.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for it in self.0.chars() {
@@ -108,8 +106,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns what stands behind the escape for a character, if it needs one: the caret notation for
-/// the old control characters, letters of Latin-1 for the new ones.
+/// Returns the character that follows the escape, if `char` needs an escape. C0 control characters
+/// use the caret notation, C1 control characters use letters of Latin-1.
 fn escaped(it: char) -> Option<char> {
     match it {
         ESCAPE => Some(ESCAPE),
@@ -121,7 +119,7 @@ fn escaped(it: char) -> Option<char> {
     }
 }
 
-/// Undoes [`escaped`].
+/// Reverses [`escape_char`].
 fn unescaped(it: char) -> Option<char> {
     match it {
         ESCAPE => Some(ESCAPE),

@@ -1,4 +1,4 @@
-//! The set as its callers see it, over a store in memory and one in a file.
+//! The tools as their callers see them, with the store in memory and with SQLite.
 
 use std::{fmt::Write, sync::Mutex};
 
@@ -18,7 +18,7 @@ use super::{
     *,
 };
 
-/// A clock that goes on by a second whenever somebody looks.
+/// A clock that advances by a second with each reading.
 #[derive(Debug, Default)]
 struct Ticking(Mutex<i64>);
 
@@ -30,7 +30,7 @@ impl Clock for Ticking {
     }
 }
 
-/// The set over one store.
+/// The tools with one store.
 struct Desk {
     store: Arc<dyn Store>,
     tools: Vec<Arc<dyn Tool>>,
@@ -66,7 +66,7 @@ impl Desk {
         self.call("save_context", json!({ "key": key, "value": value })).await;
     }
 
-    /// Writes what was saved by somebody else.
+    /// Writes a record past the tools.
     async fn put(&self, name: String, value: Value) {
         let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
         let record = Record { kind, name, value: Arc::new(value), at };
@@ -74,7 +74,6 @@ impl Desk {
     }
 }
 
-/// Both stores.
 fn desks() -> [(Desk, TempDir); 2] {
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     [(Desk::new(Arc::new(InMemory::new())), one), (Desk::in_file(&other), other)]
@@ -203,7 +202,7 @@ async fn snippets_say_what_they_are() {
         }
         let all =
             desk.store.records(RecordKind::Memory, RecordPage::first_records(9)).await.unwrap();
-        // The format that stores have.
+        // This is the stored format.
         expect![[r#"snippets/retry {"value":"fn retry() {\n    todo()\n}\n","tags":["http","backoff"],"language":"rust","description":"Calls again after a while."}"#]].assert_eq(&format!("{} {}", all[0].name, all[0].value));
     }
 }

@@ -1,20 +1,18 @@
-//! What models are told of memories, in words.
+//! Texts about memories, as models read them.
 
 use super::{Memory, scope::Key};
 
-/// Characters of a text that a line of a list shows.
+/// Characters that an excerpt shows.
 const EXCERPT: usize = 120;
-/// Characters of it that stand before what was looked for.
+/// Characters of an excerpt before the match.
 const BEFORE: usize = 40;
-/// Tags that a line of a list shows.
+/// Most tags that a line of a list shows.
 const TAGS: usize = 8;
 
-/// Returns so many memories, in words.
 pub(super) fn memories(n: usize) -> String {
     if n == 1 { "1 memory".to_owned() } else { format!("{n} memories") }
 }
 
-/// Returns a snippet with all that is known of it.
 pub(super) fn snippet(name: &Key, memory: &Memory) -> String {
     let mut text = format!("Snippet '{name}'");
     if let Some(language) = memory.language.as_deref().filter(|it| !it.is_empty()) {
@@ -30,7 +28,7 @@ pub(super) fn snippet(name: &Key, memory: &Memory) -> String {
     text
 }
 
-/// Returns a line of a list, with an excerpt around what was looked for.
+/// Returns a line of a list. The excerpt is around the match if `wanted` is given.
 pub(super) fn line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
     let mut line = format!("- {key}");
     if let Some(language) = memory.language.as_deref().filter(|it| !it.is_empty()) {
@@ -52,14 +50,13 @@ pub(super) fn line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
     line
 }
 
-/// Returns about how many characters stand before the first place where a text has a word that is
-/// written in lower case.
+/// Returns the approximate number of characters before the first match. `word` is in lower case.
 fn place(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
     folded.find(word).map(|it| folded[..it].chars().count())
 }
 
-/// Returns a part of a text, around a place in it, on one line.
+/// Returns an excerpt on one line that contains the position `at`.
 fn one_line(text: &str, at: usize) -> String {
     let from = if at > EXCERPT - BEFORE { at - BEFORE } else { 0 };
     let mut line = if from > 0 { "…".to_owned() } else { String::new() };
@@ -99,7 +96,7 @@ mod tests {
         assert!(line.starts_with('…') && line.contains("NEEDLE") && line.ends_with('…'), "{line}");
         assert!(line.chars().count() <= EXCERPT + 2);
         assert!(one_line(&long, 0).starts_with("ö ö"));
-        // What becomes longer in lower case moves the place a little, and breaks nothing.
+        // Lower case changes the length of this text, so the position is not exact.
         let text = "İ".repeat(100);
         assert!(place(&text, "i").is_some());
         assert!(!one_line(&text, 199).is_empty());

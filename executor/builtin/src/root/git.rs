@@ -1,8 +1,8 @@
-//! Keeping what lies in `.git` as it is.
+//! Protection of `.git` against changes.
 //!
-//! Whoever may write a hook or a setting there has a program run by the next person, or the next
-//! program, that uses Git. So a change looks where it leads, by names and behind symlinks, before
-//! any folder is made and again before the folder is opened, which then follows no symlink.
+//! A hook or setting in `.git` makes the next Git command run a program. So each change checks the
+//! names of the path and its target behind symlinks. It checks before it creates folders, and again
+//! before it opens the folder without following symlinks.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,11 +10,11 @@ use shared::tool::ToolError;
 
 use super::{GitWrites, Root, at, shown};
 
-/// The folder of a repository; in a worktree or a submodule it is a file that names one.
+/// The folder of a repository. In a worktree or a submodule it is a file.
 const GIT: &str = ".git";
 
 impl Root {
-    /// Refuses a path that leads into `.git`, by its names or behind symlinks.
+    /// Rejects a path that leads into `.git`, by its names or behind symlinks.
     pub(super) fn keeps_git(&self, given: &str, path: &Path) -> Result<(), ToolError> {
         if self.0.git == GitWrites::Allowed {
             return Ok(());
@@ -25,20 +25,21 @@ impl Root {
         Ok(())
     }
 
-    /// Returns where a path is, relative to the root and without symlinks, as far as it is there.
+    /// Resolves the existing part of a path. Returns it relative to the root.
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let there = path.ancestors().find(|it| self.dir().symlink_metadata(at(it)).is_ok())?;
         let rest = path.strip_prefix(there).ok()?;
         let real = match self.dir().canonicalize(at(there)) {
             Ok(real) => real,
-            // A symlink to nothing, or out: what changes files says so in its own words.
+            // The symlink is broken or leads outside. The function that opens the file reports
+            // that.
             Err(_) => there.to_owned(),
         };
         Some(real.join(rest))
     }
 }
 
-/// Returns whether a part of a path is `.git`, in whatever case: not every file system cares.
+/// Returns whether a part of a path is `.git`. Ignores case, because some file systems do.
 fn is_git(path: &Path) -> bool {
     path.components().any(|it| match it {
         Component::Normal(name) => name.eq_ignore_ascii_case(GIT),
@@ -76,7 +77,6 @@ mod tests {
         project
     }
 
-    /// Every call that changes a file.
     fn changes(path: &str) -> [(&'static str, Value); 3] {
         let edit = json!({ "file_path": path, "old_string": "core", "new_string": "alias" });
         [

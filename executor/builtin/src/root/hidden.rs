@@ -1,9 +1,8 @@
-//! What lies beneath a root and is Faber's own: its configuration, where it keeps its data, and the
-//! programs that its tools run.
+//! Files below a root that tools must not touch: Faber's configuration, data and programs.
 //!
-//! Whoever may change these decides what Faber does next, and closing the store's file here would
-//! drop the locks that SQLite has on it. So tools do not even open them: not by name, not behind
-//! a symlink, and not by another name of the same file.
+//! A program that can change them controls Faber. Closing the store's file here would also drop the
+//! locks that SQLite holds. So tools do not even open these files: not by name, not behind a
+//! symlink, and not by a hard link.
 
 mod known;
 
@@ -19,30 +18,30 @@ use shared::tool::ToolError;
 use self::known::Known;
 use super::{at, shown};
 
-/// Files and folders of which tools that work beneath a root touch nothing.
+/// Paths that tools must not touch.
 #[derive(Debug, Default)]
 pub(crate) struct Hidden {
-    /// Those beneath the root, as paths from there.
+    /// Protected paths below the root, relative to it.
     inside: Vec<PathBuf>,
-    /// All of them, and what is in them: a file there may have another name beneath the root.
+    /// Ids of all protected files. Hard links to them may exist below the root.
     all: Known,
 }
 
 impl Hidden {
-    /// Keeps tools that work beneath `root`, which is a path without symlinks, away from `paths`.
+    /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
     pub(crate) fn from(root: &Path, paths: &[PathBuf]) -> Self {
-        // A root that somebody puts there is meant.
+        // A root that the configuration names is allowed, even if it is a protected folder.
         let all: Vec<_> = paths.iter().flat_map(|it| real(it)).filter(|it| it != root).collect();
         let inside = all.iter().filter_map(|it| it.strip_prefix(root).ok()).map(Path::to_owned);
         Self { inside: inside.collect(), all: Known::of(all) }
     }
 
-    /// Returns whether a path without symlinks is one of them, or beneath one.
+    /// Returns whether a path without symlinks is a protected path or below one.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         self.inside.iter().any(|it| path.starts_with(it))
     }
 
-    /// Refuses a path that leads to one of them.
+    /// Rejects a path that leads to a protected file.
     pub(crate) fn check(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
         if self.is_empty() {
             return Ok(());
@@ -51,16 +50,15 @@ impl Hidden {
         if is_one { Err(refused(given)) } else { Ok(()) }
     }
 
-    /// Returns whether there is anything to keep tools away from.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns whether a file, by whatever name it was found, is one of them.
+    /// Returns whether a file is protected, under any name.
     ///
     /// # Errors
     ///
-    /// If nobody knows.
+    /// If the ids of the protected files are unknown.
     pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> io::Result<bool> {
         let is_inside = self.is_own_inside(dir, meta);
         if is_inside || meta.nlink() == 1 {
@@ -69,40 +67,40 @@ impl Hidden {
         self.all.has(mark(meta)).map_err(|err| unknown(&err))
     }
 
-    /// Returns whether it is one of those beneath the root.
+    /// Returns whether a file is one of the protected paths below the root.
     pub(crate) fn is_own_inside(&self, dir: &Dir, meta: &Metadata) -> bool {
         self.marks_inside(dir).any(|it| it == mark(meta))
     }
 
-    /// Returns by what those beneath the root are known now, as far as they are there.
+    /// Returns the ids of the protected paths below the root that exist now.
     pub(crate) fn marks_inside(&self, dir: &Dir) -> impl Iterator<Item = Mark> {
         self.inside.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?)))
     }
 
-    /// Returns by what all of them are known now, with what is in them, in order.
+    /// Returns the sorted ids of all protected files.
     ///
     /// # Errors
     ///
-    /// If nobody knows.
+    /// If the ids are unknown.
     pub(crate) fn marks(&self) -> io::Result<Vec<Mark>> {
         self.all.all().map_err(|err| unknown(&err))
     }
 
-    /// Returns whether a path leads to one of them, as far as it is there.
+    /// Returns whether a path leads to a protected path below the root.
     fn leads(&self, dir: &Dir, path: &Path) -> bool {
         let there = path.ancestors().find(|it| dir.symlink_metadata(at(it)).is_ok());
         let Some(there) = there else { return self.covers(path) };
         let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
         let real = dir.canonicalize(at(there)).unwrap_or_else(|_| there.to_owned());
-        // The root itself is `.`.
+        // The canonical path of the root is `.`.
         let real: PathBuf = real.components().filter(|it| it.as_os_str() != ".").collect();
         self.covers(&real.join(rest)) || self.covers(path)
     }
 
-    /// Returns whether a file is one of them by another name.
+    /// Returns whether a file is a hard link to a protected file.
     fn is_another(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
         let Ok(meta) = dir.metadata(at(path)) else { return Ok(false) };
-        // Folders have names in themselves, and none elsewhere.
+        // Folders have no hard links.
         if meta.is_dir() {
             return Ok(self.is_own_inside(dir, &meta));
         }
@@ -110,23 +108,20 @@ impl Hidden {
     }
 }
 
-/// By what a file is known, whatever it is called: its device, and its number there.
+/// Device and inode number of a file. They are the same under all its names.
 pub(crate) type Mark = (u64, u64);
 
-/// Returns by what a file is known.
 pub(crate) fn mark(meta: &Metadata) -> Mark {
     (meta.dev(), meta.ino())
 }
 
-/// Returns what a path leads to, without symlinks, also where nothing is there yet: then the symlinks
-/// that lead to nothing, too.
+/// Resolves a path. If its end does not exist, also returns the symlinks that lead there.
 fn real(path: &Path) -> Vec<PathBuf> {
     let Ok(way) = ResolvedPath::of(path) else { return Vec::new() };
     let loose = if way.is_there { Vec::new() } else { way.links };
     loose.into_iter().chain([way.end]).collect()
 }
 
-/// Makes the error of a path that leads to one of them.
 pub(crate) fn refused(given: &str) -> ToolError {
     let given = shown(Path::new(given));
     let text = format!(
@@ -136,7 +131,7 @@ pub(crate) fn refused(given: &str) -> ToolError {
     ToolError::failed(text).without_retry()
 }
 
-/// Makes the error of a file with several names of which nobody knows whose it is.
+/// The error for a file with several names if the protected files are unknown.
 pub(crate) fn undecided(given: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).without_retry()
 }
@@ -154,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// A script in a folder that was not there yet could be written, and was run.
+    /// A tool could write a script into a folder that did not exist yet. Faber then ran the script.
     #[test]
     fn what_is_not_there_yet_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
@@ -200,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A file in a folder of Faber's own beneath the root had other names there, and was read by them.
+    /// Tools could read a file of a protected folder through a hard link below the root.
     #[test]
     fn what_lies_in_a_folder_beneath_the_root_is_known_by_its_other_names() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What a walk leaves out: the rules of `.gitignore`, `.ignore` and `.rgignore`, read beneath the
-//! root like any other file.
+//! Ignore rules of `.gitignore`, `.ignore` and `.rgignore`, read below the root like other files.
 
 use std::{fmt, io::Read, path::Path, sync::Arc};
 
@@ -10,25 +9,25 @@ use ignore::{
 
 use super::{Root, at};
 
-/// Bytes of one file of rules that are read: people write such files, and none this large.
+/// Bytes read of a file of rules.
 const RULES_BYTES: u64 = 1 << 20;
-/// Git's own rules.
+/// Files with Git's rules.
 const GIT: [&str; 2] = [".git/info/exclude", ".gitignore"];
-/// Rules that search tools have besides; they go before git's.
+/// Files with rules of search tools. They take precedence over Git's.
 const OWN: [&str; 2] = [".ignore", ".rgignore"];
 
-/// The rules of a folder, and of those above it.
+/// The rules of a folder and of its parents.
 #[derive(Debug)]
 pub(crate) struct Ignored {
     own: Gitignore,
     git: Gitignore,
-    /// Whether git's rules of the folders above do not count here.
+    /// `true` if Git's rules of the parent folders do not apply here.
     is_repository: bool,
     above: Option<Arc<Self>>,
 }
 
 impl Ignored {
-    /// Reads the rules of the folders above one.
+    /// Reads the rules of all parent folders.
     pub(crate) fn above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
         let mut above = None;
         let mut folders: Vec<_> = folder.ancestors().skip(1).collect();
@@ -39,7 +38,7 @@ impl Ignored {
         above
     }
 
-    /// Adds the rules of a folder in which some names are, if it has any.
+    /// Adds the rules of a folder. `has` says which names the folder contains.
     pub(crate) fn beneath(
         root: &Root,
         folder: &Path,
@@ -56,8 +55,7 @@ impl Ignored {
         Some(Arc::new(Self { own, git, is_repository, above }))
     }
 
-    /// Returns whether the rules say to leave something out, or to keep it; mostly they say
-    /// nothing. The nearest rule decides.
+    /// Applies the nearest matching rule. Returns `None` if no rule matches.
     pub(crate) fn verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
         let by_own = self.levels().find_map(|it| verdict(&it.own, path, is_folder, Reason::Ignore));
         by_own.or_else(|| {
@@ -72,16 +70,16 @@ impl Ignored {
     }
 }
 
-/// Why a walk leaves an entry out.
+/// The reason why a walk leaves an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// A rule of `.gitignore` or `.git/info/exclude` names it.
+    /// A rule of `.gitignore` or `.git/info/exclude` matches.
     Gitignore,
-    /// A rule of `.ignore` or `.rgignore` names it.
+    /// A rule of `.ignore` or `.rgignore` matches.
     Ignore,
-    /// Its name begins with a dot.
+    /// The name starts with a dot.
     Hidden,
-    /// It is Faber's own: its configuration, its data, or a program that its tools run.
+    /// The path is protected.
     Own,
 }
 
@@ -96,12 +94,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What rules say about a path.
+/// The result of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is left out, for this reason.
     Out(Reason),
-    /// It is kept, even if its name is hidden.
+    /// The entry stays, even if its name is hidden.
     Kept,
 }
 
@@ -113,7 +110,7 @@ fn verdict(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> O
     }
 }
 
-/// Reads rules. A line that is no pattern is passed over, as git does it.
+/// Reads rules. Skips invalid lines, as Git does.
 fn rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
     for text in names.iter().filter_map(|name| text(root, &folder.join(name))) {

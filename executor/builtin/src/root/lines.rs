@@ -1,9 +1,9 @@
-//! Text for models: whole lines, and never more than they can read.
+//! Output text: complete lines, within a limit.
 
 use std::{borrow::Cow, fmt::Write as _, path::Path};
 
-/// Bytes of text that a file tool returns: as JSON they stay below
-/// [`shared::limits::OUTPUT_BYTES`], even if each has to be escaped.
+/// Most bytes of an output. As JSON they stay below [`shared::limits::OUTPUT_BYTES`], even if every
+/// byte must be escaped.
 pub(crate) const TEXT_BYTES: usize = 128 << 10;
 
 /// Lines of an output, up to a limit.
@@ -15,12 +15,11 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Makes room for some lines.
     pub(crate) fn new(most: usize) -> Self {
         Self { text: String::new(), count: 0, most }
     }
 
-    /// Adds a line, and says whether there was room for it.
+    /// Adds a line. Returns `false` if the output is full.
     pub(crate) fn push(&mut self, line: &str) -> bool {
         if self.count == self.most || self.text.len() + line.len() >= TEXT_BYTES {
             return false;
@@ -31,12 +30,11 @@ impl Lines {
         true
     }
 
-    /// Returns how many lines there are.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the lines below a heading and above closing notes.
+    /// Joins a heading, the lines and closing notes.
     pub(crate) fn between(self, heading: Option<&str>, notes: &[String]) -> String {
         let notes = notes.iter().map(String::as_str);
         let lines = self.text.strip_suffix('\n');
@@ -45,7 +43,7 @@ impl Lines {
     }
 }
 
-/// Returns a path as an output shows it: on one line, whatever is in its name.
+/// Escapes control characters, so a path takes one line of an output.
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.is_empty() {
@@ -62,9 +60,9 @@ pub(crate) fn shown(path: &Path) -> String {
     shown
 }
 
-/// Returns a line as text, cut where it is longer than anybody reads.
+/// Returns a line as text, cut after `most` bytes.
 ///
-/// Of a long line the first bytes are enough; `bytes` is the length of the whole.
+/// The caller may pass only the start of a line. `bytes` is the length of the whole line.
 pub(crate) fn clipped(line: &[u8], bytes: usize, most: usize) -> Cow<'_, str> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

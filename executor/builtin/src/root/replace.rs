@@ -1,8 +1,8 @@
-//! Changing a file so that everybody sees it whole, before or after, and never in between.
+//! Atomic changes of files.
 //!
-//! New content goes to a file without a name in the same folder, is written to the disk, and takes
-//! the old one's place. Symlinks stay: what they point to is changed. A hard link does not stay:
-//! other names keep the old content.
+//! New content goes to an unnamed file in the same folder, is synced to disk, and then replaces the
+//! old file. A symlink stays, and its target changes. A hard link does not follow: other names keep
+//! the old content.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +23,7 @@ use super::{
     kind, shown,
 };
 
-/// A file that is about to change, in a folder that is held open.
+/// A file to change, with its open folder.
 #[derive(Debug)]
 pub(crate) struct Target {
     root: Root,
@@ -35,7 +35,7 @@ pub(crate) struct Target {
 }
 
 impl Root {
-    /// Finds a file to change, or the place for a new one. The folders above are made.
+    /// Opens the target of a change. Creates missing parent folders.
     pub(crate) fn new_target(&self, place: &Place) -> Result<Target, ToolError> {
         if place.given.ends_with('/') {
             return Err(ends_in_slash(&place.given));
@@ -48,7 +48,7 @@ impl Root {
         self.target(place)
     }
 
-    /// Finds a file to change.
+    /// Opens the target of a change.
     pub(crate) fn target(&self, place: &Place) -> Result<Target, ToolError> {
         if place.meta.is_some() {
             place.file()?;
@@ -80,17 +80,15 @@ impl Root {
 }
 
 impl Target {
-    /// Returns the path of the file that changes, as an output shows it.
     pub(crate) fn shown(&self) -> String {
         shown(&self.path)
     }
 
-    /// Returns whether the file is there already.
     pub(crate) fn exists(&self) -> bool {
         self.was.is_some()
     }
 
-    /// Reads the whole file, if it has no more than some bytes.
+    /// Reads the whole file. Fails if it has more than `most` bytes.
     pub(crate) fn read(&self, most: u64) -> Result<Vec<u8>, ToolError> {
         let read = || {
             let (file, _) = self.open(OpenOptions::new().read(true))?;
@@ -106,7 +104,7 @@ impl Target {
         Ok(bytes)
     }
 
-    /// Gives the file new content, unless somebody else changed it meanwhile.
+    /// Replaces the content. Fails if another program changed the file meanwhile.
     pub(crate) fn replace(&self, content: &[u8]) -> Result<(), ToolError> {
         if !self.is_as_it_was() {
             let text = format!("{} changed meanwhile: read it again", self.given);
@@ -115,7 +113,7 @@ impl Target {
         self.put(&self.name, content).map_err(|err| failure("write", &self.given, &err))
     }
 
-    /// Keeps content beside the file, under its name with `.bak`, and returns the path of that.
+    /// Saves content beside the file as `FILE.bak`, and returns that path.
     pub(crate) fn back_up(&self, content: &[u8]) -> Result<String, ToolError> {
         let mut name = self.name.clone();
         name.push(".bak");
@@ -126,7 +124,7 @@ impl Target {
         Ok(shown(&self.path.with_file_name(name)))
     }
 
-    /// Adds content at the end of the file. If that fails, part of it may be there.
+    /// Appends content. On an error, part of it may be written.
     pub(crate) fn append(&self, content: &[u8]) -> Result<(), ToolError> {
         let fail = |err: io::Error| failure("append to", &self.given, &err);
         let opened = self.open(OpenOptions::new().append(true).create(true));
@@ -140,7 +138,7 @@ impl Target {
         Ok(())
     }
 
-    /// A file that nobody may write is not replaced, though its folder would allow it.
+    /// Replacing needs only permission for the folder. This check protects a read-only file.
     fn may_be_changed(&self) -> Result<(), ToolError> {
         let Some(meta) = &self.was else { return Ok(()) };
         if !meta.is_file() {
@@ -173,7 +171,7 @@ impl Target {
         now.as_ref().map(mark) == self.was.as_ref().map(mark)
     }
 
-    /// Puts a whole file in the folder, in the place of any that has the name.
+    /// Creates or replaces a whole file in the folder.
     fn put(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let mut file = TempFile::new(&self.dir)?;
         file.write_all(content)?;
@@ -186,13 +184,13 @@ impl Target {
         Ok(())
     }
 
-    /// Writes the folder to the disk where that is possible. The change is seen by everybody already.
+    /// Syncs the folder if the file system supports it. Readers see the change in any case.
     fn sync(&self) {
         let _ = self.dir.open(".").and_then(|it| it.sync_all());
     }
 }
 
-/// Gives a file the owner, if we may, and the permissions of another one.
+/// Copies permissions, and the owner if Faber has the right to.
 fn keep(file: &File, was: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (was.uid(), was.gid()) {

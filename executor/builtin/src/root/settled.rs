@@ -1,5 +1,7 @@
-//! Opening what a path without symlinks leads to, without following any: where a path was looked
-//! at and found to be nobody's, somebody may put a symlink in its way before it is opened.
+//! Access by canonical paths without following symlinks.
+//!
+//! A path is first resolved and checked. Another process may then put a symlink into it. So the
+//! opening must not follow symlinks.
 
 use std::{
     ffi::OsStr,
@@ -14,8 +16,7 @@ use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 use super::{Root, at, guarded, kind, mark};
 
 impl Root {
-    /// Returns where a path leads, without symlinks and relative to the root. What is last in it
-    /// need not be there.
+    /// Resolves a path to one without symlinks, relative to the root. The last part need not exist.
     pub(crate) fn settled(&self, path: &Path) -> io::Result<PathBuf> {
         let real = match self.dir().canonicalize(at(path)) {
             Err(err) if err.kind() == io::ErrorKind::NotFound && !self.is_symlink(path) => {
@@ -24,7 +25,7 @@ impl Root {
             }
             real => real?,
         };
-        // The root itself is `.`.
+        // The canonical path of the root is `.`.
         Ok(real.components().filter(|it| it.as_os_str() != ".").collect())
     }
 
@@ -32,7 +33,7 @@ impl Root {
         self.dir().symlink_metadata(at(path)).is_ok_and(|it| it.is_symlink())
     }
 
-    /// Opens a folder by its settled path.
+    /// Opens a folder by its canonical path.
     pub(crate) fn open_folder(&self, path: &Path) -> io::Result<Dir> {
         let mut folder = self.dir().try_clone()?;
         for name in path {
@@ -41,7 +42,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// Opens a regular file to read, by its settled path. What is none is not waited for.
+    /// Opens a regular file for reading, by its canonical path. Never blocks on a FIFO.
     pub(crate) fn open_settled(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
         let (file, meta) = if self.hidden().is_empty() {
             let file = self.dir().open_with(at(path), guarded(OpenOptions::new().read(true)))?;
@@ -61,14 +62,14 @@ impl Root {
         Ok((file.into_std(), meta))
     }
 
-    /// Opens a file in a folder that is held open, unless it is Faber's own by another name.
+    /// Opens a file in an open folder. Rejects a hard link to a protected file.
     pub(super) fn open_in(
         &self,
         folder: &Dir,
         name: &OsStr,
         options: &mut OpenOptions,
     ) -> io::Result<(File, Metadata)> {
-        // Not opened at all, where that is known: closing it would drop the locks on it.
+        // Does not open a file that is known to be protected: closing it would drop SQLite's locks.
         let found = folder.symlink_metadata(name).ok();
         let is_told = |it: &Metadata| it.nlink() > 1 || self.1.is_some();
         if let Some(found) = found.filter(is_told)
@@ -85,8 +86,8 @@ impl Root {
         Ok((file, meta))
     }
 
-    /// Returns whether a file is Faber's own. What has one name only cannot have become that since
-    /// a search began.
+    /// Returns whether a file is protected. During a search, a file with one name cannot become
+    /// protected.
     fn is_own(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.hidden();
         let Some(seen) = &self.1 else { return hidden.is_own(self.dir(), meta) };
@@ -99,7 +100,7 @@ impl Root {
         Ok(all.binary_search(&mark(meta)).is_ok() || hidden.is_own_inside(self.dir(), meta))
     }
 
-    /// Opens the folder of a file by its settled path, unless a search has it open already.
+    /// Opens the folder of a file, or returns the cached one of the search.
     fn folder_of(&self, path: &Path) -> io::Result<Arc<Dir>> {
         let path = path.parent().unwrap_or(Path::new(""));
         let Some(seen) = &self.1 else { return Ok(Arc::new(self.open_folder(path)?)) };

@@ -20,7 +20,7 @@ use toolbox::ToolContext;
 use super::{Lane, Root, shown};
 use crate::project::Project;
 
-/// Every tool, with a path that it is to be kept from.
+/// Returns a call of every tool that takes a path.
 fn calls(path: &str) -> Vec<(&'static str, Value)> {
     let edit = json!({ "file_path": path, "old_string": "secret", "new_string": "x" });
     vec![
@@ -36,7 +36,7 @@ fn calls(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A project with ways out of it.
+/// A project with symlinks that lead outside.
 fn with_ways_out() -> Project {
     let project = Project::with(&[("dir/a.txt", "inside\n")]);
     project.file("../out/secret.txt", "secret\n");
@@ -135,8 +135,7 @@ async fn searches_do_not_follow_ways_out() {
     .await;
 }
 
-/// Somebody swaps a folder for a symlink that leads out, again and again, while files in it are
-/// read and written.
+/// A folder is swapped for a symlink that leads outside while tools read and write files in it.
 #[test]
 fn no_race_leads_out() {
     let project = Project::with(&[("real/secret", "inside")]);

@@ -1,4 +1,4 @@
-//! Walking the folders beneath a root, in the order of their names, without following symlinks.
+//! Walks through folders in the order of names, without following symlinks.
 
 use std::{
     borrow::Cow,
@@ -18,77 +18,73 @@ use super::{
     work::{self, SEARCH_TIME},
 };
 
-/// Entries of folders that one walk looks at: its memory grows with them.
+/// Most entries of one walk. Memory grows with them.
 pub(crate) const ENTRIES: usize = 500_000;
-/// How deep a walk goes: what nests deeper was not made by a person.
+/// Deepest folder.
 const DEPTH: usize = 200;
 
-/// A walk.
+/// A walk through the folders of a root.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     root: &'a Root,
     stop: &'a Stop,
     rules: Rules,
-    /// Entries that it may still look at.
+    /// Entries that the walk may still read.
     left: usize,
-    /// What is still to be passed, the next one last.
+    /// Entries to visit. The next one is the last.
     ahead: Vec<Entry>,
     unreadable: usize,
-    /// How many entries the rules left out, by reason.
+    /// Number of entries that were left out, by reason.
     left_out: BTreeMap<Reason, usize>,
-    /// How many files were not read to their end, and what the first is called.
+    /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
     cut: Option<Cut>,
-    /// Where it begins, and as the caller calls that.
+    /// The canonical start, and the start as the caller gave it.
     start: (PathBuf, PathBuf),
 }
 
-/// What a walk passes over.
+/// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// The insides of `.git`.
+    /// The contents of `.git`.
     Git,
-    /// The insides of `.git`, and what `.gitignore` and the like name.
+    /// The contents of `.git`, and entries that ignore rules name.
     Ignored,
-    /// What `.gitignore` and the like name, and hidden names.
+    /// Entries that ignore rules name, and hidden names.
     Hidden,
 }
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Where, relative to the root and without symlinks.
+    /// Relative to the root, without symlinks.
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
     ignored: Option<Arc<Ignored>>,
 }
 
-/// What something in a folder is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A folder.
     Folder,
-    /// A regular file.
     File,
-    /// A symlink to whatever.
     Symlink,
     /// A FIFO, a socket or a device.
     Other,
 }
 
-/// Why an output is not whole.
+/// The reason why an output is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The time was up.
     TimeUp,
-    /// There were too many files and folders.
+    /// The walk reached its limit of entries.
     Entries,
-    /// There was more to show than this many of something.
+    /// The output reached its limit of lines, files or definitions.
     Full(usize, &'static str),
 }
 
 impl Cut {
-    /// Says so, as the last line of an output.
+    /// Returns the closing note of an output.
     pub(crate) fn note(self) -> String {
         let why = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIME.as_secs()),
@@ -100,7 +96,6 @@ impl Cut {
 }
 
 impl<'a> Walk<'a> {
-    /// Makes a walk that has nowhere to go yet.
     pub(crate) fn new(root: &'a Root, rules: Rules, stop: &'a Stop) -> Self {
         Self {
             root,
@@ -116,14 +111,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Lets the walk look at fewer entries.
+    /// Lowers the limit of entries.
     #[cfg(test)]
     pub(crate) fn within(self, left: usize) -> Self {
         Self { left, ..self }
     }
 
-    /// Begins with a folder or a file, whatever the rules say about itself. Behind symlinks it is
-    /// walked where it really is, so that what is hidden there is.
+    /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
+    /// protected files are found behind symlinks.
     pub(crate) fn begin(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
         let given = path.to_owned();
         let real = self.root.settled(path);
@@ -138,7 +133,7 @@ impl<'a> Walk<'a> {
         Ok(entry)
     }
 
-    /// Returns a path of an entry as the caller calls it.
+    /// Returns the path of an entry below the start as the caller gave it.
     pub(crate) fn called<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (real, given) = &self.start;
         match path.strip_prefix(real) {
@@ -148,7 +143,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds what a caller named: a folder, or a regular file.
+    /// Sets the start to a folder or a regular file.
     pub(crate) fn begin_at(&mut self, place: &Place) -> Result<(), ToolError> {
         let is_folder = place.meta.as_ref().is_some_and(Metadata::is_dir);
         if !is_folder {
@@ -158,7 +153,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the next thing that is no folder.
+    /// Returns the next entry that is not a folder.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ToolError> {
         while let Some(entry) = self.ahead.pop() {
             if self.is_over()? {
@@ -174,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// Reads a folder, and counts the entries that the rules leave out.
+    /// Lists a folder, and counts the entries that the rules leave out.
     pub(crate) fn list(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
         let read = match folder.path.components().count() {
             depth if depth > DEPTH => Err(io::Error::other("it is too deep")),
@@ -197,14 +192,14 @@ impl<'a> Walk<'a> {
         Ok(entries)
     }
 
-    /// Returns how many entries were left out and why, such as `left out: 2 Faber's own`.
+    /// Returns the number of left out entries by reason, such as `left out: 2 Faber's own`.
     pub(crate) fn describe_left_out(&self) -> Option<String> {
         let counts = self.left_out.iter().map(|(reason, count)| format!("{count} {reason}"));
         let counts: Vec<_> = counts.collect();
         (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")))
     }
 
-    /// Says why the output is not whole, with what the caller knows about it.
+    /// Returns notes about an incomplete output. `cut` is the caller's own reason.
     pub(crate) fn notes(&self, cut: Option<Cut>) -> Vec<String> {
         let mut notes: Vec<_> = cut.or(self.cut).map(Cut::note).into_iter().collect();
         if self.unreadable > 0 {
@@ -220,7 +215,7 @@ impl<'a> Walk<'a> {
         notes
     }
 
-    /// Counts a file with a line that is too long to be read.
+    /// Counts a file with a line that is too long to search.
     pub(crate) fn pass_over_rest(&mut self, shown: &str) {
         if self.unfinished.0 == 0 {
             shown.clone_into(&mut self.unfinished.1);
@@ -228,12 +223,12 @@ impl<'a> Walk<'a> {
         self.unfinished.0 += 1;
     }
 
-    /// Counts something that could not be read.
     pub(crate) fn pass_over(&mut self) {
         self.unreadable += 1;
     }
 
-    /// Returns whether the walk has to end, which it then remembers.
+    /// Returns whether the walk must end because of the time limit. Fails if the call was
+    /// cancelled.
     pub(crate) fn is_over(&mut self) -> Result<bool, ToolError> {
         match self.stop.halt() {
             None => Ok(false),
@@ -245,7 +240,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads the names in a folder, as many as the walk may still look at, in order.
+    /// Reads and sorts the names in a folder, up to the limit of the walk.
     fn names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {
@@ -264,7 +259,7 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Returns the rules for what is in a folder.
+    /// Returns the rules for the entries of a folder.
     fn ignored(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<Ignored>> {
         if self.rules == Rules::Git {
             return None;
@@ -276,7 +271,7 @@ impl<'a> Walk<'a> {
         Ignored::beneath(self.root, &folder.path, folder.ignored.clone(), has)
     }
 
-    /// Returns why an entry is left out, or `None` if the walk keeps it.
+    /// Returns the reason to leave an entry out, or `None` to keep it.
     fn find_reason(
         &self,
         name: &OsStr,
@@ -298,7 +293,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Some file systems do not tell with the name what it is.
+/// Some file systems do not report the type together with the name.
 fn kind(entry: &DirEntry) -> Kind {
     let told = entry.file_type().map_or(Kind::Other, kind_of);
     if told != Kind::Other {

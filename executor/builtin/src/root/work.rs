@@ -1,4 +1,4 @@
-//! Work on files, off the threads that serve everybody.
+//! Runs file calls on blocking threads, with a limit on concurrent calls.
 
 use std::{
     panic,
@@ -15,39 +15,37 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::Root;
 
-/// Calls that read or change single files at once: each is short.
+/// Concurrent calls for single files. They are short.
 pub(super) const FILES: usize = 8;
-/// Calls that search at once: each keeps a core and a disk busy.
+/// Concurrent searches. Each keeps a core and a disk busy.
 pub(super) const SEARCHES: usize = 4;
-/// How long a search may take; then it returns what it has, and says so.
+/// Time limit of a search. After it, the search returns the results so far.
 pub(crate) const SEARCH_TIME: Duration = Duration::from_secs(30);
 
-/// What a call waits in line with: those that search must not hold up those that do not.
+/// The queue of a call. Long searches do not delay short calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lane {
-    /// Single files.
+    /// Calls for single files.
     File,
-    /// Whole folders, for a limited time.
+    /// Searches through folders, with a time limit.
     Search,
 }
 
-/// When work has to stop.
+/// Tells a running call when to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     cancel: CancellationToken,
     until: Option<Instant>,
 }
 
-/// Why work has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// Nobody wants it any more.
     Cancelled,
-    /// It took too long.
+    /// The time limit was reached.
     TimeUp,
 }
 
-/// What a tool of files is, besides what it does.
+/// The definition of a file tool without its function.
 #[derive(Debug)]
 pub(crate) struct ToolEntry {
     pub(crate) set: &'static str,
@@ -58,7 +56,6 @@ pub(crate) struct ToolEntry {
 }
 
 impl ToolEntry {
-    /// Makes the tool.
     pub(crate) fn tool<Args>(
         self,
         root: &Root,
@@ -77,12 +74,11 @@ impl ToolEntry {
 }
 
 impl Stop {
-    /// Makes one that starts counting now.
+    /// Starts the time limit, if any.
     pub(crate) fn new(cancel: CancellationToken, limit: Option<Duration>) -> Self {
         Self { cancel, until: limit.and_then(|it| Instant::now().checked_add(it)) }
     }
 
-    /// Returns why to stop, if there is a reason.
     pub(crate) fn halt(&self) -> Option<Halt> {
         if self.cancel.is_cancelled() {
             return Some(Halt::Cancelled);
@@ -91,7 +87,7 @@ impl Stop {
         is_late.then_some(Halt::TimeUp)
     }
 
-    /// Fails where the work is not wanted any more.
+    /// Fails if the call was cancelled.
     pub(crate) fn check(&self) -> Result<(), ToolError> {
         if self.cancel.is_cancelled() {
             return Err(cancelled());
@@ -101,7 +97,7 @@ impl Stop {
 }
 
 impl Root {
-    /// Carries out work on files when its lane has room for it. A call that is dropped stops it.
+    /// Runs work when its queue has a free slot. Dropping the future stops the work.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -150,7 +146,6 @@ impl Lane {
     }
 }
 
-/// Makes the error of work that nobody wants any more.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, "the work on files was cut short")
 }

@@ -1,4 +1,4 @@
-//! `bash_background`: a command line that goes on.
+//! `bash_background`: starts a command and leaves it running.
 
 use std::{
     collections::BTreeSet,
@@ -24,15 +24,13 @@ use super::{System, ToolContext, logs, not_confined, not_started};
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
 
-/// Background commands that may run at once: each is a session of processes.
+/// Most background sessions at the same time.
 const MOST: usize = 64;
-/// How long a command that cannot even start takes to say so.
+/// A command that ends within this time after its start is reported as ended.
 const BEGINNING: Duration = Duration::from_millis(200);
-/// How long what confines a command may take until it has become it, on a busy machine.
+/// Time limit for the sandbox process to become the command, even on a busy machine.
 const CONFINING: Duration = Duration::from_secs(10);
-/// How often is looked whether it has.
 const LOOK: Duration = Duration::from_millis(5);
-/// The folder of the logs.
 const FOLDER: &str = "background";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,47 +46,47 @@ pub(super) struct BashBackground {
     description: Option<String>,
 }
 
-/// The variable by which a later Faber knows what an earlier one has started in the background: it
-/// has the folder in it that the tools see. Whoever is started with it was started by such a
-/// command, or wants to be taken for that; nobody can give it to another. A file would not do: a
-/// command could write any number into it, and have that killed.
+/// The variable that marks background processes for later runs of Faber. Its value is the root.
+///
+/// A process inherits the variable and cannot give it to others. A file with process ids would be
+/// less safe: a command could write any id into it and have that process killed.
 const MARK: &str = "FABER_BACKGROUND";
 
-/// What this process has started in the background, by sessions: a command may be over, and what
-/// it has started go on.
+/// The background sessions of this process. A session can outlive its command.
 #[derive(Debug, Default)]
 pub(super) struct Background(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    /// How many are about to begin.
+    /// Sessions that are being started.
     beginning: usize,
     running: Vec<Session>,
 }
 
-/// A session, by the number of the process that began it. That number is nobody else's as long as
-/// the process is not buried, or one of its session is there.
+/// A session. Its id is the id of the first process. The system reuses this id only after every
+/// process of the session is gone.
 #[derive(Debug)]
 struct Session {
     id: u32,
     child: Child,
 }
 
-/// A place for one that begins.
+/// A slot for a session that is being started.
 struct Place<'a> {
     background: &'a Background,
     session: Option<Session>,
 }
 
 impl Background {
-    /// Returns the numbers of those of which some process is there; forgets the others.
+    /// Returns the ids of the sessions that still have processes. Removes the others.
     pub(super) fn ids(&self) -> Vec<u32> {
         let mut sessions = self.sessions();
         sessions.forget();
         sessions.running.iter().map(|it| it.id).collect()
     }
 
-    /// Reserves a place. Err: how many there are.
+    /// Reserves a slot and returns it with the number of sessions. Fails with that number if no
+    /// slot is free.
     fn reserve(&self) -> Result<(Place<'_>, usize), usize> {
         let mut sessions = self.sessions();
         sessions.forget();
@@ -119,7 +117,7 @@ impl Sessions {
 }
 
 impl Drop for Place<'_> {
-    /// Keeps what has begun, also where nobody waits for the call any more.
+    /// Keeps the session, even if the call was cancelled.
     fn drop(&mut self) {
         let mut sessions = self.background.sessions();
         sessions.beginning -= 1;
@@ -127,7 +125,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Returns what the environment has of a process that was started in the background below a root.
+/// Returns the environment entry that marks the background processes of a root.
 pub(super) fn mark(root: &Path) -> OsString {
     let mut mark = OsString::from(MARK);
     mark.push("=");
@@ -135,15 +133,15 @@ pub(super) fn mark(root: &Path) -> OsString {
     mark
 }
 
-/// Returns the sessions, and the groups, that have a process which is not dead; nothing where there
-/// is no `/proc`.
+/// Returns the ids of all sessions and process groups with a live process. Returns `None` without
+/// `/proc`.
 fn sessions() -> Option<BTreeSet<u32>> {
     let entries = fs::read_dir("/proc").ok()?.flatten();
     let ids =
         entries.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok()));
     let session = |entry: fs::DirEntry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name before it is in brackets and may contain anything.
+        // The process name before this is in parentheses and may contain any character.
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
         let is_dead = matches!(fields.next()?, "Z" | "X");
@@ -188,10 +186,10 @@ pub(super) async fn start(
     over_already(&system, (id, goes_on), status, &path)
 }
 
-/// Returns how a command ended that has only just begun, and nothing if it goes on.
+/// Returns the status of a command that ends right after its start, else `None`.
 async fn soon(session: &mut Session) -> Option<io::Result<ExitStatus>> {
     let Session { id, child } = session;
-    // Whoever confines a command refuses it, and a command cannot fail before it is there.
+    // The sandbox may refuse the command, and the command cannot fail before it runs.
     let confining = async {
         while is_confining(*id) {
             sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! `bash`: a command line, to its end.
+//! `bash`: runs a command and waits for its end.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::whole;
 pub(super) const DESCRIPTION: &str = "Execute a shell command with full bash capabilities. \
     It may write below the project root only, and has no network unless that is allowed.";
 
-/// The longest time-out, in seconds: what takes longer belongs into the background.
+/// Longest timeout in seconds. Longer commands belong in the background.
 const LONGEST: u64 = 600;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ fn usual_timeout() -> u64 {
     120
 }
 
-/// Why a command is over.
+/// The reason why a command ended.
 enum Ended {
     Itself(io::Result<ExitStatus>),
     TimedOut,
@@ -91,7 +91,7 @@ fn invalid(message: &str) -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
 }
 
-/// Says how a command ended. One that says that it failed is a failed call.
+/// Returns the output of a command. A non-zero status is an error.
 fn answer(
     status: io::Result<ExitStatus>,
     printed: Printed,
@@ -110,7 +110,7 @@ fn answer(
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),
-        // A signal cuts it off anywhere.
+        // A signal may have interrupted the command anywhere.
         _ => Err(ToolError::failed(text).with_unknown_outcome()),
     }
 }

@@ -1,4 +1,4 @@
-//! `system_info`: how much of the machine is in use.
+//! `system_info`: usage of CPU, memory and disk.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) async fn info(
 fn of_machine(mut machine: Machine) -> Vec<String> {
     machine.refresh_memory();
     machine.refresh_cpu_usage();
-    // The use of processors is a difference.
+    // CPU usage is the difference of two measurements.
     std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
     machine.refresh_cpu_usage();
     let cores = machine.cpus().len();
@@ -56,7 +56,7 @@ fn of_machine(mut machine: Machine) -> Vec<String> {
     lines
 }
 
-/// The disk that the root is on.
+/// Describes the disk of the root.
 fn disk(system: &System) -> Option<String> {
     let disk = statvfs(system.place.root()).ok()?;
     #[expect(clippy::useless_conversion, reason = "the numbers are smaller on other systems")]

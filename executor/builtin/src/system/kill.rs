@@ -1,4 +1,4 @@
-//! `process_kill`: ends processes, by default only such as Faber has started.
+//! `process_kill`: ends processes. By default only those that Faber started.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolErro
     send(&processes, process, signal)
 }
 
-/// Signals what a background command that is over has left behind.
+/// Signals the remaining processes of a background command that has ended.
 fn kill_left(processes: &Processes, id: i64, signal: Signal) -> Result<String, ToolError> {
     let left = processes.left_by(id);
     let may = |it: &&&Process| !processes.is_above(it);
@@ -84,18 +84,18 @@ fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, Too
     Ok(sent.join("\n"))
 }
 
-/// A process that is dead and not buried yet has nothing left that says whose it was.
+/// A zombie process no longer shows who started it.
 fn is_there(process: &Process) -> bool {
     !matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }
 
-/// A process is called by its program's name, or by that of the script that it runs.
+/// A process has the name of its program or of the script that the program runs.
 fn is_called(process: &Process, name: &str) -> bool {
     let words = process.cmd().iter().take(2).filter_map(|it| std::path::Path::new(it).file_name());
     process.name() == name || words.into_iter().any(|it| it == name)
 }
 
-/// Says why a process may not be ended, if it may not.
+/// Returns the reason why a process must not be killed, if any.
 fn objection(system: &System, processes: &Processes, process: &Process) -> Option<String> {
     let id = process.pid();
     if processes.is_above(process) {
@@ -111,7 +111,7 @@ fn objection(system: &System, processes: &Processes, process: &Process) -> Optio
     None
 }
 
-/// Signals a process; a background command with all its group.
+/// Signals a process. A background command is signalled with its process group.
 fn send(processes: &Processes, process: &Process, signal: Signal) -> Result<String, ToolError> {
     let id = process.pid();
     let pid = i32::try_from(id.as_u32()).map(Pid::from_raw).map_err(|_| not_found(id))?;

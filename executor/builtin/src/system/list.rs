@@ -1,4 +1,4 @@
-//! `process_list`: what runs.
+//! `process_list`: shows running processes.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -13,9 +13,7 @@ use super::{
 
 pub(super) const DESCRIPTION: &str = "List running processes, optionally filtered by name.";
 
-/// Processes that are shown: more is no list that anybody reads.
 const MOST: usize = 200;
-/// Bytes of a command line that are shown.
 const LINE: usize = 160;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,7 +36,7 @@ pub(super) async fn list(
     .await
 }
 
-/// Says that this machine does not tell.
+/// The error for machines that cannot list processes.
 pub(super) fn unknown() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "this machine does not tell what runs on it")
 }

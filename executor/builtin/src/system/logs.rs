@@ -1,4 +1,4 @@
-//! `read_logs`: the end of a file, and what is added to it.
+//! `read_logs`: shows the end of a file, and optionally new lines.
 
 use std::{
     fs::File,
@@ -21,17 +21,16 @@ use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
-/// Lines that are read at most: more is a search, not a look.
+/// Most lines that one call returns.
 const MOST_LINES: usize = 10_000;
-/// Bytes that are read at most, however long the lines are.
+/// Most bytes that one call reads.
 const MOST_BYTES: u64 = 256 << 10;
-/// Ends of lines at which is looked whether a secret lies across them.
+/// Most line ends that are checked for a secret across them.
 const SPLITS: usize = 64;
-/// How much is read at once, backwards.
+/// Bytes per read. The file is read backwards.
 const BLOCK: u64 = 16 << 10;
-/// How long a file is followed: half of what a call usually may take is enough to see it move.
+/// Time for which a file is followed: half of the usual timeout of a call.
 const FOLLOW: Duration = Duration::from_secs(30);
-/// How often a followed file is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -86,15 +85,15 @@ pub(super) async fn read(
     Ok(format!("{head}{}", tail.text))
 }
 
-/// The end of a file.
+/// The last lines of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) text: String,
-    /// Where the file ended.
+    /// Length of the file at that time.
     end: u64,
 }
 
-/// Reads the last lines of a file from its end: it may be larger than the memory.
+/// Reads the last lines of a file, backwards from its end. The file may be larger than memory.
 pub(super) fn tail(
     file: &mut File,
     path: &str,
@@ -133,12 +132,13 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     Ok(Tail { text, end })
 }
 
-/// Counts the lines that are certainly whole.
+/// Counts line ends before the last line.
 fn breaks(bytes: &[u8]) -> usize {
     bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|it| *it == b'\n').count() - 1
 }
 
-/// Returns what is added to a file for a while. One that becomes shorter is read from its start.
+/// Returns the text that is added to a file within [`FOLLOW_TIME`]. A file that becomes shorter is
+/// read from its start.
 async fn follow(
     file: File,
     mut at: u64,
@@ -166,7 +166,7 @@ async fn follow(
             is_dropping = end.is_none();
         }
         let told: Vec<u8> = line.drain(..whole(&line, seen)).collect();
-        // What has no end is not waited for, nor is the rest of it told of.
+        // Skips the rest of a line that is too long.
         if line.len() as u64 > MOST_BYTES {
             line.clear();
             is_dropping = true;
@@ -185,8 +185,8 @@ async fn follow(
     Ok(added.text(seen))
 }
 
-/// Returns how much of what was read can be told of: whole lines, between which and the rest there
-/// is no secret, and none can be once more is read.
+/// Returns the length of the part that can be reported now. The part consists of complete lines. No
+/// secret lies across its end, and none can after the next read.
 fn whole(read: &[u8], seen: &Redaction) -> usize {
     let sure = read.len() - seen.longest().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();

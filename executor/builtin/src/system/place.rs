@@ -1,4 +1,4 @@
-//! The folder that the tools see.
+//! The root of the toolset.
 
 use std::{
     fs::File,
@@ -11,15 +11,15 @@ use shared::tool::ToolError;
 
 use crate::root::Root;
 
-/// Faber's own folder below the root: logs of commands, their temporary files.
+/// Faber's folder below the root, for logs and temporary files of commands.
 const OWN: &str = ".faber";
 
-/// A root, and where commands run below it.
+/// The root, with the folders that commands need.
 #[derive(Debug)]
 pub(super) struct Place(Root);
 
 impl Place {
-    /// Opens a root, beneath which what is `hidden` is nobody's.
+    /// Opens the root and protects `hidden` from the tools.
     pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
         Ok(Self(Root::open(root).map_err(io::Error::other)?.hiding(hidden)))
     }
@@ -28,7 +28,7 @@ impl Place {
         self.0.path()
     }
 
-    /// Returns the folder for a command to run in: the root, or one below it.
+    /// Returns the folder in which a command runs: the root, or a folder below it.
     pub(super) fn folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
         let Some(given) = given.filter(|it| !it.is_empty()) else {
             return Ok(self.root().to_owned());
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Opens a file below the root to read it. Nothing but a file: the rest may never end.
+    /// Opens a regular file for reading. Reading another kind of file may never end.
     pub(super) fn open(&self, given: &str) -> Result<File, ToolError> {
         let place = self.0.place(given)?;
         match place.meta {
@@ -59,7 +59,7 @@ impl Place {
         Ok(file)
     }
 
-    /// Makes a folder of Faber's own below the root, which version control does not see.
+    /// Creates a folder in Faber's folder. Version control ignores it.
     pub(super) fn own_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = Path::new(OWN).join(name);
         self.clear(Path::new(OWN))?;
@@ -73,24 +73,24 @@ impl Place {
         Ok(self.root().join(folder))
     }
 
-    /// Lets every user write into a folder of Faber's own, and remove only their own files there: a
-    /// command may run as another user.
+    /// Lets every user write into a folder, and remove only their own files. A command may run as
+    /// another user.
     pub(super) fn open_to_all(&self, name: &str) -> io::Result<()> {
         let folder = Path::new(OWN).join(name);
         self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
     }
 
-    /// Makes one folder of Faber's own. A command may have put something else there, with which no
-    /// other command would run any more: what is a file is moved out of the way, the rest removed.
+    /// Creates a folder. A command may have put a file or a symlink at its path, and then no
+    /// command could run. This function moves a file out of the way, and removes anything else.
     fn clear(&self, folder: &Path) -> io::Result<()> {
-        /// Names that are tried.
+        /// Most names that are tried.
         const TRIES: usize = 100;
         let dir = self.0.dir();
         match dir.symlink_metadata(folder) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
             Err(err) => return Err(err),
             Ok(meta) if meta.is_dir() => {
-                // One that its owner may not enter, neither.
+                // The owner may lack the permission to enter the folder.
                 let mode = meta.permissions().mode();
                 if mode & 0o700 != 0o700 {
                     dir.set_permissions(folder, Permissions::from_mode(mode | 0o700))?;
@@ -117,10 +117,10 @@ impl Place {
         }
     }
 
-    /// Makes a new file in a folder of Faber's own and returns it with its path below the root.
-    /// Its name is the first free number from `from` on.
+    /// Creates a log file in a folder of Faber. Returns it with its path below the root. The name
+    /// is the first free number from `from` on.
     pub(super) fn own_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
-        /// Names that are tried: more logs than that are somebody else's business.
+        /// Most names that are tried.
         const TRIES: usize = 100_000;
         self.own_folder(folder)?;
         let held = self.0.open_folder(&Path::new(OWN).join(folder))?;

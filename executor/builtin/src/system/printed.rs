@@ -1,4 +1,4 @@
-//! What a command prints, as much of it as is kept.
+//! Captured output of a command, within a limit.
 
 use std::{io, pin::pin, process::ExitStatus, time::Duration};
 
@@ -9,17 +9,17 @@ use tokio::{
     time::timeout,
 };
 
-/// Bytes of the beginning and of the end that are kept, each: what a model reads at most.
+/// Bytes kept of the start of a stream, and of its end.
 const KEPT: usize = 48 << 10;
-/// How long pipes may stay open once the command has ended.
+/// Time limit for pipes that stay open after the end of the command.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The beginning and the end of a stream.
+/// The start and the end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Bounded {
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// Bytes between them.
+    /// Number of bytes dropped between them.
     lost: u64,
 }
 
@@ -38,8 +38,7 @@ impl Bounded {
         self.lost += bytes as u64;
     }
 
-    /// Returns the text without secrets, and where something is missing how much. Nothing is shown
-    /// of a secret that was cut in two there.
+    /// Returns the text without secrets. Shows no part of a secret that was cut.
     pub(super) fn text(mut self, seen: &Redaction) -> String {
         self.forget(self.tail.len().saturating_sub(KEPT));
         if self.lost == 0 {
@@ -53,14 +52,14 @@ impl Bounded {
     }
 }
 
-/// Returns what follows on a cut as a text without secrets, nor the rest of one that was cut there.
+/// Removes secrets from text after a cut, including the rest of a secret that was cut.
 pub(super) fn cleaned_from(bytes: &[u8], seen: &Redaction) -> String {
     let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
     text[text.ceil_char_boundary(cut(seen).min(text.len()))..].to_owned()
 }
 
-/// Returns how many bytes beside a cut may be a part of a secret. A character that was cut, too, is
-/// longer as text than it was: each of up to three bytes became one of three.
+/// Returns the number of bytes beside a cut that may belong to a secret. Decoding a cut character
+/// adds bytes: each of up to three bytes becomes a replacement character of three bytes.
 fn cut(seen: &Redaction) -> usize {
     match seen.longest() {
         0 => 0,
@@ -68,7 +67,7 @@ fn cut(seen: &Redaction) -> usize {
     }
 }
 
-/// Both streams of a command.
+/// Standard output and standard error of a command.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
     stdout: Bounded,
@@ -76,12 +75,12 @@ pub(super) struct Printed {
 }
 
 impl Printed {
-    /// Returns how the error stream begins.
+    /// Returns the start of standard error.
     pub(super) fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }
 
-    /// Reads what a command prints until it has ended, and ends what it leaves behind.
+    /// Captures output until the command has ended, and kills the processes that it leaves.
     pub(super) async fn read(&mut self, group: &mut Group) -> io::Result<ExitStatus> {
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -100,13 +99,13 @@ impl Printed {
         }
     }
 
-    /// Returns the text of both without secrets, or that there is none.
+    /// Returns the text of both streams, or a note that they are empty.
     pub(super) fn whole(self, seen: &Redaction) -> String {
         let text = self.text(seen);
         if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
     }
 
-    /// Returns the text of both without secrets: nothing of a stream that is empty.
+    /// Returns the text of both streams. Omits an empty stream.
     pub(super) fn text(self, seen: &Redaction) -> String {
         let parts = [("STDOUT", self.stdout.text(seen)), ("STDERR", self.stderr.text(seen))];
         let parts: Vec<_> = parts
@@ -120,7 +119,7 @@ impl Printed {
 
 async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Bounded) {
     let mut buffer = vec![0; 32 << 10];
-    // A pipe that breaks has ended; the exit status says how.
+    // A broken pipe is an end. The exit status says more.
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         kept.push(&buffer[..n]);
     }
@@ -157,7 +156,7 @@ mod tests {
     fn nothing_is_shown_of_a_secret_that_is_cut() {
         let mut seen = Redaction::default();
         seen.note("TOK", "SECRETVALUE0123456789");
-        // Wherever the cuts are, one of these is in two there.
+        // At every offset, a secret lies across each cut.
         for offset in 0..21 {
             let mut kept = Bounded::default();
             kept.push(&b"x".repeat(offset));

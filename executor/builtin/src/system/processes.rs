@@ -1,4 +1,4 @@
-//! The processes of this machine, as far as they are the user's.
+//! The processes of Faber's user on this machine.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,18 @@ use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Mac
 
 use super::{System, background::mark};
 
-/// A look at the processes of the user that this one runs as.
+/// A snapshot of the user's processes.
 pub(super) struct Processes {
     machine: Machine,
     own: Pid,
-    /// The background commands of this process.
+    /// Background sessions of this Faber.
     started: BTreeSet<Pid>,
-    /// What shows that it is of a background command, also of a Faber that is gone.
+    /// Processes with the marker of a background command, possibly of an earlier Faber.
     marked: BTreeSet<Pid>,
 }
 
 impl Processes {
-    /// Looks at them, twice where the use of processors is wanted: it is a difference. May take a
-    /// moment.
+    /// Takes a snapshot. With CPU usage it takes two and waits between them.
     pub(super) fn look(system: &System, with_use: bool) -> Option<Self> {
         let mut machine = Machine::new().ok()?;
         refresh(&mut machine);
@@ -33,7 +32,7 @@ impl Processes {
         Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
     }
 
-    /// Returns the user's processes by number.
+    /// Returns the user's processes, ordered by id.
     pub(super) fn all(&self) -> Vec<&Process> {
         let user = self.machine.process(self.own).and_then(Process::effective_user_id);
         let all = self.machine.processes().values();
@@ -45,18 +44,19 @@ impl Processes {
         all
     }
 
-    /// Returns whether Faber has started a process, or what has started it.
+    /// Returns whether Faber started a process or one of its ancestors.
     pub(super) fn is_started(&self, process: &Process) -> bool {
         let is_ours = |it: &Pid| self.started.contains(it);
         process.session_id().as_ref().is_some_and(is_ours)
             || self.line(process.pid()).iter().any(|it| is_ours(it) || self.marked.contains(it))
     }
 
-    /// Returns what is left of a background command that is over, by its number.
+    /// Returns the remaining processes of a background command that has ended.
     pub(super) fn left_by(&self, id: i64) -> Vec<&Process> {
         let is_its = |it: &&Process| {
             let session = it.session_id().filter(|it| i64::from(it.as_u32()) == id);
-            // What is of a session that is not known to be ours says for itself whether it is.
+            // In a session of an earlier Faber, only processes with the marker belong to the
+            // command.
             session.is_some_and(|it| self.started.contains(&it)) || {
                 session.is_some() && self.marked.contains(&it.pid())
             }
@@ -64,7 +64,7 @@ impl Processes {
         self.all().into_iter().filter(is_its).collect()
     }
 
-    /// Returns whether a process is a background command itself, and so leads its group.
+    /// Returns whether a process is a background command and leads its process group.
     pub(super) fn leads(&self, process: &Process) -> bool {
         let id = process.pid();
         let leads_group = || {
@@ -74,12 +74,12 @@ impl Processes {
         self.started.contains(&id) || (self.marked.contains(&id) && leads_group())
     }
 
-    /// Returns whether a process is this one, or one that this one comes from.
+    /// Returns whether a process is this process or an ancestor of it.
     pub(super) fn is_above(&self, process: &Process) -> bool {
         self.line(self.own).contains(&process.pid())
     }
 
-    /// A process, its parent, and so on.
+    /// Returns a process and its ancestors.
     fn line(&self, from: Pid) -> BTreeSet<Pid> {
         let mut line = BTreeSet::new();
         let mut next = Some(from);
@@ -101,7 +101,7 @@ fn refresh(machine: &mut Machine) {
     machine.refresh_processes_specifics(ProcessesToUpdate::All, true, wanted);
 }
 
-/// Returns how a process was called: its arguments, or its name where it has none.
+/// Returns the arguments of a process. Without arguments, returns its name.
 pub(super) fn called(process: &Process) -> String {
     let words: Vec<_> = process.cmd().iter().map(|it| it.to_string_lossy()).collect();
     if words.is_empty() {

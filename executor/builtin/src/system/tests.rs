@@ -10,11 +10,10 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-/// How long anything here may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The tools over a folder of their own, with nothing that confines: what does is tested with the
-/// real binary.
+/// The tools with a temporary folder and without a sandbox. Integration tests with the real binary
+/// cover the sandbox.
 struct World {
     folder: TempDir,
     toolbox: Toolbox,
@@ -25,7 +24,7 @@ impl World {
         Self::over(tempfile::tempdir().unwrap())
     }
 
-    /// Makes the tools over a folder as a Faber has them that was started just now.
+    /// Makes the tools for an existing folder, as a restarted Faber does.
     fn over(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools);
@@ -228,7 +227,7 @@ async fn bash_has_its_limits() {
     let pid: i32 =
         fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
-        // What is killed is buried by whoever adopts it, in its own time.
+        // The process that adopts a killed process removes it later.
         while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|it| !it.contains(") Z ")) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -300,7 +299,7 @@ async fn background_commands_are_listed_read_and_killed() {
     world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
 }
 
-/// What was dead and not buried yet was not known to be Faber's.
+/// Faber did not recognise its own zombie processes.
 #[tokio::test]
 async fn what_is_dead_is_not_there() {
     let world = World::new();
@@ -347,7 +346,7 @@ async fn what_an_earlier_faber_has_started_is_known_by_itself() {
     for id in [&child, &left] {
         assert!(listed.contains(&format!("*{id:>7}")), "{listed}");
     }
-    // A file says nothing: anybody can write one.
+    // A file with a process id proves nothing: any program can write it.
     let mut other = std::process::Command::new("sleep").arg("1003").spawn().unwrap();
     fs::write(world.folder.path().join(".faber/background/9.pid"), other.id().to_string()).unwrap();
     let err = world.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
@@ -376,7 +375,7 @@ async fn a_background_command_that_fails_at_once_says_so() {
     let world = World::new();
     let failed = async {
         loop {
-            // On a busy machine it goes on for longer than it is waited for.
+            // On a busy machine the command may outlast the wait for an early exit.
             let command = json!({ "command": "echo oops; exit 7" });
             if let Err(err) = world.call("bash_background", command).await {
                 return err.message;
@@ -474,7 +473,7 @@ async fn a_followed_log_tells_what_is_added_and_can_be_left() {
     let cancel = cx.cancel.clone();
     let call = world.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
     let added = async {
-        // It may not have begun to follow: what it does not report yet is added again.
+        // The tool may not follow the file yet. Lines that it does not report are added again.
         let report = loop {
             let mut log = fs::File::options().append(true).open(&path).unwrap();
             std::io::Write::write_all(&mut log, b"two\n").unwrap();
@@ -525,7 +524,7 @@ async fn a_list_of_things_to_do_is_summed_up() {
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
 }
 
-/// A command that replaced the folder of Faber's own had no other command run any more.
+/// A command that replaced Faber's folder made all later commands fail.
 #[tokio::test]
 async fn what_a_command_puts_in_the_way_is_cleared() {
     let world = World::new();
@@ -545,7 +544,7 @@ async fn what_a_command_puts_in_the_way_is_cleared() {
         assert!(said.contains("/.faber/tmp\n"), "{said}");
         assert!(at(".faber/tmp/file").is_file() && at(".faber/.gitignore").is_file(), "{broken}");
     }
-    // What may be somebody's is not lost.
+    // Files of the user are kept.
     for kept in [".faber.1", ".faber/tmp.1"] {
         assert_eq!(fs::read_to_string(at(kept)).unwrap(), "mine\n", "{kept}");
     }
@@ -554,7 +553,7 @@ async fn what_a_command_puts_in_the_way_is_cleared() {
     world.call("bash_background", background).await.unwrap();
 }
 
-/// What `pass` passes on was shown.
+/// Output showed secrets that `pass` passes on.
 #[tokio::test]
 async fn a_secret_that_is_passed_on_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();

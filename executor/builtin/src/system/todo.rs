@@ -1,4 +1,4 @@
-//! `todo_write`: a list of things to do, as people read it.
+//! `todo_write`: formats a task list.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -10,7 +10,6 @@ use super::{System, ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Create or update a visual task list for the user.";
 
-/// Things on a list: what people can still read.
 const MOST: usize = 1_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! One way to the web: public addresses, few redirects, bounded answers.
+//! HTTP client: public addresses only, few redirects, limited responses.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
@@ -10,14 +10,12 @@ use shared::{
 };
 use tokio::{sync::OnceCell, time::timeout};
 
-/// Redirects that are followed: honest pages need fewer.
 const HOPS: usize = 5;
-/// Who asks.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-/// Bytes of a refusal's page that are shown.
+/// Bytes of an error response that are shown.
 const SAID: usize = 200;
 
-/// What all tools of the set fetch through.
+/// The client of all tools of the set.
 #[derive(Debug)]
 pub(super) struct Web {
     allow_private: bool,
@@ -26,15 +24,14 @@ pub(super) struct Web {
     client: OnceCell<Client>,
 }
 
-/// An answer, as much of it as is read.
+/// A response, cut at the limit.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Where it came from in the end.
+    /// The address after all redirects.
     pub(super) url: Url,
-    /// What it says it is.
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
-    /// Whether there was more.
+    /// `true` if the response is longer.
     pub(super) is_cut: bool,
     pub(super) status: StatusCode,
 }
@@ -44,14 +41,14 @@ impl Web {
         Self { allow_private, patience, most, client: OnceCell::new() }
     }
 
-    /// Reads a URL that may be fetched.
+    /// Parses a URL and checks that it may be fetched.
     pub(super) fn url(&self, text: &str) -> Result<Url, Refused> {
         let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
         check(&url, self.allow_private)?;
         Ok(url)
     }
 
-    /// Fetches a URL, whatever the redirects. An answer that is a refusal is an error.
+    /// Fetches a URL and follows redirects. An HTTP error status is an error.
     pub(super) async fn get(&self, url: Url, accept: &str) -> Result<Answer, ToolError> {
         let host = url.host_str().unwrap_or_default().to_owned();
         let fetched = timeout(self.patience, self.fetch(url, accept)).await;
@@ -63,7 +60,7 @@ impl Web {
         if answer.status.is_success() { Ok(answer) } else { Err(refusal(&host, &answer)) }
     }
 
-    /// Fetches JSON; an answer that is cut is none.
+    /// Fetches JSON. A response that is too long is an error.
     pub(super) async fn get_json<T: serde::de::DeserializeOwned>(
         &self,
         url: Url,
@@ -82,7 +79,7 @@ impl Web {
     async fn fetch(&self, mut url: Url, accept: &str) -> Result<Answer, ToolError> {
         let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
         for _ in 0..=HOPS {
-            // The address may have come with a redirect; so each is looked at.
+            // The URL may come from a redirect, so each one is checked.
             check(&url, self.allow_private).map_err(|err| refused(&err))?;
             let asked = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
             let response = asked.map_err(|err| unreachable(&url, &err))?;
@@ -102,7 +99,7 @@ impl Web {
             content_type.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
         let mut bytes = Vec::new();
         let mut is_cut = false;
-        // What arrives here is unpacked, a little at a time: nothing larger than the limit is made.
+        // Chunks arrive decompressed, so no buffer grows beyond the limit.
         while let Some(chunk) = response.chunk().await.map_err(|err| unreachable(&url, &err))? {
             let room = self.most - bytes.len();
             is_cut = chunk.len() > room;
@@ -115,7 +112,7 @@ impl Web {
     }
 
     fn connect(&self) -> Result<Client, ToolError> {
-        // Another part of the process may have chosen one already; that is as good.
+        // Another part of the process may have installed a provider. Any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = self.builder().build().or_else(|err| {
             tracing::warn!(%err, "no certificates are found: nothing is fetched by https");
@@ -137,7 +134,7 @@ impl Web {
             .dns_resolver(Arc::new(resolver))
     }
 
-    /// Says where a name leads, as if it were public.
+    /// Resolves a name to an address and treats it as public.
     #[cfg(test)]
     pub(super) fn pin(&self, name: &str, address: std::net::SocketAddr) {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -153,7 +150,7 @@ fn no_roots() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns where a redirect leads.
+/// Returns the target of a redirect.
 fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -164,7 +161,6 @@ fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
     Ok(Some(next))
 }
 
-/// Says that an address is not fetched.
 pub(super) fn refused(refused: &Refused) -> ToolError {
     ToolError::failed(format!("Refused: {refused}")).without_retry()
 }
@@ -182,7 +178,7 @@ fn unreachable(url: &Url, err: &reqwest::Error) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` cannot be reached: {}", told(err)))
 }
 
-/// What happened is said by the last cause.
+/// The last cause has the most specific message.
 fn told(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
@@ -191,7 +187,7 @@ fn told(err: &reqwest::Error) -> String {
     last.to_string()
 }
 
-/// Says that a server did not want to answer, and whether it may later.
+/// Returns the error for an HTTP status. Overload and server errors can be retried.
 fn refusal(host: &str, answer: &Answer) -> ToolError {
     let said = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(SAID)]);
     let is_markup = answer.content_type.contains("html");

@@ -1,17 +1,17 @@
-//! Reading HTML: the text that a person would see, in the manner of Markdown, in one pass.
+//! Converts HTML to the visible text, similar to Markdown, in one pass.
 //!
-//! No tree is made, so neither depth nor tag soup costs more than length.
+//! It builds no tree, so deep nesting and invalid markup cost no more than other text.
 
 use std::mem;
 
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Bytes of an address that is kept: a longer one is data, or an attack.
+/// Longest address of a link. A longer one is data, or an attack.
 pub(super) const LINK: usize = 2 << 10;
-/// Bytes of a title.
+/// Most bytes of a title.
 const TITLE: usize = 1 << 10;
-/// What is never read.
+/// Elements whose contents are never read.
 const UNSEEN: [&[u8]; 9] = [
     b"canvas",
     b"head",
@@ -23,9 +23,9 @@ const UNSEEN: [&[u8]; 9] = [
     b"svg",
     b"template",
 ];
-/// What is around a page, but not what it says.
+/// Elements around the content of a page.
 const AROUND: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
-/// What stands on lines of its own.
+/// Elements that start a new line.
 const BLOCKS: [&[u8]; 27] = [
     b"address",
     b"article",
@@ -56,33 +56,32 @@ const BLOCKS: [&[u8]; 27] = [
     b"ul",
 ];
 
-/// What a page says.
+/// The title and text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) text: String,
 }
 
-/// Reads a page, hardly further than to `most` bytes of text. Links that lead elsewhere are kept,
-/// against `base`.
+/// Reads a page until the text has about `most` bytes. Keeps links, resolved against `base`.
 pub(super) fn read(html: &str, base: &Url, most: usize) -> Page {
     let (page, is_whole) = Reader::new(base, &AROUND).read(html, most);
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // A navigation that never ends, or nothing but one.
+    // The navigation has no end tag, or the page has no other text.
     Reader::new(base, &[]).read(html, most).0
 }
 
-/// Returns where a link leads, if its address is of a length that people use.
+/// Resolves a link. Returns `None` if the address is too long.
 pub(super) fn joined(base: &Url, href: &str) -> Option<Url> {
-    // Not made first and measured then: many short links against a long base are much to make.
+    // Checks the lengths before joining: many short links with a long base would produce much data.
     let is_short = href.len() <= LINK && base.as_str().len() <= LINK;
     let url = is_short.then(|| base.join(href.trim()).ok())??;
     (url.as_str().len() <= LINK).then_some(url)
 }
 
-/// Returns a text without tags and entities.
+/// Removes tags and decodes entities.
 pub(super) fn plain(html: &str) -> String {
     let mut text = String::new();
     for token in tokens(html) {
@@ -93,14 +92,13 @@ pub(super) fn plain(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the tokens of a document; scripts and the like are one string each.
+/// Returns the tokens of a document. The contents of a script are one token.
 pub(super) fn tokens(html: &str) -> impl Iterator<Item = Token> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).flatten()
 }
 
-/// Returns an attribute.
 pub(super) fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let value = tag.attributes.get(name)?;
     Some(String::from_utf8_lossy(value).into_owned())
@@ -111,14 +109,14 @@ struct Reader<'a> {
     around: &'a [&'static [u8]],
     page: Page,
     is_title: bool,
-    /// What is left out right now, and how deep.
+    /// The element whose contents are left out, and its nesting depth.
     hidden: Option<(HtmlString, usize)>,
     preformatted: usize,
-    /// The link that is being read: where it leads, and where its text begins.
+    /// The open link: its address, and the start of its text.
     link: Option<(Url, usize)>,
-    /// Whether a space is due before the next word.
+    /// `true` if a space comes before the next word.
     space: bool,
-    /// Whether an item has begun and says nothing yet: what it says first stays on its line.
+    /// `true` after the mark of a list item. The first text of the item stays on that line.
     is_marked: bool,
 }
 
@@ -137,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns what a page says, and whether all that was left out had an end.
+    /// Returns the page, and whether every hidden element had an end tag.
     fn read(mut self, html: &str, most: usize) -> (Page, bool) {
         for token in tokens(html) {
             if self.page.text.len() > most {
@@ -163,7 +161,7 @@ impl<'a> Reader<'a> {
             return;
         }
         if name == b"body" {
-            // A head need not be closed.
+            // The end tag of `head` is optional.
             self.hidden = None;
         }
         if let Some((hidden, depth)) = &mut self.hidden {
@@ -275,7 +273,7 @@ impl<'a> Reader<'a> {
         self.page.text.is_empty() || self.page.text.ends_with('\n')
     }
 
-    /// Begins a line, behind so many line ends at least.
+    /// Starts a new line after at least `wanted` line breaks.
     fn break_lines(&mut self, wanted: usize) {
         if self.is_marked {
             return;
@@ -301,7 +299,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Writes a link as `[text](address)`. One without text, or around whole blocks, is none.
+    /// Writes a link as `[text](address)`. Drops the address of a link that has no text or spans
+    /// several lines.
     fn close_link(&mut self) {
         let Some((url, from)) = self.link.take() else { return };
         let text = &self.page.text[from..];

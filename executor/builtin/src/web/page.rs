@@ -1,4 +1,4 @@
-//! `fetch_url`: one page.
+//! `fetch_url`: fetches one page.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const DESCRIPTION: &str = "Fetch and extract content from a URL.";
 
-/// Bytes of text that are returned: what a model reads at most.
+/// Most bytes of text that are returned.
 const MOST: usize = 128 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ fn yes() -> bool {
 pub(super) async fn fetch(services: Arc<Services>, args: FetchUrl) -> Result<String, ToolError> {
     let url = services.web.url(&args.url).map_err(|err| refused(&err))?;
     let answer = services.web.get(url, "text/html, text/*;q=0.9, */*;q=0.1").await?;
-    // Reading some megabytes takes a while.
+    // Converting megabytes takes a while.
     let read = tokio::task::spawn_blocking(move || text(&answer, args.extract_text));
     read.await.unwrap_or_else(|err| Err(ToolError::failed(format!("it broke off: {err}"))))
 }
@@ -70,7 +70,7 @@ fn bounded(mut text: String, is_cut: bool) -> String {
     text
 }
 
-/// By its own word, or where it says nothing by its bytes.
+/// Returns whether a response is text, by its content type. Without a type, by its bytes.
 fn is_text(kind: &str, bytes: &[u8]) -> bool {
     const TEXTS: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
     let is_binary = bytes.iter().take(1_024).any(|it| *it == 0);
@@ -80,7 +80,7 @@ fn is_text(kind: &str, bytes: &[u8]) -> bool {
     }
 }
 
-/// Decodes by the header's word, a byte order mark, or the page's own word.
+/// Decodes by the header, a byte order mark, or the page's own declaration.
 fn decode(answer: &Answer) -> String {
     let label = charset(&answer.content_type).or_else(|| {
         let head = &answer.bytes[..answer.bytes.len().min(1_024)];
@@ -100,7 +100,7 @@ fn charset(text: &str) -> Option<String> {
     Some(rest[..end.unwrap_or(rest.len())].to_owned())
 }
 
-/// Says that a service answered what nobody can read.
+/// The error for a response that the tool cannot use.
 pub(super) fn unreadable(host: &str, what: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}"))
 }

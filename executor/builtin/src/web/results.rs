@@ -1,10 +1,9 @@
-//! Lists of what was found, as models read them.
+//! Lists of search results.
 
 use std::fmt::Write as _;
 
 use super::html::LINK;
 
-/// One thing that was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) title: String,
@@ -12,12 +11,10 @@ pub(super) struct Found {
     pub(super) snippet: String,
 }
 
-/// Bytes of a title.
 const TITLE: usize = 400;
-/// Bytes of a snippet.
 const SNIPPET: usize = 400;
 
-/// Returns the list: numbered titles, each with its address and a few words.
+/// Returns a numbered list of titles, addresses and snippets.
 pub(super) fn listed(query: &str, found: &[Found]) -> String {
     if found.is_empty() {
         return format!("No results found for: {query}");

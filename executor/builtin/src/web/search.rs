@@ -1,4 +1,4 @@
-//! Searches: what is asked of whom, and what their answers mean.
+//! Searches and lookups in web services.
 
 use std::{mem, sync::Arc};
 
@@ -22,15 +22,13 @@ pub(super) const STACK_OVERFLOW: &str = "Search Stack Overflow questions and ans
 pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).";
 pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
-/// Results that may be asked for: a page of them.
 const MOST: usize = 20;
-/// Bytes that are read of one title or snippet.
+/// Most bytes read of a title or a snippet.
 const WORDS: usize = 4 << 10;
-/// Results of a search of documentation.
 const DOCS_RESULTS: usize = 5;
-/// Bytes of an article's beginning.
+/// Most bytes of a summary.
 const SUMMARY: usize = 3_000;
-/// Where the documentation of a few libraries is; others are searched for by name.
+/// Documentation sites of common libraries. Other libraries are searched by name.
 const LIBRARIES: [(&str, &str); 18] = [
     ("angular", "angular.dev"),
     ("django", "docs.djangoproject.com"),
@@ -103,7 +101,7 @@ pub(super) async fn docs(services: Arc<Services>, args: DocsSearch) -> Result<St
     pages(&services, &services.docs, &query, DOCS_RESULTS).await
 }
 
-/// Returns what to look up, if that is anything.
+/// Returns the trimmed text. Rejects an empty one.
 fn asked<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
@@ -142,25 +140,25 @@ async fn pages(
     Ok(listed(query, &found))
 }
 
-/// Which part of a result is being read.
+/// The part of a result that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Title,
     Snippet,
 }
 
-/// A page as a list of results.
+/// A parsed page of search results.
 #[derive(Default)]
 struct Listing {
     found: Vec<Found>,
-    /// Whether it is one: it has results, be they adverts, or says that there are none.
+    /// `true` if the page has results or adverts, or says that it has no results.
     is_one: bool,
 }
 
-/// The classes of what says that there are no results.
+/// Classes of the message that no results exist.
 const NONE: [&str; 2] = ["no-results", "result--no-result"];
 
-/// Reads the results of a page: links of the class `result__a`, and what is said about each.
+/// Reads the results: links of the class `result__a`, and their snippets.
 fn read_results(html: &str, base: &Url) -> Listing {
     let Listing { mut found, mut is_one } = Listing::default();
     let mut part = None;
@@ -191,7 +189,7 @@ fn read_results(html: &str, base: &Url) -> Listing {
                     _ => (),
                 }
             }
-            // Words may be set off inside; the link or the cell around them ends it.
+            // Inline elements may occur inside. The end of the link or its cell ends the part.
             Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
             _ => (),
         }
@@ -203,13 +201,14 @@ fn read_results(html: &str, base: &Url) -> Listing {
     Listing { found, is_one }
 }
 
-/// Adds what there is room for.
+/// Appends text up to [`FIELD_BYTES`].
 fn add(to: &mut String, text: &str) {
     let room = WORDS.saturating_sub(to.len());
     to.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
-/// Returns where a result leads: the search may count clicks on the way. Nothing for an advert.
+/// Returns the address of a result. Resolves links that count clicks, and returns `None` for
+/// adverts.
 fn target(base: &Url, href: &str) -> Option<String> {
     let url = html::joined(base, href)?;
     let is_counted = url.path() == "/l/";
@@ -224,7 +223,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Makes an address below a service's.
+/// Returns an address below that of a service.
 fn below<'a>(base: &Url, path: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Url {
     let mut url = base.clone();
     let path = format!("{}/{path}", url.path().trim_end_matches('/'));
@@ -334,7 +333,7 @@ struct Article {
     fullurl: String,
 }
 
-/// What is asked of a wiki about an article: its address and how it begins, as text.
+/// Parameters that request the address and the start of an article as text.
 const ARTICLE: [(&str, &str); 8] = [
     ("action", "query"),
     ("format", "json"),
@@ -348,7 +347,7 @@ const ARTICLE: [(&str, &str); 8] = [
 
 pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<String, ToolError> {
     let topic = asked("topic", &args.topic)?;
-    // The article of that name; where there is none, the one that a search finds first.
+    // First the article with this title, then the first search result.
     for asked in [
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],

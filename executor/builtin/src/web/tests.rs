@@ -19,7 +19,7 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-/// The tools, and a small server that plays all services.
+/// The tools, and a server that plays all services.
 struct World {
     toolbox: Toolbox,
     base: String,
@@ -51,7 +51,7 @@ impl World {
         Self { toolbox: Toolbox::new([set]), base, _server: server }
     }
 
-    /// A world whose tools have the usual manners: the server is out of their reach.
+    /// Tools with the default configuration, which cannot reach the server.
     async fn strict() -> Self {
         Self::with(|it| {
             let usual = WebConfig::default();
@@ -116,7 +116,7 @@ fn services() -> Router {
         .route("/wiki/w/api.php", get(wiki))
 }
 
-/// 64 MB of nothing, in some 64 kB.
+/// 64 MB of zeros, compressed to about 64 kB.
 async fn bomb() -> impl IntoResponse {
     let packed = Command::new("sh").args(["-c", "head -c 67108864 /dev/zero | gzip -9"]).output();
     let headers = [(header::CONTENT_TYPE, "text/plain"), (header::CONTENT_ENCODING, "gzip")];
@@ -308,15 +308,15 @@ async fn private_addresses_are_refused_in_every_form() {
     }
 }
 
-/// A public server could lead here; so one that may be reached leads elsewhere. The hops are
-/// looked at by the same code, whatever the first address was.
+/// A public server could redirect here, so an allowed server redirects to a private address. The
+/// same code checks the first address and each redirect.
 #[tokio::test]
 async fn redirects_to_private_addresses_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut server = JoinSet::new();
     server.spawn(async move { axum::serve(listener, services()).await.unwrap() });
-    // The first hop goes to a name that the client was told the address of.
+    // The first request goes to a name with a pinned address.
     let web = Web::new(false, Duration::from_secs(10), 1 << 20);
     web.pin("public.example", address);
     for target in [
@@ -358,7 +358,7 @@ async fn answers_have_a_time() {
             expect!["tool.timeout: `127.0.0.1` did not answer within 1 s (retryable: true)"],
         )
         .await;
-    // One that answers a byte at a time is no faster.
+    // A server that sends one byte at a time reaches the timeout, too.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let mut server = JoinSet::new();

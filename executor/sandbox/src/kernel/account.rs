@@ -4,14 +4,14 @@ use std::{ffi::CString, io};
 
 use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 
-/// Becomes another user for good, with that user's groups.
+/// Switches to another user and the groups of that user, for good.
 pub(super) fn become_user(name: &str) -> io::Result<()> {
     let user = find(name)?;
     if user.uid == geteuid() {
         return Ok(());
     }
     let change = || {
-        // The groups first: the user may not change them.
+        // Groups first: the new user may not change them.
         initgroups(&CString::new(name)?, user.gid)?;
         setgid(user.gid)?;
         Ok::<_, io::Error>(setuid(user.uid)?)
@@ -24,7 +24,6 @@ pub(super) fn become_user(name: &str) -> io::Result<()> {
     })
 }
 
-/// Returns the home folder of a user.
 pub(super) fn home_of(name: &str) -> io::Result<std::path::PathBuf> {
     Ok(find(name)?.dir)
 }

@@ -1,17 +1,17 @@
-//! The rights of an administrator, which no command needs.
+//! Linux capabilities.
 
 use std::io;
 
 use caps::{CapSet, Capability, errors::CapsError};
 
-/// Gives up every capability. Without new privileges none comes back, for `root` neither: it keeps
-/// what belongs to its files, and may no longer look into other processes.
+/// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
+/// keeps access to its own files, and can no longer read other processes.
 pub(super) fn give_up() -> io::Result<()> {
     clear().map_err(io::Error::other)
 }
 
 fn clear() -> Result<(), CapsError> {
-    // Only who may change the set can take something out of it, and only then is it of use.
+    // Changing the bounding set needs this capability.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         caps::clear(None, CapSet::Bounding)?;
     }

@@ -1,4 +1,4 @@
-//! Folders, TCP and signals: what Landlock can hold a process to.
+//! Landlock: access to files, TCP ports and signals.
 
 use std::{
     fs, io,
@@ -13,11 +13,11 @@ use landlock::{
 
 use super::super::{Confinement, Support};
 
-/// The newest version of Landlock that is asked for; what an older kernel lacks is left out.
+/// The newest version that is used. An older kernel ignores rights that it does not know.
 const NEWEST: ABI = ABI::V9;
-/// The version without which a process is not held to where it writes.
+/// The first version that restricts truncation of files.
 const FILES: ABI = ABI::V3;
-/// Paths of the system that every program needs.
+/// Folders of the system that every program needs.
 pub(super) const SYSTEM: [&str; 14] = [
     "/bin",
     "/etc",
@@ -34,15 +34,16 @@ pub(super) const SYSTEM: [&str; 14] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// The folder of the system in which it keeps its secrets: of it a command reads only the parts that
-/// every user may read.
+/// This folder contains secrets of the system. A command reads only the parts that every user may
+/// read.
 const SETTINGS: &str = "/etc";
-/// Folders of people, which a folder above them does not bring along.
+/// Home folders. Permission for a folder above them does not include them.
 const HOMES: [&str; 2] = ["/root", "/home"];
-/// Devices that anybody may write: they keep nothing. No terminal, whose input could be forged.
+/// Devices that any command may write. They store nothing. A terminal is not included, because a
+/// command could forge input.
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
-/// Returns the support of this kernel. Builds rules without applying them.
+/// Returns what Landlock supports here. Builds rules without applying them.
 pub(super) fn support() -> Support {
     Support {
         files: sees_files(),
@@ -53,8 +54,8 @@ pub(super) fn support() -> Support {
     }
 }
 
-/// Returns whether this kernel can hold a process to where it reads and writes. Before the third
-/// version any file could be cut off.
+/// Returns whether Landlock restricts files completely. Before version 3, a command could truncate
+/// any file.
 pub(super) fn sees_files() -> bool {
     has(|it| it.handle_access(AccessFs::from_all(FILES)))
 }
@@ -64,15 +65,15 @@ fn has(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     make(strict).and_then(Ruleset::create).is_ok()
 }
 
-/// Confines this thread, and all that it starts, for ever.
+/// Restricts this thread and its future children for good.
 pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
     restrict(confinement).map_err(io::Error::other)
 }
 
-/// Keeps this thread, and all that it starts, from signalling what is outside of it from now on.
+/// Prevents this thread and its future children from signalling other processes.
 pub(super) fn keep_apart() -> io::Result<()> {
     let restrict = || {
-        // Rules that do not say so let nothing be moved or linked from one folder to another.
+        // Without this rule, Landlock forbids moving and linking files between folders.
         let rules = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?;
         let anywhere = path_beneath_rules(["/"], AccessFs::Refer);
         rules.create()?.add_rules(anywhere)?.restrict_self().map(drop)
@@ -101,20 +102,20 @@ fn restrict(confinement: &Confinement) -> Result<(), RulesetError> {
         .map(drop)
 }
 
-/// The places that a command may read.
+/// The paths that a command may read.
 ///
-/// Landlock allows a folder with everything in it. So a folder that holds secrets is taken apart, and
-/// only its other parts are allowed.
+/// Landlock allows a folder only with all its contents. So a folder with secrets is split, and only
+/// its public parts are allowed.
 #[derive(Debug, Default)]
 struct Readable {
-    /// Files, and folders with everything in them.
+    /// Files, and folders with all their contents.
     whole: Vec<PathBuf>,
-    /// Folders that were taken apart: the names in them may be read.
+    /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
 }
 
 impl Readable {
-    /// Returns the system's places and the named ones.
+    /// Returns the folders of the system and the named paths.
     fn of(named: &[PathBuf]) -> Self {
         let mut readable = Self::default();
         for path in SYSTEM.iter().map(Path::new).chain(named.iter().map(PathBuf::as_path)) {
@@ -127,8 +128,8 @@ impl Readable {
         readable
     }
 
-    /// Adds everything but the system's secrets and the homes. The names in `/` cannot be allowed
-    /// without those in the homes.
+    /// Adds `/` without the secrets of the system and the home folders. Listing `/` is not allowed,
+    /// because that would include the names in the homes.
     fn add_root(&mut self) {
         for path in entries(Path::new("/")) {
             if path == Path::new(SETTINGS) {
@@ -145,8 +146,8 @@ impl Readable {
         }
     }
 
-    /// Returns whether every user may read a path with everything in it. Of a folder that is not so,
-    /// the parts that are so are added.
+    /// Returns whether every user may read a path with all its contents. If not, adds the public
+    /// parts of a folder.
     fn is_public(&mut self, path: &Path) -> bool {
         let Ok(meta) = path.symlink_metadata() else { return false };
         if !meta.is_dir() {
@@ -166,7 +167,7 @@ impl Readable {
     }
 }
 
-/// Returns what is in a folder, without symlinks: they need no permission, and what they lead to
+/// Returns the entries of a folder without symlinks. A symlink needs no permission, and its target
 /// needs its own.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

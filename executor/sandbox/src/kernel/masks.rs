@@ -1,14 +1,12 @@
-//! Hiding single files in a folder that a command may otherwise use.
+//! Mounts that cover or protect single files in a folder of a command.
 //!
-//! Landlock allows a folder with all that is in it, or does not. What a command must not touch
-//! there (Faber's own configuration and store) is covered by something that nobody may open, in a
-//! view of the file system that only the command has. The programs that Faber runs stay as they
-//! are there.
+//! Landlock allows a folder only with all its contents. So Faber's configuration and store are
+//! covered by unreadable files in the command's mount namespace. Programs that Faber runs are
+//! mounted read-only.
 //!
-//! A cover goes with the file that it lies on: where somebody outside puts another in that one's
-//! place, the command sees it. So what may live on for days is refused instead. And what is not there
-//! has no place for a cover: something is [put there](super::super::placeholders) before, or the command is
-//! refused.
+//! A cover lies on a file. If another program replaces the file, the command sees the new one. So a
+//! background command, which may live for days, is refused. A missing file cannot be covered.
+//! Either a [placeholder](super::super::placeholders) exists, or the command is refused.
 
 mod others;
 
@@ -38,35 +36,35 @@ use super::{
     view::{self, bind},
 };
 
-/// Folders for the covers, which exist for a moment and only in this process.
+/// Folders in which covers can be created. The mount there is visible only to this process, for a
+/// short time.
 const WORKSHOPS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
 /// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
 struct Work {
-    /// Folders that it may write.
+    /// Folders that the command may write.
     write: Vec<PathBuf>,
-    /// Folders that it may read or write.
+    /// Folders that the command may read or write.
     reach: Vec<PathBuf>,
-    /// Files of Faber inside these folders, to be covered.
+    /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
     /// Paths to mount read-only.
     kept: Vec<PathBuf>,
-    /// Symlinks that it could replace, by which Faber finds its own.
+    /// Symlinks to Faber's files that the command could replace.
     links: Vec<PathBuf>,
-    /// Names of Faber's own that nothing has, which it could take.
+    /// Missing paths of Faber that the command could create.
     free: Vec<PathBuf>,
 }
 
 impl Work {
-    /// Begins with where a command may read and write, of which `named` is what somebody names.
+    /// Starts with the folders of a command. The configuration names those in `named`.
     fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
         let reach = [named, real(SYSTEM).as_slice()].concat();
         Self { write: real(&confinement.write), reach, ..Self::default() }
     }
 
-    /// Finds what of Faber's own the command could reach: by its path, behind symlinks, and by other
-    /// names of the same file.
+    /// Finds Faber's files that the command could reach by path, behind symlinks, or by hard links.
     fn find(mut self, order: &Order, named: &[PathBuf]) -> io::Result<Self> {
         let (hidden, kept) = (self.follow(&order.hidden)?, self.follow(&order.kept)?);
         let others = others::of(&hidden, named)?;
@@ -78,7 +76,7 @@ impl Work {
         Ok(self)
     }
 
-    /// Returns what paths lead to, as far as it is there.
+    /// Resolves paths and returns those that exist.
     fn follow(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         let mut ends = Vec::new();
         for path in paths {
@@ -94,7 +92,7 @@ impl Work {
         Ok(ends)
     }
 
-    /// Leaves out what is done with something else.
+    /// Removes paths that are covered by the protection of another path.
     fn shorten(self) -> Self {
         let hidden = outermost(self.hidden);
         let is_covered = |it: &PathBuf| hidden.iter().any(|above| it.starts_with(above));
@@ -107,12 +105,12 @@ impl Work {
         Self { write, hidden, kept, links, ..self }
     }
 
-    /// Returns something of Faber's own that the command could change, or read.
+    /// Returns a path that needs protection, if any.
     fn first(&self) -> Option<&PathBuf> {
         self.hidden.iter().chain(&self.kept).chain(&self.links).next()
     }
 
-    /// Returns whether nothing can be changed but where it may write.
+    /// Returns whether every mount outside the writable folders became read-only.
     fn do_it(&self) -> io::Result<bool> {
         let is_whole = view::write_only(&self.write, &self.reach)?;
         cover(self)?;
@@ -122,9 +120,9 @@ impl Work {
     }
 }
 
-/// Lets the command change files where it may write, and nowhere else; covers what of Faber's own it
-/// could reach, and keeps the programs that it could change, and the symlinks to all of that, as they
-/// are. Returns whether it has a view of its own in which that holds.
+/// Makes everything read-only except the folders in `write`. Covers Faber's files within reach, and
+/// protects Faber's programs and the symlinks to them. Returns whether the command has a complete
+/// mount namespace of its own.
 pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<bool> {
     let named = real(confinement.write.iter().chain(&confinement.read));
     let work = match Work::new(confinement, &named).find(order, &named) {
@@ -153,8 +151,7 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<boo
             None => false,
         },
     };
-    // It still stands in the folder as it was, where nothing is covered, and where nothing can be
-    // written any more, however little of the view there is.
+    // The process still stands in the uncovered folder. This call moves it into the namespace.
     env::set_current_dir(&here).map_err(|err| {
         let here = here.display();
         io::Error::other(format!(
@@ -174,7 +171,7 @@ fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
 }
 
-/// Leaves out what lies in another one of them.
+/// Removes paths that are inside another one.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
@@ -188,7 +185,7 @@ fn cover(work: &Work) -> io::Result<()> {
     for path in &work.hidden {
         pin(path, &work.reach)?;
     }
-    // Held open: what covers is made in a folder that they may lie in.
+    // Stays open, because the covers are created in a folder that may contain these files.
     let held: Vec<_> = work.hidden.iter().map(|it| hold(it)).collect::<io::Result<_>>()?;
     let shop = WORKSHOPS.iter().map(Path::new).find(|it| it.is_dir());
     let shop = shop.ok_or_else(|| io::Error::other("there is no folder such as `/tmp`"))?;
@@ -206,7 +203,6 @@ fn cover(work: &Work) -> io::Result<()> {
     Ok(umount2(shop, MntFlags::MNT_DETACH)?)
 }
 
-/// Lets programs be read and run, and not be changed.
 fn keep(work: &Work) -> io::Result<()> {
     for path in &work.kept {
         pin(path, &work.reach)?;
@@ -217,7 +213,7 @@ fn keep(work: &Work) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets symlinks be followed, and not be replaced: something is mounted there.
+/// Mounts each symlink on itself, so it can be followed but not replaced.
 fn keep_links(work: &Work) -> io::Result<()> {
     for path in &work.links {
         pin(path, &work.reach)?;
@@ -227,7 +223,7 @@ fn keep_links(work: &Work) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what holds of a place already: it cannot be taken away, and must be said again.
+/// Returns the flags of a mount that a remount must repeat. They cannot be removed.
 fn held(path: &Path) -> io::Result<MsFlags> {
     let now = statvfs(path)?.flags();
     let flags = [
@@ -238,8 +234,8 @@ fn held(path: &Path) -> io::Result<MsFlags> {
     Ok(flags.into_iter().filter(|it| now.contains(it.0)).map(|it| it.1).collect())
 }
 
-/// Keeps the folders between what may be used and a path where they are: if one could be moved,
-/// another could take its place.
+/// Mounts the folders between an allowed folder and `path` on themselves. Otherwise a command could
+/// move one and put another in that place.
 fn pin(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
     let is_between =
         |it: &&Path| reach.iter().any(|top| it.starts_with(top) && *it != top.as_path());
@@ -252,7 +248,7 @@ fn pin(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
 }
 
 fn hold(path: &Path) -> io::Result<File> {
-    // The very thing, also where it is a symlink.
+    // Opens a symlink itself, not its target.
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

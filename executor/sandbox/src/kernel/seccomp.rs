@@ -1,8 +1,8 @@
-//! System calls that a command does not get: they reach beyond what Landlock can see.
+//! System calls that Landlock does not cover.
 //!
-//! A socket file is a door into whatever listens behind it (a container engine, an init system), and
-//! UDP leads out as TCP does. Landlock knows neither, so the sockets themselves are not made. Pairs
-//! of sockets are: they lead nowhere else.
+//! A socket file gives access to its server, such as a container engine. UDP reaches the network as
+//! TCP does. Landlock restricts neither, so the filter refuses to create such sockets. Socket pairs
+//! are allowed, because they lead nowhere else.
 
 mod modes;
 
@@ -16,14 +16,14 @@ use seccompiler::{
 
 use super::super::{CALLS, Confinement, unseen};
 
-/// The bit of the numbers of the x32 calls, which are otherwise those of `x86_64`.
+/// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
-/// The part of a socket's type that says what it is; the rest are flags.
+/// The bits of a socket's type without its flags.
 const KIND: u64 = 0xf;
 
-/// What is one for the whole machine, or for all of a user's processes: keys, and memory, semaphores
-/// and messages that have no file. Not only what finds them: their numbers can be guessed.
+/// Objects that all processes of a user or of the machine share: keys, and System V and POSIX
+/// objects without a file. Calls with an existing id are refused, too, because ids can be guessed.
 const SHARED: [libc::c_long; 19] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
@@ -45,7 +45,7 @@ const SHARED: [libc::c_long; 19] = [
     libc::SYS_mq_timedsend,
     libc::SYS_mq_timedreceive,
 ];
-/// Calls whose first argument is a process id, where 0 means the process itself.
+/// Calls whose first argument is a process id. 0 means the calling process.
 const OF_OTHERS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -53,34 +53,31 @@ const OF_OTHERS: [libc::c_long; 5] = [
     libc::SYS_sched_setparam,
     libc::SYS_sched_setscheduler,
 ];
-/// Calls whose first argument is the kind of an id.
+/// Calls whose first argument is the kind of an id, with the kind for a process.
 const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
-/// What begins with flags that say which namespaces are made. In a user namespace of its own a
-/// command would have every capability again, and with them much of the kernel that only
-/// administrators reach. The others take capabilities, which it does not have.
+/// Calls whose first argument has flags for new namespaces. In a new user namespace, a command has
+/// every capability again, and reaches code of the kernel that is meant for administrators. Other
+/// namespaces need capabilities that the command lacks.
 const NAMESPACES: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
 
-/// Why there is no filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Refused calls with their conditions. A call without conditions is always refused.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// A condition on one argument, by its number.
+/// A condition on an argument: its index, the comparison and the value.
 type Check = (u8, SeccompCmpOp, u64);
 
-/// Returns whether this kernel has filters, and Faber one for this machine: a thread that ends at
-/// once takes one that refuses nothing. (What the kernel says of itself in `/proc` cannot be read
-/// everywhere.)
+/// Returns whether a filter can be applied here. A temporary thread tries an empty filter, because
+/// `/proc` does not always tell.
 pub(super) fn is_there() -> bool {
     let trial = || program(BTreeMap::new(), libc::EACCES).is_ok_and(|it| apply_filter(&it).is_ok());
     thread::scope(|it| it.spawn(trial).join()).unwrap_or(false)
 }
 
-/// Filters the calls of this thread, and of all that it starts, for ever. Calls of another ABI,
-/// which would pass by the numbers, end their process. Without a view of its own, a command gets
-/// fewer of them.
+/// Filters the calls of this thread and its future children for good. A call of another ABI ends
+/// the process. Without a mount namespace, more calls are refused.
 pub(super) fn apply(confinement: &Confinement, has_view: bool) -> io::Result<()> {
     let filtered = filters(confinement, has_view)
         .and_then(|it| Ok(it.iter().try_for_each(|filter| apply_filter(filter))?));
@@ -95,9 +92,9 @@ fn target() -> Option<TargetArch> {
 }
 
 fn filters(confinement: &Confinement, has_view: bool) -> Result<Vec<BpfProgram>, Failure> {
-    // The number that a process meets elsewhere, too, when it may not.
+    // The error that a process also gets for a missing permission.
     let mut filters = vec![program(rules(confinement)?, libc::EACCES)?];
-    // These have their arguments in memory, where no filter looks; programs know older ones.
+    // A filter cannot read their arguments in memory. Programs fall back to older calls.
     let unseen = with_x32([modes::UNSEEN, libc::SYS_clone3].map(|it| (it, Vec::new())));
     filters.push(program(unseen, libc::ENOSYS)?);
     if !has_view {
@@ -117,7 +114,7 @@ fn program(rules: Rules, number: libc::c_int) -> Result<BpfProgram, Failure> {
     Ok(filter.try_into()?)
 }
 
-/// Returns rules for these calls under each number that they have.
+/// Adds each rule also for the x32 number of its call.
 fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
     #[cfg(target_arch = "x86_64")]
     let both = |(call, any): (i64, Vec<SeccompRule>)| [(call | X32, any.clone()), (call, any)];
@@ -126,7 +123,7 @@ fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
     rules.into_iter().flat_map(both).collect()
 }
 
-/// Returns the calls that are refused, each with what must be so; always where there is nothing.
+/// Returns the refused calls with their conditions.
 fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
     let mut refused: Rules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
@@ -134,7 +131,7 @@ fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
     };
     let mut known = Vec::new();
     if confinement.network {
-        // What asks for addresses asks by netlink for the machine's own.
+        // Programs that resolve names query the machine's addresses by netlink.
         known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if confinement.sockets {
@@ -144,22 +141,22 @@ fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
     refuse(libc::SYS_socket, all_of(unknown)?.into_iter().collect());
     let mut pairs = vec![all_of([(0, SeccompCmpOp::Ne, number(libc::AF_UNIX))])?];
     if !confinement.sockets {
-        // One of these can be connected to a file still.
+        // A datagram socket of a pair can still connect to a socket file.
         let kind = SeccompCmpOp::MaskedEq(KIND);
         pairs.push(all_of([(1, kind, number(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
-    // It makes sockets, and whatever else, behind any filter.
+    // This call can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
     for call in SHARED {
         refuse(call, Vec::new());
     }
-    // The limits of other processes (a limit on time ends them), and when they have their turn.
+    // Limits and scheduling of other processes. A limit on CPU time could end them.
     for call in OF_OTHERS {
         refuse(call, all_of([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own) in TURNS {
-        // Neither a group nor a user, and of processes itself only.
+        // Allows only single processes, and of these only the calling one.
         let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|it| all_of([it]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
@@ -174,7 +171,7 @@ fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
     Ok(with_x32(refused))
 }
 
-/// Returns the rule that all of these hold; nothing where there are none, which always holds.
+/// Returns the rule that all checks must hold, or `None` without checks.
 fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, Failure> {
     let conditions = checks.into_iter().map(|(argument, operator, value)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
@@ -219,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What is done in a thread that ends with the filters that it took.
+    /// Runs a function in a thread of its own with the filters.
     fn filtered<T: Send>(has_view: bool, what: impl FnOnce() -> T + Send) -> T {
         let run = || {
             apply(&Confinement::default(), has_view).unwrap();
@@ -228,7 +225,7 @@ mod tests {
         thread::scope(|it| it.spawn(run).join()).unwrap()
     }
 
-    /// A model's command had every capability in one, and with them the calls of administrators.
+    /// In a user namespace, the command of a model had every capability.
     #[test]
     fn no_user_namespace_is_made() {
         if !is_there() {
@@ -240,7 +237,7 @@ mod tests {
             for flags in [user, user | CloneFlags::CLONE_NEWNS, user | plain] {
                 assert_eq!(unshare(flags), Err(Errno::EACCES), "{flags:?}");
             }
-            // What starts programs and threads does without the call that is not there.
+            // Programs and threads start without the refused call.
             let output = std::process::Command::new("sh").args(["-c", "(echo here)"]).output();
             assert_eq!(output.unwrap().stdout, b"here\n");
             assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
@@ -285,7 +282,7 @@ mod tests {
                 assert_eq!(opened, Err(ErrorKind::PermissionDenied), "{mode:o}");
             }
             make("made", 0o644, libc::O_CREAT).unwrap();
-            // Who makes nothing has a mode that says nothing.
+            // Without the flag for a new file, the mode has no effect.
             make("file", 0o4755, 0).unwrap();
         });
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0);

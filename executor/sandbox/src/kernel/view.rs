@@ -1,9 +1,7 @@
-//! A view of the file system that only one command has, in which it can write where it may, and
-//! nowhere else.
+//! The mount namespace of a command, in which everything but its folders is read-only.
 //!
-//! Landlock knows opening, making and removing. It does not know what else an owner may do to a
-//! file: change its mode, its group, its dates. Where something is mounted to be read only, nobody
-//! changes any of that.
+//! Landlock restricts opening, creating and removing. It does not restrict changes of mode, owner
+//! and dates. A read-only mount prevents these, too.
 
 use std::{
     ffi::OsString,
@@ -27,12 +25,12 @@ use nix::{
     unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid},
 };
 
-/// Says whether somebody without rights gets a namespace in which they have none either: trying it
-/// would leave the command as nobody.
+/// AppArmor's switch. If it is set, a new user namespace has no rights, and creating one would make
+/// the command the user `nobody`.
 const KEPT_FROM_USERS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const NULL: &str = "/dev/null";
 
-/// Gives this process a view of its own: as `root` directly, else as somebody in a user namespace.
+/// Creates a mount namespace: directly as `root`, else inside a user namespace.
 pub(super) fn take() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => (),
@@ -54,16 +52,16 @@ fn as_somebody() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Lets nothing be changed but some files and folders, with all that is in them. Returns whether
-/// that holds everywhere: something is wrong with a mount now and then, such as one of a server that
-/// is gone. It is an error only where that is something that may be used, of which `reach` is a list.
+/// Makes all mounts read-only except `places` with their contents. Returns whether every mount
+/// changed. A broken mount, such as a lost network file system, is an error only if it overlaps
+/// `reach`.
 pub(super) fn write_only(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bool> {
     if places.iter().any(|it| it.parent().is_none()) {
         return Ok(true);
     }
     let is_within = |it: &Mounted| places.iter().any(|place| it.at.starts_with(place));
     let mounted = mounted()?;
-    // Copies of what is there stay as it is: where it is read only already, too.
+    // A bind mount keeps the flags of its source, including read-only.
     for place in places {
         bind(place, place, place)?;
     }
@@ -75,18 +73,17 @@ pub(super) fn write_only(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bo
     Ok(is_whole)
 }
 
-/// Puts a file or a folder, with all that is mounted there, in the place of another.
+/// Mounts a path with its submounts over another. Errors name `called`.
 pub(super) fn bind(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
     let bound =
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
     bound.map_err(|err| io::Error::other(format!("`{}`: {err}", called.display())))
 }
 
-/// Something that is mounted.
 #[derive(Debug, PartialEq)]
 struct Mounted {
     at: PathBuf,
-    /// Flags that it has already. They cannot be removed and must be repeated.
+    /// Flags that cannot be removed. A remount must repeat them.
     held: MsFlags,
 }
 
@@ -97,12 +94,12 @@ impl Mounted {
         mount(None::<&str>, &self.at, None::<&str>, flags, None::<&str>)
     }
 
-    /// Returns whether nothing can be changed there, now that this was tried.
+    /// Returns whether the mount is read-only after a remount with this result.
     fn became(&self, done: nix::Result<()>, reach: &[PathBuf]) -> io::Result<bool> {
         let matters = || reach.iter().any(|it| it.starts_with(&self.at) || self.at.starts_with(it));
         match done {
-            // Something else is mounted over it or above it, or this user cannot go there: nor can
-            // the command.
+            // Another mount hides this one, or the user cannot enter it. The command cannot reach
+            // it either.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
                 Ok(true)
             }
@@ -118,7 +115,7 @@ fn mounted() -> io::Result<Vec<Mounted>> {
     Ok(fs::read("/proc/self/mountinfo")?.split(|it| *it == b'\n').filter_map(parse).collect())
 }
 
-/// Reads a line of the kernel's list: five words, of which the last is where, and then what holds.
+/// Parses a line of `/proc/self/mountinfo`. The fifth field is the path, the sixth has the flags.
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|it| *it == b' ');
     let at = OsString::from_vec(unescaped(words.nth(4)?)).into();
@@ -130,7 +127,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     Some(Mounted { at, held: held.collect() })
 }
 
-/// Puts back what would end a word: it is written as a backslash and three octal digits.
+/// Decodes spaces and other special characters, written as a backslash and three octal digits.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -143,7 +140,8 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Opens `/dev/null` anew where a stream is that: what was opened before can be changed still.
+/// Reopens standard streams that are `/dev/null`. The old descriptors still belong to the writable
+/// mount.
 fn reopen_null() -> io::Result<()> {
     let Ok(null) = File::options().read(true).write(true).open(NULL) else { return Ok(()) };
     let it = null.metadata()?;
@@ -168,7 +166,7 @@ fn reopen_null() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A mount of a server that was gone refused every command.
+    /// A broken network mount made every command fail.
     #[test]
     fn a_mount_that_is_ill_matters_where_it_is_used() {
         let reach = ["/srv/root", "/usr"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! What keeps searches from taking all time, all memory, or a whole context.
+//! Bounds on the time, memory and output of searches.
 
 use std::{
     fs::{self, File},
@@ -48,7 +48,7 @@ async fn outputs_are_bounded_and_say_so() {
     assert!(!exact.contains("stopped"));
 }
 
-/// Programs write whole files on one line; what was in such a file was not found.
+/// Programs write whole files on one line. Matches in such files were missed.
 #[tokio::test]
 async fn long_lines_are_searched_and_the_match_is_shown() {
     let project = Project::new();
@@ -69,7 +69,7 @@ async fn long_lines_are_searched_and_the_match_is_shown() {
     let line = call("content").await;
     assert!(line.starts_with("data.json:1:… aaa") && line.contains("aneedleb"), "{line}");
     assert!(line.ends_with("bbb … (line cut: 6007 bytes)") && line.len() < 1_100, "{line}");
-    // Where it is at the beginning, the beginning is shown.
+    // A match near the start of the line shows the start.
     project.file("data.json", format!("needle{}\n", "b".repeat(3_000)));
     assert!(call("content").await.starts_with("data.json:1:needlebbb"));
 }
@@ -87,7 +87,6 @@ async fn a_line_that_is_too_long_is_said() {
     assert_eq!(missing, format!("No matches found for pattern: nothing\n{note}"));
 }
 
-/// A folder with as many files as a careless program leaves behind.
 #[tokio::test]
 async fn a_huge_folder_stays_bounded() {
     let project = Project::in_memory();
@@ -140,7 +139,7 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.notes(None).concat());
 }
 
-/// Text that never ends.
+/// A stream of text without an end.
 struct Endless;
 
 impl Read for Endless {

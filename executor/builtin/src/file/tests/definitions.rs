@@ -1,4 +1,4 @@
-//! What `find_definition` takes for a definition.
+//! Lines that `find_definition` takes for a definition.
 
 use expect_test::expect;
 use serde_json::json;
@@ -76,7 +76,7 @@ async fn definitions_are_found_by_name() {
         .await;
 }
 
-/// Lines of source files; `+` ones define `thing`, `-` ones do not.
+/// Lines of source files. Lines with `+` define `thing`, lines with `-` do not.
 const DEFINITIONS: &str = r#"
 rs + fn thing() {
 rs +     pub const unsafe extern "C" fn thing<T>(x: T) -> T {

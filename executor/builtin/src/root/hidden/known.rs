@@ -1,8 +1,8 @@
-//! By what the files of some folders are known, whatever else they are called.
+//! Ids of the files in some folders, cached by folder.
 //!
-//! What is put into a folder or taken out of it changes the time of that folder. So a folder is read
-//! once and, as long as it has the same time, looked at only: asking costs as much as there are
-//! folders, however many files these have.
+//! Adding or removing an entry changes the modification time of the folder. So a folder is listed
+//! once, and later only its metadata is read. The cost depends on the number of folders, not of
+//! files.
 
 use std::{
     collections::BTreeMap,
@@ -17,74 +17,71 @@ use std::{
 
 use super::Mark;
 
-/// How many files and folders there may be. What is known of them takes 16 bytes each.
+/// Most files and folders. Each takes 16 bytes.
 const ENTRIES: usize = 1_000_000;
-/// More seconds than any two changes with the same time are apart: a folder that has just changed
-/// may change again, and look the same.
+/// A folder that changed within this time may change again without a new time stamp. This is more
+/// than the resolution of any file system.
 const SETTLED: i64 = 2;
 
-/// The files of some folders. What there is to know is found out when somebody asks.
+/// The ids of some files. Computed on demand.
 pub(super) struct Known {
-    /// Files and folders, as paths without symlinks.
+    /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
-    /// How many files and folders there may be in these.
     most: usize,
-    /// Seconds that a folder must not have changed for to be read once only.
+    /// A listing is cached if the folder has not changed for this many seconds.
     settled: i64,
-    /// The folders as they were read.
+    /// The cached listings.
     folders: Mutex<Folders>,
 }
 
 type Folders = BTreeMap<PathBuf, Folder>;
 
-/// A folder as it was read.
+/// The listing of a folder.
 struct Folder {
     state: State,
-    /// Whether any change since gave it another time.
+    /// `true` if every later change gives the folder another time stamp.
     is_settled: bool,
-    /// Whether there is more in it than might be.
+    /// `true` if the listing stopped at the limit.
     is_cut: bool,
-    /// The files in it, in order.
+    /// Sorted ids.
     files: Vec<Mark>,
     folders: Vec<PathBuf>,
 }
 
-/// Which folder it is, and when it was changed last.
+/// The id of a folder, and the time of its last change.
 type State = (Mark, i64, i64);
 
 impl Known {
-    /// Knows files, and all that are in folders.
+    /// Covers files, and all files in folders.
     pub(super) fn of(paths: Vec<PathBuf>) -> Self {
         Self { paths, most: ENTRIES, settled: SETTLED, folders: Mutex::default() }
     }
 
-    /// Returns whether there can be none.
     pub(super) fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Lets there be fewer files and folders.
     #[cfg(test)]
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Returns whether a file is one of them.
+    /// Returns whether a file is covered.
     ///
     /// # Errors
     ///
-    /// If there are too many, or a folder fails: then nobody knows.
+    /// If the limit is exceeded or a folder cannot be read.
     pub(super) fn has(&self, mark: Mark) -> io::Result<bool> {
         let mut has = false;
         self.see(|files| has |= files.binary_search(&mark).is_ok())?;
         Ok(has)
     }
 
-    /// Returns all of them, in order.
+    /// Returns all ids, sorted.
     ///
     /// # Errors
     ///
-    /// If there are too many, or a folder fails: then nobody knows.
+    /// If the limit is exceeded or a folder cannot be read.
     pub(super) fn all(&self) -> io::Result<Vec<Mark>> {
         let mut all = Vec::new();
         self.see(|files| all.extend_from_slice(files))?;
@@ -92,13 +89,13 @@ impl Known {
         Ok(all)
     }
 
-    /// Shows all of them as they are now, in several lists that are in order.
+    /// Passes all current ids to `see`, in several sorted lists.
     fn see(&self, see: impl FnMut(&[Mark])) -> io::Result<()> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = mem::take(&mut *folders);
         let seen = self.walk(&mut before, &mut folders, see);
         if seen.is_err() {
-            // What was not come to is not read again for that.
+            // Keeps the listings of folders that were not reached.
             folders.append(&mut before);
         }
         seen
@@ -132,7 +129,7 @@ impl Known {
         Ok(())
     }
 
-    /// Reads a folder, and one thing more than there may be at most.
+    /// Lists a folder, and stops one entry after the limit.
     #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
     fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<Folder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -163,7 +160,7 @@ impl Known {
 }
 
 impl Folder {
-    /// Returns whether it is as it was read, as far as that matters where so much is left.
+    /// Returns whether the listing is still valid and complete for the remaining limit.
     fn is_still(&self, meta: &Metadata, left: usize) -> bool {
         let is_whole = !self.is_cut || self.len() > left;
         self.is_settled && self.state == state(meta) && is_whole
@@ -194,8 +191,8 @@ fn state(meta: &Metadata) -> State {
     (mark(meta), meta.ctime(), meta.ctime_nsec())
 }
 
-/// Returns nothing for what is not there any more, and for what Faber may not look at: it has put
-/// nothing there.
+/// Returns `None` for a missing path, and for a path that Faber may not read: Faber has no files
+/// there.
 fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {
@@ -242,8 +239,8 @@ mod tests {
             has
         }
 
-        /// Changes what is in folders, and sees to it that these have another time then, however
-        /// coarse the clock of the file system is.
+        /// Changes folders and makes sure that their time stamps change, even on a file system with
+        /// a coarse clock.
         fn change(&self, folders: &[&str], change: impl FnOnce(&Self)) {
             let state = |it: &&str| self.at(it).metadata().ok().map(|it| state(&it));
             let before: Vec<_> = folders.iter().map(state).collect();
@@ -297,11 +294,11 @@ mod tests {
         }
     }
 
-    /// Each file with two names cost a walk through all of Faber's folders.
+    /// Each file with two names caused a walk through all of Faber's folders.
     #[test]
     fn what_has_not_changed_is_not_read_again() {
         let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
-        // What is known of a folder is the list that was read, not another one.
+        // A cached listing keeps its address.
         let lists = || {
             assert!(world.has("data/deep/b"));
             let folders = world.known.folders.lock().unwrap();
@@ -314,7 +311,7 @@ mod tests {
         assert_eq!(lists()[1], before[1], "only the folder that has changed is read");
     }
 
-    /// What was beyond the limit was nobody's.
+    /// Files beyond the limit were not protected.
     #[test]
     fn too_many_are_an_error_until_there_are_fewer() {
         let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];

@@ -1,4 +1,4 @@
-//! Other names of what is Faber's own: hard links, which somebody has made of its files.
+//! Hard links to Faber's own files.
 
 use std::{
     collections::BTreeMap,
@@ -9,25 +9,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files and folders that are looked at, which takes seconds: only where a file has other names.
+/// Most files and folders to visit. This takes seconds, and happens only if a file has other names.
 const ENTRIES: usize = 1_000_000;
 
-/// By what a file is known, whatever it is called: its device, and its number there.
+/// Device and inode number of a file. They are the same under all its names.
 type Mark = (u64, u64);
 
-/// Returns the other names, in some folders, of files that are in `own` or in a folder there. All
-/// are paths without symlinks.
+/// Returns the hard links in `folders` to files in `own`. Paths must have no symlinks.
 ///
 /// # Errors
 ///
-/// If there is more to look at than anybody should wait for.
+/// If `folders` have more than [`ENTRIES`] files.
 pub(super) fn of(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     find(own, folders, ENTRIES)
 }
 
 fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
     let own = outermost(own);
-    // How many names of each are not known yet.
+    // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<Mark, u64> = BTreeMap::new();
     for path in &own {
         walk(path, &mut left, |_, meta| {
@@ -57,17 +56,17 @@ fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec
     Ok(found)
 }
 
-/// Returns paths without those that are in another of them, or there twice: no name is seen twice.
+/// Removes duplicates and paths inside another one, so each name is visited once.
 fn outermost(paths: &[PathBuf]) -> Vec<&Path> {
     let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    // What is in a folder comes right behind it.
+    // The contents of a folder follow it directly in this order.
     paths.sort_unstable();
     paths.dedup_by(|later, earlier| later.starts_with(*earlier));
     paths
 }
 
-/// Shows a file, or all that are in a folder. What may not be looked at is passed over: the command
-/// may not, either.
+/// Visits a file, or all files in a folder. Skips unreadable folders, because the command cannot
+/// read them either.
 fn walk(
     at: &Path,
     left: &mut usize,
@@ -124,7 +123,7 @@ mod tests {
         let mut found = of(&own, &[at("root")]).unwrap();
         found.sort();
         assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
-        // Some of it is named more than once: the store is in the folder of the data.
+        // Some files are listed twice, because the store is in the data folder.
         let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(at);
         let mut found = of(&twice, &[at("root")]).unwrap();
         found.sort();
@@ -134,7 +133,7 @@ mod tests {
         assert_eq!(of(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
         let err = find(&own, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");
-        // Who has no other names is found whatever else there is.
+        // A file without other names needs no visit.
         assert!(find(&own[3..], &named, 0).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder in which commands may write, and the one around it.
+/// A folder that commands may write, inside another one.
 struct World {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl World {
         Order { confinement: Some(confinement), hidden, kept, life, caller: 0 }
     }
 
-    /// Runs a shell with the masks on, in a thread that keeps them. Err: why they are not.
+    /// Runs a shell in a thread with the mounts. Fails with the reason why they are not possible.
     fn run(&self, order: &Order, script: &str) -> Result<String, String> {
         let run = || {
             let confinement = order.confinement.as_ref().unwrap();
@@ -46,7 +46,7 @@ impl World {
     }
 }
 
-/// Returns whether a thread of this process gets a view of its own: `root`'s do.
+/// Returns whether a thread of this process can create a mount namespace. `root` can.
 fn has_view() -> bool {
     thread::scope(|it| it.spawn(|| view::take().is_ok()).join()).unwrap()
 }
@@ -72,7 +72,7 @@ fn what_is_not_there_is_refused() {
     let mut loose = world.order(&["faber.yaml"], &[], Life::Watched);
     loose.confinement.as_mut().unwrap().required = false;
     world.run(&loose, "true").unwrap();
-    // Nobody makes anything where the command may not write.
+    // A command cannot create files outside its folders.
     let outside = world.order(&["../faber.yaml"], &["/nowhere/run.sh"], Life::Background);
     world.run(&outside, "true").unwrap();
 }

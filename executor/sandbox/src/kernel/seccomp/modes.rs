@@ -1,18 +1,18 @@
-//! Calls that change modes and attributes of files, which Landlock does not see.
+//! Calls that change modes and attributes of files, which Landlock does not restrict.
 //!
-//! A program that runs as its owner, or as a group, is never made, not even where a command may
-//! write: whoever runs it elsewhere would be Faber's user. Where a command has no view of its own,
-//! attributes stay as they are, too; what is left then are plain modes, groups and dates, without
-//! which no archive is unpacked.
+//! A command can never create a setuid or setgid program, not even where it may write. Otherwise
+//! another user who runs the program would act as Faber's user. Without a mount namespace, extended
+//! attributes cannot change either. Modes, groups and dates can, because unpacking an archive needs
+//! them.
 
 use nix::libc;
 use seccompiler::SeccompCmpOp;
 
 use super::Check;
 
-/// The bits of a mode by which a program runs as somebody.
+/// The setuid and setgid bits.
 const AS_SOMEBODY: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// Calls that take a mode, each with the number of that argument.
+/// Calls with a mode, and the index of that argument.
 const WITH_MODE: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -25,24 +25,25 @@ const WITH_MODE: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// Calls that take a mode where flags before it say that a file is made.
+/// Calls that use a mode only with a flag for a new file. The index is that of the flags.
 const WITH_FLAGS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
-/// The flags that say so.
+/// The flags for a new file.
 const MAKING: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-// The same numbers on every machine; not every list of them has them yet.
+// These numbers are the same on every architecture. Some versions of `libc` lack them.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 const FILE_SETATTR: libc::c_long = 469;
 
-/// Takes its mode in memory, where no filter looks; programs know how to do without it.
+/// The mode of this call is in memory, where a filter cannot read it. Programs fall back to
+/// `openat`.
 pub(super) const UNSEEN: libc::c_long = libc::SYS_openat2;
-/// Calls that change attributes of files. Programs expect that a file system may lack them.
+/// Calls that change extended attributes. Programs expect that a file system may lack them.
 pub(super) const ATTRIBUTES: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
@@ -54,10 +55,10 @@ pub(super) const ATTRIBUTES: [libc::c_long; 9] = [
     REMOVEXATTRAT,
     FILE_SETATTR,
 ];
-/// What does so among the calls that do anything to a file: `FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`.
+/// Requests of `ioctl` that change attributes: `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 pub(super) const ATTRIBUTES_TOO: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
-/// Returns the calls that make a program run as somebody, each with what then all holds.
+/// Returns the calls that set a setuid or setgid bit, with their conditions.
 pub(super) fn as_somebody() -> Vec<(libc::c_long, Vec<Check>)> {
     let mut calls = Vec::new();
     for bit in AS_SOMEBODY {
