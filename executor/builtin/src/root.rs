@@ -121,14 +121,15 @@ impl Root {
     /// If the folder cannot be opened.
     pub fn open_with(path: impl AsRef<Path>, git: GitWrites) -> Result<Self, RootError> {
         let path = path.as_ref();
-        Self::opened(path, git).map_err(|reason| RootError { path: path.to_owned(), reason })
-    }
-
-    fn opened(path: &Path, git: GitWrites) -> io::Result<Self> {
-        let real = path.canonicalize()?;
-        let called = std::path::absolute(path)?;
+        let open = || {
+            let real = path.canonicalize()?;
+            let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
+            Ok((dir, real, std::path::absolute(path)?))
+        };
+        let (dir, real, called) =
+            open().map_err(|reason| RootError { path: path.to_owned(), reason })?;
         let inner = Inner {
-            dir: Dir::open_ambient_dir(&real, ambient_authority())?,
+            dir,
             git,
             hidden: Hidden::default(),
             called: folded(&called).unwrap_or(called),

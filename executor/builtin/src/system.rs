@@ -28,8 +28,6 @@ use self::{background::Background, place::Place};
 
 /// The name of the set.
 pub const SET: &str = "system_tools";
-/// The description of the set.
-pub const DESCRIPTION: &str = "Shell execution, process management";
 
 /// An example of a separate folder for the toolset.
 const HOW: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \

@@ -6,7 +6,6 @@
 mod client;
 mod html;
 mod page;
-mod results;
 mod search;
 
 use std::{sync::Arc, time::Duration};
@@ -22,8 +21,6 @@ use self::client::Web;
 
 /// The name of the set.
 pub const SET: &str = "web_tools";
-/// The description of the set.
-pub const DESCRIPTION: &str = "HTTP requests, web scraping, search";
 
 /// The configuration of the set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

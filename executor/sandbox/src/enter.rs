@@ -116,7 +116,7 @@ fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
         return path.to_owned();
     }
     let folders = confinement.write.iter().chain(&confinement.read).map(PathBuf::as_path);
-    let folders = real(folders.chain(kernel::system().iter().map(Path::new)));
+    let folders = real(folders.chain(kernel::SYSTEM.iter().map(Path::new)));
     let may_read = |it: &PathBuf| {
         // An empty entry is the working directory.
         let it = if it.as_os_str().is_empty() { Path::new(".") } else { it };

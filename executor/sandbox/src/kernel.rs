@@ -1,16 +1,19 @@
 //! Applies the kernel's restrictions, each before the rights for it are given up.
 
-mod account;
-mod capabilities;
 mod landlock;
 mod masks;
 mod seccomp;
 mod view;
 
-use std::{io, path::PathBuf};
+use std::{ffi::CString, io, path::PathBuf};
 
-use nix::sys::prctl;
+use caps::{CapSet, Capability, errors::CapsError};
+use nix::{
+    sys::prctl,
+    unistd::{User, geteuid, initgroups, setgid, setuid},
+};
 
+pub(super) use self::landlock::{SYSTEM, keep_apart, sees_files};
 use super::{Order, Support};
 
 /// Asks the kernel which restrictions it supports. Applies none.
@@ -22,34 +25,18 @@ pub(super) fn support() -> Support {
     }
 }
 
-pub(super) fn sees_files() -> bool {
-    landlock::sees_files()
-}
-
-pub(super) fn system() -> &'static [&'static str] {
-    &landlock::SYSTEM
-}
-
 /// Restricts this thread and its future children for good.
 pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     // Mounting needs rights that the next steps give up.
     let has_view = masks::put_on(order, confinement)?;
     if let Some(user) = &confinement.user {
-        account::become_user(user)?;
+        become_user(user)?;
     }
     prctl::set_no_new_privs()?;
-    capabilities::give_up()?;
-    landlock::apply(confinement)?;
+    give_up().map_err(io::Error::other)?;
+    landlock::apply(confinement).map_err(io::Error::other)?;
     seccomp::apply(confinement, has_view)
-}
-
-pub(super) fn home_of(user: &str) -> io::Result<PathBuf> {
-    account::home_of(user)
-}
-
-pub(super) fn keep_apart() -> io::Result<()> {
-    landlock::keep_apart()
 }
 
 /// Prevents other processes of the user from reading the memory and environment of this process.
@@ -59,4 +46,62 @@ pub(super) fn keep_apart() -> io::Result<()> {
 /// If the kernel refuses.
 pub fn keep_to_itself() -> io::Result<()> {
     Ok(prctl::set_dumpable(false)?)
+}
+
+/// Switches to another user and the groups of that user, for good.
+fn become_user(name: &str) -> io::Result<()> {
+    let user = find(name)?;
+    if user.uid == geteuid() {
+        return Ok(());
+    }
+    let change = || {
+        // Groups first: the new user may not change them.
+        initgroups(&CString::new(name)?, user.gid)?;
+        setgid(user.gid)?;
+        Ok::<_, io::Error>(setuid(user.uid)?)
+    };
+    change().map_err(|err| {
+        io::Error::other(format!(
+            "it cannot become the user `{name}` ({err}): that takes CAP_SETUID and CAP_SETGID, so \
+             start Faber as root, or leave out `user`"
+        ))
+    })
+}
+
+pub(super) fn home_of(name: &str) -> io::Result<PathBuf> {
+    Ok(find(name)?.dir)
+}
+
+fn find(name: &str) -> io::Result<User> {
+    User::from_name(name)?.ok_or_else(|| {
+        io::Error::other(format!("there is no user `{name}` on this machine: correct `user`"))
+    })
+}
+
+/// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
+/// keeps access to its own files, and can no longer read other processes.
+fn give_up() -> Result<(), CapsError> {
+    // Changing the bounding set needs this capability.
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+        caps::clear(None, CapSet::Bounding)?;
+    }
+    caps::clear(None, CapSet::Ambient)?;
+    for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_is_not_there_is_named() {
+        let err = become_user("no-such-user").unwrap_err().to_string();
+        assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
+        let own = User::from_uid(geteuid()).unwrap().unwrap();
+        become_user(&own.name).unwrap();
+        assert_eq!(home_of(&own.name).unwrap(), own.dir);
+    }
 }

@@ -203,7 +203,7 @@ struct Order {
 }
 
 /// Starts confined commands through a `faber` binary, or unconfined commands without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
@@ -327,10 +327,7 @@ impl Launcher {
             life,
             caller: std::process::id(),
         };
-        let mut command = ordered(binary, program);
-        clean(&mut command, &PASSED, &confinement.pass);
-        command.env(ORDER, written(&order)?);
-        Ok(command)
+        ordered(binary, program, &order, &PASSED, &confinement.pass)
     }
 
     /// Prepares an unconfined program that ends with everything that it started. It gets the usual
@@ -348,15 +345,8 @@ impl Launcher {
             life: Life::Watched,
             caller: std::process::id(),
         };
-        let mut command = ordered(binary, program);
-        clean(&mut command, &USUAL, pass);
-        command.env(ORDER, written(&order)?);
-        Ok(command)
+        ordered(binary, program, &order, &USUAL, pass)
     }
-}
-
-fn has_warden(command: &Command) -> bool {
-    command.as_std().get_envs().any(|(name, value)| name == ORDER && value.is_some())
 }
 
 /// Returns the reason if the subcommand refused to start the command.
@@ -372,14 +362,20 @@ pub fn is_confining(process: u32) -> bool {
     line.split(|it| *it == 0).nth(1) == Some(SUBCOMMAND.as_bytes())
 }
 
-fn ordered(binary: &Path, program: &OsStr) -> Command {
+fn ordered(
+    binary: &Path,
+    program: &OsStr,
+    order: &Order,
+    usual: &[&str],
+    named: &[String],
+) -> io::Result<Command> {
+    let order = serde_json::to_string(order)
+        .map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))?;
     let mut command = Command::new(binary);
     command.arg(SUBCOMMAND).arg("--").arg(program);
-    command
-}
-
-fn written(order: &Order) -> io::Result<String> {
-    serde_json::to_string(order).map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))
+    clean(&mut command, usual, named);
+    command.env(ORDER, order);
+    Ok(command)
 }
 
 /// Sets the environment to the usual variables and the named ones. A proxy's credentials are
@@ -471,11 +467,6 @@ fn unseen(what: &str) -> io::Error {
     io::Error::other(format!(
         "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
     ))
-}
-
-fn with_own(mut confinement: Confinement, own: &[Option<&Path>]) -> Confinement {
-    confinement.read.extend(own.iter().flatten().map(|it| it.to_path_buf()));
-    confinement
 }
 
 #[cfg(test)]

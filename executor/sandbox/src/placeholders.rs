@@ -7,7 +7,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -28,10 +27,11 @@ const NOTE: &str = "# Faber keeps this name while it runs, so that no command ta
 const TRIES: usize = 8;
 
 /// The placeholders by path. Dropping it removes them.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Held>>);
 
 /// A file or folder that was created for a missing name.
+#[derive(Debug)]
 struct Held {
     /// Has a shared lock. A process that gets an exclusive lock is the last user.
     file: File,
@@ -44,23 +44,6 @@ struct Held {
 pub(super) enum Kind {
     File,
     Folder,
-}
-
-/// Launchers with the same configuration are equal, whatever placeholders they have.
-impl PartialEq for Placeholders {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Placeholders {}
-
-impl fmt::Debug for Placeholders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.lock().unwrap_or_else(PoisonError::into_inner).keys())
-            .finish()
-    }
 }
 
 impl Placeholders {

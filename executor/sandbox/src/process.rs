@@ -22,7 +22,7 @@ use tokio::{
     time::{self, timeout, timeout_at},
 };
 
-use super::{Confinement, Launcher, Life, has_warden, reaper::NOW, with_own};
+use super::{Confinement, Launcher, Life, ORDER, reaper::NOW};
 
 /// Time between the request to end and the kill. Shorter than [`shared::limits::CANCEL_GRACE`], so
 /// a result arrives in time.
@@ -73,7 +73,8 @@ impl Program<'_> {
     pub fn confined(&self, launcher: &Launcher, confinement: &Confinement) -> io::Result<Command> {
         let program = executable(self.name);
         let file = Some(program.as_path()).filter(|it| it.is_absolute());
-        let mut confinement = with_own(confinement.clone(), &[file, self.reads]);
+        let mut confinement = confinement.clone();
+        confinement.read.extend(file.into_iter().chain(self.reads).map(Path::to_path_buf));
         confinement.pass.extend_from_slice(self.pass);
         Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
     }
@@ -152,7 +153,8 @@ pub struct Group {
 impl Group {
     /// Starts a process in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        let has_warden = has_warden(command);
+        let has_warden =
+            command.as_std().get_envs().any(|(name, value)| name == ORDER && value.is_some());
         let child = command.process_group(0).kill_on_drop(!has_warden).spawn()?;
         let id = child.id().and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw);
         Ok(Self { child: Some(child), id, has_warden })

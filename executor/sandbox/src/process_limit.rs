@@ -15,7 +15,7 @@ pub(super) fn all() -> Option<u64> {
 
 /// The limit of a command, and the number of other processes.
 pub(super) struct ProcessLimit {
-    most: u64,
+    pub(super) most: u64,
     /// The lowest number of processes on the machine since the start of the command or the last
     /// complete count.
     before: u64,
@@ -25,10 +25,6 @@ impl ProcessLimit {
     /// Must be called before the command starts.
     pub(super) fn new(most: u64) -> Self {
         Self { most, before: all().unwrap_or(u64::MAX) }
-    }
-
-    pub(super) fn most(&self) -> u64 {
-        self.most
     }
 
     /// Returns whether the machine has gained more processes than the limit. This check is cheap:

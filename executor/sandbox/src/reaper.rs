@@ -114,34 +114,27 @@ fn adopt() -> io::Result<()> {
 
 /// Kills the command if it ignores a request to stop, and if the engine ends.
 fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
-    let kill_unless = |over: Arc<AtomicBool>, child: Pid| {
-        move || {
-            if !over.load(Ordering::SeqCst) {
+    let kill_after = |should_kill: fn(u32) -> bool| {
+        let (over, child) = (Arc::clone(over), pid_of(child.id()));
+        let spawned = thread::Builder::new().spawn(move || {
+            if should_kill(caller) && !over.load(Ordering::SeqCst) {
                 let _ = kill(child, Signal::SIGKILL);
             }
-        }
+        });
+        spawned.map(drop)
     };
-    let end = kill_unless(Arc::clone(over), pid_of(child.id()));
-    thread::Builder::new().spawn(move || {
-        if stop_signals().wait().is_ok() {
-            thread::sleep(GRACE);
-            end();
-        }
+    kill_after(|_| {
+        let is_told = stop_signals().wait().is_ok();
+        thread::sleep(GRACE);
+        is_told
     })?;
-    let end = kill_unless(Arc::clone(over), pid_of(child.id()));
-    thread::Builder::new().spawn(move || {
-        if now_signal().wait().is_ok() {
-            end();
-        }
-    })?;
-    let end = kill_unless(Arc::clone(over), pid_of(child.id()));
-    thread::Builder::new().spawn(move || {
+    kill_after(|_| now_signal().wait().is_ok())?;
+    kill_after(|caller| {
         while is_there(caller) {
             thread::sleep(LOOK);
         }
-        end();
-    })?;
-    Ok(())
+        true
+    })
 }
 
 /// Enforces the limit of processes.
@@ -208,7 +201,7 @@ impl Bound {
             self.stderr,
             "the command had more than {} processes and threads, and all of them were ended: \
              `processes` of its confinement says how many there may be",
-            self.limit.most()
+            self.limit.most
         );
     }
 }

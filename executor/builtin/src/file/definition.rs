@@ -10,7 +10,7 @@ use shared::tool::ToolError;
 
 use super::{
     languages::{self, Language},
-    search::{self, Searched, Seen},
+    search::{self, Seen},
 };
 use crate::root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown};
 
@@ -31,8 +31,6 @@ pub(super) struct FindDefinition {
 }
 
 struct Hunt<'a> {
-    root: &'a Root,
-    stop: &'a Stop,
     name: &'a str,
     /// Patterns by the first extension of their language, compiled on first use.
     matchers: BTreeMap<&'static str, RegexMatcher>,
@@ -52,8 +50,6 @@ pub(super) fn find(root: &Root, args: &FindDefinition, stop: &Stop) -> Result<St
     let mut walk = Walk::new(root, Rules::Hidden, stop);
     walk.begin_at(&place)?;
     let mut hunt = Hunt {
-        root,
-        stop,
         name,
         matchers: BTreeMap::new(),
         searcher: search::searcher(0),
@@ -95,15 +91,10 @@ impl Hunt<'_> {
             }
             found.len() <= room
         };
-        let place = (self.root, path, self.stop);
-        match search::search_file(place, &mut self.searcher, &self.matchers[key], see) {
-            Searched::Done => {}
-            Searched::Binary => return Ok(()),
-            Searched::Unreadable => walk.pass_over(),
-            Searched::TooLong => walk.pass_over_rest(&shown),
-            Searched::Halted(_) => drop(walk.is_over()?),
+        let matcher = &self.matchers[key];
+        if search::search_file(walk, path, &mut self.searcher, matcher, see)? {
+            self.is_full = !found.iter().all(|line| self.lines.push(line));
         }
-        self.is_full = !found.iter().all(|line| self.lines.push(line));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::tool::ToolError;
 
-use super::search::{self, Searched, Seen};
+use super::search::{self, Seen};
 use crate::{
     root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown},
     whole,
@@ -54,9 +54,7 @@ pub(super) enum OutputMode {
     Count,
 }
 
-struct Hunt<'a> {
-    root: &'a Root,
-    stop: &'a Stop,
+struct Hunt {
     mode: OutputMode,
     has_context: bool,
     matcher: RegexMatcher,
@@ -66,8 +64,13 @@ struct Hunt<'a> {
 }
 
 /// The matches in one file.
-#[derive(Default)]
-struct Page {
+struct Page<'a> {
+    mode: OutputMode,
+    matcher: &'a RegexMatcher,
+    /// The path as the output shows it.
+    path: &'a str,
+    /// Lines that the output can still hold.
+    room: usize,
     lines: Vec<String>,
     count: u64,
     /// `true` if the file has more lines than the output can hold.
@@ -82,8 +85,6 @@ pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, Tool
         OutputMode::FilesWithMatches | OutputMode::Count => 0,
     };
     let mut hunt = Hunt {
-        root,
-        stop,
         mode: args.output_mode,
         has_context: context > 0,
         matcher,
@@ -101,41 +102,36 @@ pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, Tool
     Ok(hunt.told(&args.pattern, &walk))
 }
 
-impl Hunt<'_> {
+impl Hunt {
     /// Searches a file. Returns whether to continue.
     fn search(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
         let shown = shown(&walk.called(path));
-        let mut page = Page::default();
-        let (mode, room) = (self.mode, LINES - self.lines.count());
-        let see = |seen: Seen<'_>| page.see(&seen, (mode, &self.matcher), (&shown, room));
-        let place = (self.root, path, self.stop);
-        match search::search_file(place, &mut self.searcher, &self.matcher, see) {
-            Searched::Done => {}
-            Searched::Binary => return Ok(true),
-            Searched::Unreadable => walk.pass_over(),
-            Searched::TooLong => walk.pass_over_rest(&shown),
-            Searched::Halted(_) => drop(walk.is_over()?),
-        }
-        self.add(&shown, &page);
-        Ok(!self.is_full)
-    }
-
-    /// Adds the matches of a file until the output is full.
-    fn add(&mut self, path: &str, page: &Page) {
-        if page.count == 0 {
-            return;
-        }
-        match self.mode {
-            OutputMode::FilesWithMatches => self.line(&format!("  {path}")),
-            OutputMode::Count => self.line(&format!("{path}:{}", page.count)),
-            OutputMode::Content => {
-                if self.has_context && self.lines.count() > 0 {
-                    self.line("--");
+        let mut page = Page {
+            mode: self.mode,
+            matcher: &self.matcher,
+            path: &shown,
+            room: LINES - self.lines.count(),
+            lines: Vec::new(),
+            count: 0,
+            is_full: false,
+        };
+        let see = |seen: Seen<'_>| page.see(&seen);
+        let is_text = search::search_file(walk, path, &mut self.searcher, &self.matcher, see)?;
+        let Page { lines, count, is_full, .. } = page;
+        if is_text && count > 0 {
+            match self.mode {
+                OutputMode::FilesWithMatches => self.line(&format!("  {shown}")),
+                OutputMode::Count => self.line(&format!("{shown}:{count}")),
+                OutputMode::Content => {
+                    if self.has_context && self.lines.count() > 0 {
+                        self.line("--");
+                    }
+                    lines.iter().for_each(|line| self.line(line));
+                    self.is_full |= is_full;
                 }
-                page.lines.iter().for_each(|line| self.line(line));
-                self.is_full |= page.is_full;
             }
         }
+        Ok(!self.is_full)
     }
 
     fn line(&mut self, line: &str) {
@@ -156,26 +152,22 @@ impl Hunt<'_> {
     }
 }
 
-impl Page {
+impl Page<'_> {
     /// Adds a line. Returns whether the search needs more.
-    fn see(
-        &mut self,
-        seen: &Seen<'_>,
-        (mode, matcher): (OutputMode, &RegexMatcher),
-        (path, room): (&str, usize),
-    ) -> bool {
+    fn see(&mut self, seen: &Seen<'_>) -> bool {
+        let path = self.path;
         self.count += u64::from(matches!(seen, Seen::Match { .. }));
-        match mode {
+        match self.mode {
             OutputMode::FilesWithMatches => false,
             OutputMode::Count => true,
-            OutputMode::Content if self.lines.len() == room => {
+            OutputMode::Content if self.lines.len() == self.room => {
                 self.is_full = true;
                 false
             }
             OutputMode::Content => {
                 self.lines.push(match *seen {
                     Seen::Match { number, line } => {
-                        format!("{path}:{number}:{}", around(line, matcher))
+                        format!("{path}:{number}:{}", around(line, self.matcher))
                     }
                     Seen::Context { number, line } => format!("{path}-{number}-{}", text(line)),
                     Seen::Gap => "--".to_owned(),

@@ -13,7 +13,7 @@ use grep_searcher::{
 };
 use shared::tool::ToolError;
 
-use crate::root::{Halt, Root, Stop};
+use crate::root::{Halt, Stop, Walk, shown};
 
 /// Longest pattern in bytes.
 const PATTERN_BYTES: usize = 4 << 10;
@@ -32,9 +32,15 @@ pub(super) const LINE_BYTES: usize = 16 << 20;
 /// A line that a search reports, in the order of the file.
 #[derive(Debug)]
 pub(super) enum Seen<'a> {
-    Match { number: u64, line: &'a [u8] },
+    Match {
+        number: u64,
+        line: &'a [u8],
+    },
     /// A line near a match.
-    Context { number: u64, line: &'a [u8] },
+    Context {
+        number: u64,
+        line: &'a [u8],
+    },
     /// Lines are left out at this position.
     Gap,
 }
@@ -103,22 +109,36 @@ pub(super) fn bad_pattern(pattern: &str, why: impl fmt::Display) -> ToolError {
     ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
 }
 
-/// Searches a file until `see` returns `false`. The path must be canonical.
+/// Searches a file of a walk until `see` returns `false`. The walk counts files that cannot be
+/// searched to their end. Returns `false` for a binary file: lines seen in it do not count.
 pub(super) fn search_file(
-    (root, path, stop): (&Root, &Path, &Stop),
+    walk: &mut Walk<'_>,
+    path: &Path,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     see: impl FnMut(Seen<'_>) -> bool,
-) -> Searched {
-    match root.open_settled(path) {
-        Ok((file, _)) => search((file, stop), searcher, matcher, see),
+) -> Result<bool, ToolError> {
+    let searched = match walk.root.open_settled(path) {
+        Ok((file, _)) => search(file, walk.stop, searcher, matcher, see),
         Err(_) => Searched::Unreadable,
+    };
+    match searched {
+        Searched::Done => {}
+        Searched::Binary => return Ok(false),
+        Searched::Unreadable => walk.pass_over(),
+        Searched::TooLong => {
+            let shown = shown(&walk.called(path));
+            walk.pass_over_rest(&shown);
+        }
+        Searched::Halted(_) => drop(walk.is_over()?),
     }
+    Ok(true)
 }
 
 /// Searches a reader. Stops early if `stop` says so, even in an endless stream.
 pub(super) fn search(
-    (from, stop): (impl Read, &Stop),
+    from: impl Read,
+    stop: &Stop,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     see: impl FnMut(Seen<'_>) -> bool,

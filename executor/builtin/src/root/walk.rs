@@ -26,8 +26,8 @@ const DEPTH: usize = 200;
 /// A walk through the folders of a root.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
-    root: &'a Root,
-    stop: &'a Stop,
+    pub(crate) root: &'a Root,
+    pub(crate) stop: &'a Stop,
     rules: Rules,
     /// Entries that the walk may still read.
     left: usize,

@@ -183,7 +183,7 @@ pub(super) async fn start(
     if !goes_on {
         place.session = None;
     }
-    over_already(&system, (id, goes_on), status, &path)
+    over_already(&system, id, goes_on, status, &path)
 }
 
 /// Returns the status of a command that ends right after its start, else `None`.
@@ -205,7 +205,8 @@ async fn soon(session: &mut Session) -> Option<io::Result<ExitStatus>> {
 
 fn over_already(
     system: &System,
-    (id, goes_on): (u32, bool),
+    id: u32,
+    goes_on: bool,
     status: io::Result<ExitStatus>,
     log: &str,
 ) -> Result<String, ToolError> {

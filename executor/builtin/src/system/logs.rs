@@ -74,7 +74,7 @@ pub(super) async fn read(
     let head = format!("Last {lines} lines of {path}:\n\n");
     if args.follow {
         let added = tokio::select! {
-            added = follow(file, tail.end, &path, (&seen, &cx)) => added?,
+            added = follow(file, tail.end, &path, &seen, &cx) => added?,
             () = cx.cancel.cancelled() => return Err(cancelled("`read_logs`")),
         };
         return Ok(format!("{head}{}{added}", tail.text));
@@ -143,7 +143,8 @@ async fn follow(
     file: File,
     mut at: u64,
     path: &str,
-    (seen, cx): (&Redaction, &ToolContext),
+    seen: &Redaction,
+    cx: &ToolContext,
 ) -> Result<String, ToolError> {
     let file = Arc::new(file);
     let (mut added, mut line) = (Bounded::default(), Vec::new());

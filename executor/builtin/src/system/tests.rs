@@ -27,7 +27,7 @@ impl World {
     /// Makes the tools for an existing folder, as a restarted Faber does.
     fn over(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
-        let set = ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools);
+        let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools);
         Self { folder, toolbox: Toolbox::new([set]) }
     }
 

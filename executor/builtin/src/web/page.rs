@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use shared::tool::{ErrorCode, ToolError};
+use shared::tool::ToolError;
 
 use super::{
     Services,
@@ -98,9 +98,4 @@ fn charset(text: &str) -> Option<String> {
     let rest = rest.trim_start_matches(['"', '\'']);
     let end = rest.find(|it: char| !(it.is_ascii_alphanumeric() || "-_:.".contains(it)));
     Some(rest[..end.unwrap_or(rest.len())].to_owned())
-}
-
-/// The error for a response that the tool cannot use.
-pub(super) fn unreadable(host: &str, what: &str) -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}"))
 }

@@ -1,6 +1,6 @@
 //! Searches and lookups in web services.
 
-use std::{mem, sync::Arc};
+use std::{fmt::Write as _, mem, sync::Arc};
 
 use html5gum::Token;
 use reqwest::{StatusCode, Url};
@@ -10,9 +10,7 @@ use shared::tool::{ErrorCode, ToolError};
 
 use super::{
     Services,
-    html::{self, attribute},
-    page::unreadable,
-    results::{Found, listed},
+    html::{self, LINK, attribute},
 };
 use crate::whole;
 
@@ -130,7 +128,7 @@ async fn pages(
     let host = base.host_str().unwrap_or_default();
     if found.is_empty() && is_asked {
         let what = "wants proof that a person is asking: wait a while, or configure another search";
-        return Err(unreadable(host, what));
+        return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
     if !is_one {
         let text = format!("`{host}` answered something unexpected: no list of results");
@@ -361,6 +359,36 @@ pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<St
         }
     }
     Ok(listed(topic, &[]))
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    title: String,
+    url: String,
+    snippet: String,
+}
+
+const TITLE: usize = 400;
+const SNIPPET: usize = 400;
+
+/// Returns a numbered list of titles, addresses and snippets.
+fn listed(query: &str, found: &[Found]) -> String {
+    if found.is_empty() {
+        return format!("No results found for: {query}");
+    }
+    let mut text = format!("Results for: {query}");
+    for (at, it) in found.iter().enumerate() {
+        // Writing into a string cannot fail.
+        let title = &it.title[..it.title.floor_char_boundary(TITLE)];
+        let url = if it.url.len() > LINK { "(its address is too long)" } else { &it.url };
+        let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
+        let snippet = &it.snippet[..it.snippet.floor_char_boundary(SNIPPET)];
+        if !snippet.is_empty() {
+            let more = if snippet.len() < it.snippet.len() { "…" } else { "" };
+            let _ = write!(text, "\n   {snippet}{more}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl World {
         };
         change(&mut config);
         let set =
-            ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools(&config).unwrap());
+            ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools(&config).unwrap());
         Self { toolbox: Toolbox::new([set]), base, _server: server }
     }
 

@@ -18,7 +18,7 @@ const NEWEST: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FILES: ABI = ABI::V3;
 /// Folders of the system that every program needs.
-pub(super) const SYSTEM: [&str; 14] = [
+pub(crate) const SYSTEM: [&str; 14] = [
     "/bin",
     "/etc",
     "/lib",
@@ -56,7 +56,7 @@ pub(super) fn support() -> Support {
 
 /// Returns whether Landlock restricts files completely. Before version 3, a command could truncate
 /// any file.
-pub(super) fn sees_files() -> bool {
+pub(crate) fn sees_files() -> bool {
     has(|it| it.handle_access(AccessFs::from_all(FILES)))
 }
 
@@ -65,13 +65,8 @@ fn has(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     make(strict).and_then(Ruleset::create).is_ok()
 }
 
-/// Restricts this thread and its future children for good.
-pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
-    restrict(confinement).map_err(io::Error::other)
-}
-
 /// Prevents this thread and its future children from signalling other processes.
-pub(super) fn keep_apart() -> io::Result<()> {
+pub(crate) fn keep_apart() -> io::Result<()> {
     let restrict = || {
         // Without this rule, Landlock forbids moving and linking files between folders.
         let rules = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?;
@@ -81,7 +76,8 @@ pub(super) fn keep_apart() -> io::Result<()> {
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }
 
-fn restrict(confinement: &Confinement) -> Result<(), RulesetError> {
+/// Restricts this thread and its future children for good.
+pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
     let mut all = AccessFs::from_all(NEWEST);
     if confinement.sockets {
         all.remove(AccessFs::ResolveUnix);

@@ -105,11 +105,6 @@ impl Work {
         Self { write, hidden, kept, links, ..self }
     }
 
-    /// Returns a path that needs protection, if any.
-    fn first(&self) -> Option<&PathBuf> {
-        self.hidden.iter().chain(&self.kept).chain(&self.links).next()
-    }
-
     /// Returns whether every mount outside the writable folders became read-only.
     fn do_it(&self) -> io::Result<bool> {
         let is_whole = view::write_only(&self.write, &self.reach)?;
@@ -143,13 +138,14 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<boo
     let here = env::current_dir()?;
     let is_whole = match view::take().and_then(|()| work.do_it()) {
         Ok(is_whole) => is_whole,
-        Err(err) => match work.first().filter(|_| confinement.required) {
-            Some(first) => {
+        Err(err) => {
+            let first = work.hidden.iter().chain(&work.kept).chain(&work.links).next();
+            if let Some(first) = first.filter(|_| confinement.required) {
                 let why = format!("cannot be hidden on this machine ({err})");
                 return Err(refused(first, &why, &named));
             }
-            None => false,
-        },
+            false
+        }
     };
     // The process still stands in the uncovered folder. This call moves it into the namespace.
     env::set_current_dir(&here).map_err(|err| {
@@ -171,8 +167,9 @@ fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
 }
 
-/// Removes paths that are inside another one.
+/// Removes duplicates and paths that are inside another one.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    // The contents of a folder follow it directly in this order.
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths

@@ -162,7 +162,7 @@ fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
         }
         true
     };
-    let end = search::search((Endless, &stop), &mut search::searcher(0), &matcher, see);
+    let end = search::search(Endless, &stop, &mut search::searcher(0), &matcher, see);
     assert_eq!(end, Searched::Halted(Halt::Cancelled));
     assert!(seen >= 1_000);
 }
@@ -172,7 +172,7 @@ fn a_search_stops_when_its_time_is_up() {
     let stop = Stop::new(CancellationToken::new(), Some(Duration::from_millis(50)));
     let matcher = search::matcher("thread", false).unwrap();
     let begun = Instant::now();
-    let end = search::search((Endless, &stop), &mut search::searcher(0), &matcher, |_| true);
+    let end = search::search(Endless, &stop, &mut search::searcher(0), &matcher, |_| true);
     assert_eq!(end, Searched::Halted(Halt::TimeUp));
     assert!(begun.elapsed() < Duration::from_secs(20));
 

@@ -177,7 +177,7 @@ fn languages_know_their_definitions() {
             is_found = !languages::is_statement(std::str::from_utf8(line).unwrap(), "thing");
             true
         };
-        search::search((text.as_bytes(), &stop), &mut search::searcher(0), &matcher, see);
+        search::search(text.as_bytes(), &stop, &mut search::searcher(0), &matcher, see);
         assert_eq!(is_found, sign == "+", "{line}");
     }
 }
@@ -196,6 +196,6 @@ fn names_may_have_any_letters() {
         });
         true
     };
-    search::search((text.as_bytes(), &stop), &mut search::searcher(0), &matcher, see);
+    search::search(text.as_bytes(), &stop, &mut search::searcher(0), &matcher, see);
     assert_eq!(lines, [1]);
 }

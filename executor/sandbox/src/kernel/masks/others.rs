@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::outermost;
+
 /// Most files and folders to visit. This takes seconds, and happens only if a file has other names.
 const ENTRIES: usize = 1_000_000;
 
@@ -25,7 +27,7 @@ pub(super) fn of(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf
 }
 
 fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
-    let own = outermost(own);
+    let own = outermost(own.to_vec());
     // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<Mark, u64> = BTreeMap::new();
     for path in &own {
@@ -54,15 +56,6 @@ fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec
         })?;
     }
     Ok(found)
-}
-
-/// Removes duplicates and paths inside another one, so each name is visited once.
-fn outermost(paths: &[PathBuf]) -> Vec<&Path> {
-    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    // The contents of a folder follow it directly in this order.
-    paths.sort_unstable();
-    paths.dedup_by(|later, earlier| later.starts_with(*earlier));
-    paths
 }
 
 /// Visits a file, or all files in a folder. Skips unreadable folders, because the command cannot
