@@ -1,6 +1,6 @@
 //! The command line. Commands are operations of the API: a [`Client`](client::Client) sends them to
-//! the engine of this process or, with `--server`, to a running server. Answers are typed values
-//! (`client/types`), which `view` draws for people.
+//! the engine of this process or, with `--server`, to a running server. Responses are typed values
+//! (`client/types`), and `view` draws them for people.
 
 mod args;
 pub(crate) mod client;
@@ -32,11 +32,12 @@ use tracing_subscriber::{
 };
 
 use self::{
-    args::{Cli, Command},
+    args::{Cli, Command, ToolkitCommand, Tools, Toolsets},
     commands::{
-        bench, debug, doctor, list, login, models, plan, prune, run, serve, steer, toolkit, tools,
+        bench, debug, doctor, list, login, models, plan, run, serve, steer, toolkit, tools,
     },
     failure::Failure,
+    session::{Need, Session},
     view::{
         plain,
         screen::{self, Screen},
@@ -49,28 +50,28 @@ use crate::{
     schema,
 };
 
-/// Crates that log tokens or whole messages, and the most that is logged of them at any log level.
-const HELD_BACK: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
+/// Crates that log tokens or whole messages, and the highest log level at which they may log.
+const MAX_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// It did what it was asked.
+    /// The command succeeded.
     Done,
     /// The execution failed or was cancelled.
     Failed,
-    /// A part of what it was asked for is not there; the rest was done.
+    /// Some of the named objects do not exist. The command changed the others.
     NotFound,
-    /// Something is missing or cannot be reached.
+    /// A server, a store or a tool source is unavailable.
     Unreachable,
     /// The execution waits for a person.
     Waiting,
-    /// The user left; what was begun is in the store.
+    /// The user pressed Ctrl-C. A started execution stays in the store.
     Detached,
 }
 
 impl ExitStatus {
-    fn code(self) -> u8 {
+    fn to_code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -94,8 +95,8 @@ impl App {
         Setup { config: &self.config, environment: &self.environment }
     }
 
-    /// Ends a command that the user has left.
-    fn left(&self, message: &str) -> Result<ExitStatus, Failure> {
+    /// Ends a command after Ctrl-C.
+    fn detach(&self, message: &str) -> Result<ExitStatus, Failure> {
         if self.screen.json {
             return Err(Failure::new("DETACHED", message));
         }
@@ -115,8 +116,8 @@ pub(crate) fn without_nulls(mut object: serde_json::Value) -> serde_json::Value 
 /// Runs the command line of this process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // A hidden subcommand starts the commands of tools. It must come before everything else: threads
-    // that existed before would not be confined.
+    // A hidden subcommand starts the commands of tools. It runs first, because threads that exist
+    // before it would not be confined.
     if let [_, first, rest @ ..] = arguments.as_slice()
         && first == sandbox::SUBCOMMAND
     {
@@ -125,35 +126,37 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(err) => return refuse(&suggestion::improve(err, &arguments), &arguments, &environment),
+        Err(err) => {
+            return report_usage(&suggestion::improve(err, &arguments), &arguments, &environment);
+        }
     };
-    if let Err(failure) = log(&environment) {
+    if let Err(failure) = start_log(&environment) {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
     if let Err(err) = sandbox::keep_to_itself() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);
-    let ended = match tokio::runtime::Runtime::new() {
+    let result = match tokio::runtime::Runtime::new() {
         Ok(runtime) => {
-            let ended = runtime.block_on(dispatch(cli, environment, screen.clone()));
+            let result = runtime.block_on(dispatch(cli, environment, screen.clone()));
             // A thread that still reads standard input must not keep the process.
             runtime.shutdown_background();
-            ended
+            result
         }
-        Err(err) => Err(Failure::new("INTERNAL", format!("no threads can be started: {err}"))),
+        Err(err) => Err(Failure::new("INTERNAL", format!("the system starts no threads: {err}"))),
     };
-    match ended {
-        Ok(status) => ExitCode::from(status.code()),
+    match result {
+        Ok(status) => ExitCode::from(status.to_code()),
         Err(failure) => ExitCode::from(screen.fail(&failure)),
     }
 }
 
-/// Answers what `clap` did not take for a command.
-fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
+/// Prints help, the version, or why `clap` rejects the arguments. Returns the exit status.
+fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|argument| argument == "--json") {
-        say(err, environment);
+        print_clap_text(err, environment);
         return ExitCode::from(if is_help { 0 } else { 2 });
     }
     let text = err.to_string();
@@ -162,8 +165,8 @@ fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) 
     ExitCode::from(Screen::new(true, environment).fail(&failure))
 }
 
-/// Prints what `clap` has to say, in its colours; it repeats what was typed.
-fn say(err: &clap::Error, environment: &Environment) {
+/// Prints a text of `clap` in its colours. The text repeats arguments, so it is escaped.
+fn print_clap_text(err: &clap::Error, environment: &Environment) {
     let is_coloured = if err.use_stderr() {
         screen::err_has_colours(environment)
     } else {
@@ -171,7 +174,7 @@ fn say(err: &clap::Error, environment: &Environment) {
     };
     let text = err.render();
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
-    let lines: Vec<String> = text.lines().map(plain::coloured).collect();
+    let lines: Vec<String> = text.lines().map(plain::safe_coloured).collect();
     let text = lines.join("\n");
     // A closed stream is no failure.
     let _ = if err.use_stderr() {
@@ -181,21 +184,20 @@ fn say(err: &clap::Error, environment: &Environment) {
     };
 }
 
-fn log(environment: &Environment) -> Result<(), Failure> {
+fn start_log(environment: &Environment) -> Result<(), Failure> {
     let filter = log_filter(environment.log.as_deref().unwrap_or("warn"))?;
-    let is_let_through = filter_fn(is_let_through);
+    let may_log = filter_fn(may_log);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
         .with_ansi(screen::err_has_colours(environment))
         .with_target(false);
-    let logging = tracing_subscriber::registry().with(filter).with(is_let_through).with(lines);
-    // Tests may have installed another; theirs is as good.
+    let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
+    // A test may have installed a logger before.
     let _ = logging.try_init();
     Ok(())
 }
 
-/// Reads `FABER_LOG`. A lone word that is no level would be taken for the name of a module, and
-/// nothing would be logged.
+/// Reads `FABER_LOG`. Rejects a single word that is no level: `EnvFilter` would take it for a module.
 fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
     let refuse = |why: String| {
         let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
@@ -211,11 +213,11 @@ fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(wanted).map_err(|err| refuse(err.to_string()))
 }
 
-/// Returns whether nobody is [held back](HELD_BACK) from logging this.
-fn is_let_through(metadata: &Metadata<'_>) -> bool {
-    HELD_BACK
+/// Applies [`MAX_LEVELS`].
+fn may_log(metadata: &Metadata<'_>) -> bool {
+    MAX_LEVELS
         .iter()
-        .all(|(who, most)| !metadata.target().starts_with(who) || metadata.level() <= most)
+        .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
 }
 
 async fn dispatch(
@@ -224,61 +226,96 @@ async fn dispatch(
     screen: Screen,
 ) -> Result<ExitStatus, Failure> {
     match cli.command {
-        Command::BlogMcp { file } => return blog(file, &environment).await,
-        Command::Completions { shell } => return completions(shell, &screen),
-        Command::Schema => return text(&screen, "schema", &schema::sdl()),
+        Command::BlogMcp { file } => return serve_blog(file, &environment).await,
+        Command::Completions { shell } => return print_completions(shell, &screen),
+        Command::Schema => return print_text(&screen, "schema", &schema::sdl()),
         _ => (),
     }
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_what_works(&flags, &environment)?;
         let app = App { config, environment, screen };
-        return if ready { doctor::ready(&app).await } else { doctor::doctor(&app, faults).await };
+        return if ready {
+            doctor::check_readiness(&app).await
+        } else {
+            doctor::check_all(&app, faults).await
+        };
     }
     let config = Config::load(&flags, &environment)?;
-    let app = App { config, environment, screen };
+    let app = &App { config, environment, screen };
     match cli.command {
-        Command::Serve { .. } => serve::serve(&app).await,
-        Command::Worker => serve::worker(&app).await,
-        Command::Run(args) => run::run(&app, args).await,
-        Command::Plan(args) => plan::plan(&app, args).await,
-        Command::Agent(args) => run::agent(&app, args).await,
-        Command::Revise { plan, file } => plan::revise(&app, &plan, &file).await,
-        Command::Execute(args) => run::execute(&app, args).await,
-        Command::Watch { id } => run::watch(&app, &id).await,
-        Command::Resume { id, wait } => steer::resume(&app, &id, wait).await,
-        Command::Retry(args) => steer::retry(&app, args).await,
-        Command::Replan { id, planning } => steer::replan(&app, &id, &planning).await,
-        Command::Save(args) => plan::save(&app, args).await,
-        Command::Unsave { name } => plan::unsave(&app, &name).await,
-        Command::Export(args) => plan::export(&app, args).await,
-        Command::Mcp => Box::pin(serve::mcp(&app)).await,
-        Command::Prune { older_than } => prune::prune(&app, &older_than).await,
-        Command::Cancel { id, reason } => steer::cancel(&app, &id, reason).await,
-        Command::Pause { id } => steer::pause(&app, &id).await,
-        Command::Approve(args) => steer::approve(&app, args).await,
-        Command::Signal(args) => steer::signal(&app, args).await,
-        Command::Debug(args) => debug::debug(&app, &args).await,
-        Command::List { what } => list::list(&app, what).await,
-        Command::Blob { id, output } => debug::blob(&app, &id, output.as_deref()).await,
-        Command::Tools { what } => tools::tools(&app, what).await,
-        Command::Login { set, no_browser } => login::login(&app, &set, no_browser).await,
-        Command::Logout { set } => login::logout(&app, &set).await,
-        Command::Models { what } => models::models(&app, what).await,
-        Command::Toolsets { what } => tools::toolsets(&app, what).await,
-        Command::Toolkit { what } => toolkit::toolkit(&app, what).await,
-        Command::Bench(args) => bench::bench(&app, &args).await,
-        Command::Config => doctor::config(&app),
-        Command::Doctor { .. }
-        | Command::BlogMcp { .. }
-        | Command::Completions { .. }
-        | Command::Schema => {
-            unreachable!("answered before there was a configuration")
+        Command::Serve { .. } => serve::serve_api(app).await,
+        Command::Worker => serve::run_worker(app).await,
+        Command::Mcp => Box::pin(serve::serve_mcp(app)).await,
+        Command::Run(args) => run::run(app, args).await,
+        Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
+        Command::Save(args) => plan::save(app, args).await,
+        Command::Approve(args) => steer::approve(app, args).await,
+        Command::Signal(args) => steer::send_signal(app, args).await,
+        Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
+        Command::Logout { set } => login::log_out(app, &set).await,
+        Command::Models { what } => models::manage_models(app, what).await,
+        Command::Bench(args) => bench::bench(app, &args).await,
+        Command::Config => doctor::print_config(app),
+        command => {
+            let session = open_session(app, &command).await?;
+            session.close_after(async |session| run_in_session(session, command).await).await
         }
     }
 }
 
-async fn blog(
+/// Opens what a command needs of the engine. Only commands that write plans or tools create a store.
+async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
+    match command {
+        Command::Agent(_) | Command::Tools { what: Tools::Call { .. } } => {
+            // A worker counts calls that have a limit.
+            Session::open(app, Need::Driving).await
+        }
+        Command::Plan(_)
+        | Command::Tools { what: Tools::Load { .. } }
+        | Command::Toolsets { what: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
+        | Command::Toolkit { what: ToolkitCommand::Load { .. } } => {
+            Session::open(app, Need::Tools).await
+        }
+        Command::Tools { .. } | Command::Toolsets { .. } | Command::Toolkit { .. } => {
+            Session::open_existing(app, Need::Tools).await
+        }
+        Command::Execute(_)
+        | Command::Resume { .. }
+        | Command::Retry(_)
+        | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
+        Command::Cancel { .. } | Command::Pause { .. } => {
+            Session::open_existing(app, Need::Stopping).await
+        }
+        _ => Session::open_existing(app, Need::Store).await,
+    }
+}
+
+async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitStatus, Failure> {
+    match command {
+        Command::Plan(args) => plan::plan(session, args).await,
+        Command::Agent(args) => run::run_agent(session, args).await,
+        Command::Execute(args) => run::execute(session, args).await,
+        Command::Watch { id } => run::watch(session, &id).await,
+        Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
+        Command::Retry(args) => steer::retry(session, args).await,
+        Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
+        Command::Cancel { id, reason } => steer::cancel(session, &id, reason).await,
+        Command::Pause { id } => steer::pause(session, &id).await,
+        Command::Unsave { name } => plan::unsave(session, &name).await,
+        Command::Export(args) => plan::export(session, args).await,
+        Command::Prune { older_than } => list::prune(session, &older_than).await,
+        Command::Debug(args) => debug::debug(session, &args).await,
+        Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
+        Command::List { what } => list::list(session, what).await,
+        Command::Tools { what } => tools::use_tools(session, what).await,
+        Command::Toolsets { what } => tools::use_toolsets(session, what).await,
+        Command::Toolkit { what } => toolkit::use_toolkit(session, what).await,
+        _ => unreachable!("commands without a session were dispatched before"),
+    }
+}
+
+async fn serve_blog(
     file: Option<std::path::PathBuf>,
     environment: &Environment,
 ) -> Result<ExitStatus, Failure> {
@@ -292,14 +329,14 @@ async fn blog(
     Ok(ExitStatus::Done)
 }
 
-fn completions(shell: clap_complete::Shell, screen: &Screen) -> Result<ExitStatus, Failure> {
+fn print_completions(shell: clap_complete::Shell, screen: &Screen) -> Result<ExitStatus, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "faber", &mut script);
-    text(screen, "script", &String::from_utf8_lossy(&script))
+    print_text(screen, "script", &String::from_utf8_lossy(&script))
 }
 
-/// Prints a text, as a JSON document where one is wanted.
-fn text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
+/// Prints a text, or with `--json` an object that has it under `name`.
+fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;
     } else {
@@ -317,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps who said what was let through.
+    /// Records the level and target of each logged event.
     struct Heard(Arc<Mutex<Vec<String>>>);
 
     impl<S: tracing::Subscriber> Layer<S> for Heard {
@@ -342,7 +379,7 @@ mod tests {
     #[test]
     fn whole_messages_of_servers_are_not_logged() {
         let heard = Arc::default();
-        let layer = filter_fn(is_let_through);
+        let layer = filter_fn(may_log);
         let logging = tracing_subscriber::registry().with(layer).with(Heard(Arc::clone(&heard)));
         with_default(logging, || {
             tracing::info!(target: "rmcp::service", "received notification");

@@ -1,4 +1,4 @@
-//! Operations of the API, carried out in this process or by a running server.
+//! Operations of the API, in this process or on a running server.
 
 pub(crate) mod remote;
 pub(crate) mod types;
@@ -12,28 +12,26 @@ use self::remote::Remote;
 use super::failure::Failure;
 use crate::{access::Grant, schema::Schema};
 
-/// Carries out operations of the API. Commands do not see which of the two does.
+/// Executes operations of the API.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// This process, with these rights.
+    /// The engine of this process, with the access of this grant.
     Local(Box<Schema>, Grant),
-    /// A running server.
     Remote(Remote),
 }
 
-/// The answers of a subscription, one after another.
 pub(crate) type Answers<T> = BoxStream<'static, Result<T, Failure>>;
 
 /// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
 pub(crate) type Argument<'a> = (&'a str, Value);
 
 impl Client {
-    /// Carries operations out in this process, with all rights.
+    /// Executes operations in this process, with all rights.
     pub(crate) fn local(schema: Schema) -> Self {
         Self::Local(Box::new(schema), Grant::default())
     }
 
-    /// Asks for a field, and reads of it what `fields` select.
+    /// Queries one field and selects `fields` of it.
     pub(crate) async fn query<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -49,7 +47,6 @@ impl Client {
         )
     }
 
-    /// Reads of an execution what `fields` select.
     pub(crate) async fn execution<T: DeserializeOwned>(
         &self,
         id: impl Serialize,
@@ -58,7 +55,7 @@ impl Client {
         self.query("execution", &[("executionId: ID!", json!(id))], fields).await
     }
 
-    /// Changes something, and reads of the result what `fields` select.
+    /// Calls one mutation and selects `fields` of its result.
     pub(crate) async fn mutate<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -69,7 +66,6 @@ impl Client {
         read(self.field(&text, variables_of(arguments)).await?)
     }
 
-    /// Subscribes to a field.
     pub(crate) fn subscribe<T: DeserializeOwned + Send + 'static>(
         &self,
         field: &str,
@@ -88,7 +84,7 @@ impl Client {
         answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
     }
 
-    /// Carries out an operation that has one field, and returns that.
+    /// Executes an operation that has one field. Returns its value.
     async fn field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
         let data = match self {
             Self::Local(schema, grant) => {
@@ -99,7 +95,7 @@ impl Client {
         Ok(only_field(data))
     }
 
-    /// Returns the same client with other rights. A server knows the rights of its callers itself.
+    /// Returns a client with the access of `grant`. A server decides about access itself.
     #[must_use]
     pub(crate) fn granted(&self, grant: &Grant) -> Self {
         match self {
@@ -113,13 +109,12 @@ impl Client {
     }
 }
 
-/// Reads an answer as what it was asked for.
 pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     serde_json::from_value(answer)
         .map_err(|err| Failure::new("INTERNAL", format!("the answer cannot be read: {err}")))
 }
 
-/// Writes an operation with one field, whose arguments are variables of the same names.
+/// Writes an operation with one field. Its arguments become variables of the same names.
 fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
     let selected = if fields.is_empty() { String::new() } else { format!(" {{ {fields} }}") };
     if arguments.is_empty() {
@@ -160,7 +155,7 @@ fn failure_of(error: &ServerError) -> Failure {
 
 fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
     let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
-    // An operation that does not fit the schema has no code of ours.
+    // An operation that does not fit the schema has no code of Faber's.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
         failure.more.insert(key.clone(), value.clone());
@@ -168,7 +163,6 @@ fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failu
     failure
 }
 
-/// Returns the value of the only field.
 fn only_field(data: Value) -> Value {
     match data {
         Value::Object(fields) => fields.into_iter().next().map_or(Value::Null, |(_, value)| value),

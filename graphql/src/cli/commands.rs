@@ -9,7 +9,6 @@ pub(crate) mod login;
 mod missing_tools;
 pub(crate) mod models;
 pub(crate) mod plan;
-pub(crate) mod prune;
 pub(crate) mod run;
 mod select;
 pub(crate) mod serve;

@@ -1,4 +1,4 @@
-//! Drives single executions in this process while no other worker does.
+//! Drives given executions in this process while no other worker owns them.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -11,29 +11,27 @@ use shared::{
 };
 use tokio::time;
 
-/// Poll interval: the owner of an execution may die without a hint.
+/// Poll interval. The owner of an execution may die without a hint.
 const POLL: Duration = Duration::from_millis(500);
-/// Orphans that one poll reads.
 const ORPHANS: usize = 1_024;
 
-/// The answer of one look at an execution.
+/// The result of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Nothing can happen any more.
+    /// The execution is finished and needs no replan.
     Over,
-    /// It could go on, and no live worker owns it.
+    /// The execution can continue and no live worker owns it.
     Wanted,
-    /// It waits, or a live worker owns it.
+    /// The execution waits, or a live worker owns it.
     Fine,
 }
 
-/// Drives executions in this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     handle: Handle,
-    /// Whether steps may start here. Without tools only commands are applied.
+    /// Steps may start here. A worker without tools only applies commands.
     starts_steps: bool,
 }
 
@@ -47,13 +45,14 @@ impl Drive {
         Self { store, clock, handle, starts_steps }
     }
 
-    /// Drives an execution and never returns, so that it can stand in a `select!`.
+    /// Drives an execution and never returns, for use in `select!`.
     pub(crate) async fn forever(&self, id: ExecutionId) -> Infallible {
         self.to_end(id).await;
         std::future::pending().await
     }
 
-    /// Claims an execution whenever it is due, has a command, or lost its owner, until it is over.
+    /// Claims an execution whenever it is due, has a command, or lost its owner, until it is
+    /// finished.
     pub(crate) async fn to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
@@ -74,8 +73,7 @@ impl Drive {
 
     async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
-        // A finished execution with an owner needs a new plan. Children report to their parents
-        // themselves.
+        // A finished root with an owner needs a replan.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
         if head.state.is_finished() && !needs_plan {
             return Ok(Look::Over);
@@ -93,8 +91,8 @@ impl Drive {
             let orphans = self.store.orphans(now, ORPHANS).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
-        // A running execution that is never due waits for its children. No other worker drives
-        // these before their parent has an owner.
+        // A running execution that is never due waits for its children. Other workers drive these
+        // only after the parent has an owner.
         let has_children = head.state == ExecutionState::InProgress && head.due.is_none();
         let is_due = has_children || head.due.is_some_and(|due| due <= now);
         let toolbox = self.handle.toolbox();
@@ -105,8 +103,8 @@ impl Drive {
     }
 }
 
-/// Waits until an execution has a command to cancel or pause. A worker that claims it earlier would
-/// start steps that must not start.
+/// Waits until the inbox of an execution has a command to cancel or pause. A worker that claims the
+/// execution earlier could start steps.
 pub(crate) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
     let mut inbox = store.hints().subscribe_inbox();
     let stops = |envelope: &SentCommand| {

@@ -1,4 +1,4 @@
-//! The events of an execution and of those that its steps start, as one stream.
+//! The events of an execution and of its children, as one stream.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,24 +21,24 @@ use super::{
     },
 };
 
-/// The most executions that are followed at once. Others are followed as those end.
+/// The most executions with a subscription. Other children wait in a queue.
 const FOLLOWED: usize = 64;
-/// Polls for an execution that a step is about to start, and the delay between them.
+/// Polls for a child that a step is about to start, and the delay between them.
 const LOOKS: usize = 200;
 const LOOK_DELAY: Duration = Duration::from_millis(50);
 
-/// An execution and those that its steps start.
+/// An execution and its children.
 pub(crate) struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,
-    /// Executions that started while too many were followed, each with its prefix.
+    /// Children without a subscription, each with its prefix.
     queue: VecDeque<(String, String)>,
     queued: BTreeSet<String>,
 }
 
 struct Node {
     board: Board,
-    /// The path to this execution, before the names of its steps.
+    /// The path of this execution. It precedes the names of its steps.
     prefix: String,
 }
 
@@ -48,7 +48,6 @@ impl Node {
     }
 }
 
-/// The events of a tree, each with its execution.
 pub(crate) type Events = SelectAll<BoxStream<'static, (String, Result<Event, Failure>)>>;
 
 impl EventTree {
@@ -61,12 +60,12 @@ impl EventTree {
         &self.nodes[&self.root].board
     }
 
-    /// Returns the position of the last event that was seen of an execution.
+    /// Returns the position of the last event that was read of an execution.
     pub(crate) fn seq_of(&self, id: &str) -> u64 {
         self.nodes.get(id).map_or(0, |node| node.board.seq)
     }
 
-    /// Subscribes to all followed executions, behind the events that were seen.
+    /// Subscribes to the executions, after the events that were read.
     pub(crate) fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
@@ -90,7 +89,7 @@ impl EventTree {
             let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
             client.subscribe("executionEvents", &arguments, Event::FIELDS)
         };
-        // A child that was never created after all has no events.
+        // A child may never be created.
         let exists = move |event: &Result<Event, Failure>| {
             let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
             std::future::ready(is_root || !is_missing)
@@ -99,7 +98,7 @@ impl EventTree {
         events.map(move |event| (of.clone(), event)).boxed()
     }
 
-    /// Applies an event of an execution, and follows the execution that it started. Returns the news.
+    /// Applies an event, and subscribes to the child that it started.
     pub(crate) fn apply(
         &mut self,
         client: &Client,
@@ -129,32 +128,30 @@ impl EventTree {
         news.map(|news| news.within(&prefix))
     }
 
-    /// Returns whether only a person can make the tree go on.
+    /// Returns whether the tree continues only after an answer of a person.
     pub(crate) fn waits_for_person(&self) -> bool {
         self.waits(&self.root, 0)
     }
 
     fn waits(&self, id: &str, depth: u32) -> bool {
-        // The caller looks at the states of queued executions, of which no events are seen.
+        // Queued executions have no events here. The caller checks their states.
         let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
         depth <= shared::limits::DEPTH
             && node.board.waits_for_person(|child| self.waits(child, depth + 1))
     }
 
-    /// Returns whether the tree seems to wait for a person while some executions are not followed. No
-    /// event tells when these go on, so the caller has to poll.
+    /// Returns whether the tree seems to wait for a person while executions are queued. These have
+    /// no events here, so the caller polls.
     pub(crate) fn needs_polling(&self) -> bool {
         !self.queued.is_empty() && self.waits_for_person()
     }
 
-    /// Returns the queued executions that steps wait for.
     pub(crate) fn queued(&self) -> impl Iterator<Item = &str> {
         let awaited: BTreeSet<&str> =
             self.nodes.values().flat_map(|node| node.board.children()).collect();
         self.queue.iter().map(|(id, _)| id.as_str()).filter(move |id| awaited.contains(id))
     }
 
-    /// Returns the steps that wait for a person, each with its execution.
     pub(crate) fn asking(&self) -> Vec<(String, String)> {
         let of = |(id, node): (&String, &Node)| {
             let steps: Vec<_> =
@@ -164,13 +161,12 @@ impl EventTree {
         self.nodes.iter().flat_map(of).collect()
     }
 
-    /// Returns the executions with steps that wait for a person.
     pub(crate) fn asking_executions(&self) -> BTreeSet<String> {
         self.asking().into_iter().map(|(id, _)| id).collect()
     }
 }
 
-/// Waits until an execution exists that a step is about to start, for a limited time.
+/// Waits until a child exists, for a limited time.
 async fn await_created(client: &Client, id: &str) {
     for _ in 0..LOOKS {
         let found = client.execution::<Value>(id, "state").boxed().await;

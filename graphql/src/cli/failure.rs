@@ -1,14 +1,13 @@
-//! The failure of a command: a code, a sentence and an exit status.
+//! The failure of a command, with its exit status.
 
 use serde_json::{Map, Value, json};
 use shared::{diagnostic::Diagnostic, store::StoreError};
 
 use crate::{bench::BenchError, config::ConfigError, engine::EngineError};
 
-/// The failure of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
-    /// The code that the API has for it.
+    /// The error code of the API.
     pub(crate) code: String,
     /// The cause, and a remedy.
     pub(crate) message: String,
@@ -21,36 +20,30 @@ impl Failure {
         Self { code: code.to_owned(), message: message.into(), more: Map::new() }
     }
 
-    /// The command line, a file or the configuration is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new("INVALID_ARGUMENT", message)
     }
 
-    /// Nothing has this id.
     pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new("NOT_FOUND", format!("there is no {what} `{id}`"))
     }
 
-    /// A server cannot be reached, or is not a `faber serve`.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::new("SERVER_UNAVAILABLE", message)
     }
 
-    /// A plan has errors.
     pub(crate) fn invalid_plan(diagnostics: &[Diagnostic]) -> Self {
         let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
         let message = first.map_or("the plan cannot run", |diagnostic| &diagnostic.message);
         Self::new("INVALID_PLAN", message).with("diagnostics", json!(diagnostics))
     }
 
-    /// Adds a field to the JSON document.
     #[must_use]
     pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         self.more.insert(key.to_owned(), value);
         self
     }
 
-    /// Returns the exit status.
     pub(crate) fn status(&self) -> u8 {
         match self.code.as_str() {
             "STORE_UNAVAILABLE"
@@ -63,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// Returns what `--json` prints.
+    /// Returns the document that `--json` prints.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".to_owned(), json!(self.code));
@@ -89,7 +82,7 @@ impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {
             StoreError::Address { .. } => "INVALID_ARGUMENT",
-            // A person at the terminal may read what a stranger on the net may not.
+            // The message keeps details that the API hides from callers.
             other => EngineError::from(other.clone()).code(),
         };
         Self::new(code, err.to_string())

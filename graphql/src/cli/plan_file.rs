@@ -1,4 +1,4 @@
-//! Plans that a person or a model wrote, read and not compiled yet, and other input from files.
+//! Drafts and other input from files.
 
 use std::{borrow::Cow, path::Path};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{config::yaml, engine::as_input};
 
-/// Fields of a printed plan that its author did not write.
+/// Fields that Faber adds to a printed plan.
 const GENERATED: [&str; 12] = [
     "planId",
     "requestId",
@@ -33,10 +33,9 @@ const GENERATED: [&str; 12] = [
     "layout",
 ];
 
-/// A plan that was read from JSON.
 #[derive(Debug)]
 pub(crate) struct WrittenPlan {
-    /// The plan as the API takes it, without fields that the API does not know.
+    /// The plan as an input of the API, without unknown fields.
     pub(crate) input: Value,
     notices: Vec<Diagnostic>,
 }
@@ -44,15 +43,15 @@ pub(crate) struct WrittenPlan {
 impl WrittenPlan {
     fn new(draft: &Draft, written: Value) -> Self {
         let notices = draft.notices.clone();
-        // The API would refuse a plan with an unknown field. The draft has none.
+        // The API rejects unknown fields. The parsed draft has none.
         let is_readable = !notices.iter().any(Diagnostic::is_error);
         let mut input = if is_readable { written } else { json!(draft) };
         as_input(&mut input);
         Self { input, notices }
     }
 
-    /// Returns the plan as the API takes it. If reading it found an error, the compiler checks the rest,
-    /// so that all errors are reported together.
+    /// Returns the plan as an input of the API. If parsing found errors, the compiler checks the
+    /// rest, so that users see all errors at once.
     pub(crate) async fn check(self, client: &Client) -> Result<Value, Failure> {
         let mut wrong = self.errors();
         if wrong.is_empty() {
@@ -61,13 +60,13 @@ impl WrittenPlan {
         let fields = format!("diagnostics {{ {DIAGNOSTIC} }}");
         let arguments = [("input: PlanInput!", self.input)];
         let compiled = client.query::<PlanPayload>("validatePlan", &arguments, &fields).await;
-        // The errors of reading are reported even if the compiler cannot be reached.
+        // If the compiler is unavailable, the errors of parsing are still reported.
         wrong.extend(compiled.map(|payload| payload.diagnostics).unwrap_or_default());
         wrong.sort_by_key(step_of);
         Err(Failure::invalid_plan(&wrong))
     }
 
-    /// Prefers the errors of this plan to `failure`, which says that it cannot be checked.
+    /// Returns the errors of this plan, or else `failure`, which prevented further checks.
     pub(crate) fn prefer_errors(&self, failure: Failure) -> Failure {
         match self.errors() {
             wrong if wrong.is_empty() => failure,
@@ -84,13 +83,13 @@ impl WrittenPlan {
     }
 }
 
-/// Returns the index of the step that a diagnostic is about, 0 if it is about none.
+/// Returns the index of the step in a diagnostic's path, or 0.
 fn step_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Reads a plan from a file, and shows warnings about it.
+/// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = place(file);
@@ -99,7 +98,7 @@ pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Fai
         Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
     })?;
     let plan = parse(&json).map_err(|wrong| Failure::invalid_plan(&wrong).with("file", place))?;
-    // Errors are shown later, together with those that the compiler finds.
+    // `check` reports errors together with those of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
         app.screen.say(&diagnostics(&plan.notices, &file, app.screen.err));
@@ -107,7 +106,7 @@ pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Fai
     Ok(plan)
 }
 
-/// Returns a plan as JSON. Text that does not begin like JSON is read as YAML.
+/// Converts YAML to JSON. Text that begins like JSON stays.
 fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return Ok(Cow::Borrowed(text));
@@ -115,10 +114,10 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-/// Reads the JSON of a plan, written by somebody or printed with `--json`.
+/// Parses a draft, or a plan that `--json` printed.
 pub(crate) fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
-        // The compiler says why this is no JSON.
+        // The compiler reports why this is no JSON.
         return compile::parse(json).map(|draft| WrittenPlan::new(&draft, Value::Null));
     };
     let written = input.clone();
@@ -129,8 +128,8 @@ pub(crate) fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     Ok(WrittenPlan::new(&draft, input))
 }
 
-/// Makes a draft of a plan that was printed, and leaves a draft as it is. Refuses other documents that
-/// Faber prints.
+/// Turns a printed plan into a draft. Leaves a draft unchanged. Rejects other documents that Faber
+/// prints.
 fn remove_generated(value: &mut Value) -> Result<(), String> {
     let Some(fields) = value.as_object_mut() else { return Ok(()) };
     if !fields.contains_key("tools") {
@@ -158,7 +157,7 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
     step.shift_remove("effect");
     if step.get("plan").is_some_and(|plan| !plan.is_null()) {
-        // The step names a plan. The name of the tool only shows that.
+        // For a sub-plan, Faber prints the plan's id as the tool name.
         step.shift_remove("toolName");
     }
     if let Some(undo) = step.get_mut("compensate").and_then(Value::as_object_mut) {
@@ -166,7 +165,7 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
 }
 
-/// Names a printed document that is not a plan.
+/// Returns a message for a printed document that is no plan.
 fn other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
@@ -186,12 +185,11 @@ fn other_document(fields: &Map<String, Value>) -> Option<String> {
     None
 }
 
-/// Names a file in a failure.
 pub(crate) fn place(file: &Path) -> Value {
     if file == Path::new("-") { json!("<stdin>") } else { json!(file) }
 }
 
-/// Reads the JSON of an option, or of the file behind `@`; `@-` is standard input.
+/// Reads the JSON of an option. `@FILE` reads a file, `@-` standard input.
 pub(crate) async fn read_json(option: &str, text: &str) -> Result<Value, Failure> {
     let json = match text.strip_prefix('@') {
         None => text.to_owned(),
@@ -222,7 +220,6 @@ pub(crate) async fn read_text(what: &str, file: &Path) -> Result<String, Failure
     Ok(text)
 }
 
-/// Writes a text to a file.
 pub(crate) async fn write_file(file: &Path, content: &[u8]) -> Result<(), Failure> {
     let written = tokio::fs::write(file, content).await;
     written.map_err(|err| Failure::usage(format!("`{}` cannot be written: {err}", file.display())))

@@ -1,5 +1,5 @@
-//! The connection of one command: to a running server, or to the engine of this process, which is opened
-//! for the command and closed after it.
+//! The connection of one command: to a running server, or to the engine of this process. The engine is
+//! opened for the command and closed after it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,12 @@ use super::{
     drive::Drive,
     failure::Failure,
     signals,
+    view::screen::Screen,
 };
 pub(crate) use crate::local_engine::Need;
 use crate::{
     engine::Engine,
-    local_engine::{LocalEngine, missing_store, open_store},
+    local_engine::{LocalEngine, missing_store},
 };
 
 /// Poll interval while a command waits for the owner of an execution to read its inbox.
@@ -29,33 +30,51 @@ const READER_POLL: Duration = Duration::from_millis(100);
 const READER_POLLS: usize = 30;
 
 /// A connection to a server, or the engine of this process.
-pub(crate) struct Session {
-    client: Client,
+pub(crate) struct Session<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) screen: &'a Screen,
+    pub(crate) client: Client,
     local: Option<LocalEngine>,
 }
 
-impl Session {
-    /// Opens a session for `work` and closes it afterwards. An embedded store is created if there is
-    /// none.
-    pub(crate) async fn with<T>(
-        app: &App,
-        need: Need,
-        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        Self::open(app, need).await?.finish(work).await
+impl<'a> Session<'a> {
+    /// Connects to the server, or opens the engine. An embedded store is created if it does not exist.
+    pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
+        if let Some(session) = Self::connect(app)? {
+            return Ok(session);
+        }
+        Ok(Self::from_local(app, LocalEngine::open(app.setup(), need).await?))
     }
 
-    /// Does the same for a command that only reads or steers: it creates no store, and finds nothing
-    /// where there is none.
-    pub(crate) async fn with_existing<T>(
-        app: &App,
-        need: Need,
-        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        Self::open_existing(app, need).await?.finish(work).await
+    /// Opens a session for a command that only reads or steers. It creates no store: without one, the
+    /// command finds nothing.
+    pub(crate) async fn open_existing(app: &'a App, need: Need) -> Result<Self, Failure> {
+        if let Some(session) = Self::connect(app)? {
+            return Ok(session);
+        }
+        let Some(path) = missing_store(app.setup()) else { return Self::open(app, need).await };
+        if need != Need::Tools {
+            let path = path.display();
+            app.screen.hint(&format!("there is no store at `{path}` yet: `faber run` creates it"));
+        }
+        let store = Arc::new(Memory::new());
+        Ok(Self::from_local(app, LocalEngine::over(app.setup(), need, store).await?))
     }
 
-    pub(crate) async fn finish<T>(
+    fn connect(app: &'a App) -> Result<Option<Self>, Failure> {
+        let Some(server) = &app.config.server else { return Ok(None) };
+        let remote = Remote::new(&server.value, app.environment.token.as_ref())?;
+        let client = Client::Remote(remote);
+        Ok(Some(Self { app, screen: &app.screen, client, local: None }))
+    }
+
+    fn from_local(app: &'a App, local: LocalEngine) -> Self {
+        let client = Client::local(local.schema.clone());
+        Self { app, screen: &app.screen, client, local: Some(local) }
+    }
+
+    /// Does `work` and closes the session.
+    pub(crate) async fn close_after<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -64,48 +83,9 @@ impl Session {
         done
     }
 
-    pub(crate) async fn open(app: &App, need: Need) -> Result<Self, Failure> {
-        match Self::of_server(app)? {
-            Some(session) => Ok(session),
-            None => Ok(Self::of_local(LocalEngine::open(app.setup(), need).await?)),
-        }
-    }
-
-    pub(crate) async fn open_existing(app: &App, need: Need) -> Result<Self, Failure> {
-        if let Some(session) = Self::of_server(app)? {
-            return Ok(session);
-        }
-        let store = match missing_store(app.setup()) {
-            None => open_store(app.setup()).await?,
-            Some(path) => {
-                if need != Need::Tools {
-                    let path = path.display();
-                    app.screen
-                        .hint(&format!("there is no store at `{path}` yet: `faber run` makes one"));
-                }
-                Arc::new(Memory::new())
-            }
-        };
-        Ok(Self::of_local(LocalEngine::over(app.setup(), need, store).await?))
-    }
-
-    fn of_server(app: &App) -> Result<Option<Self>, Failure> {
-        let Some(server) = &app.config.server else { return Ok(None) };
-        let remote = Remote::new(&server.value, app.environment.token.as_ref())?;
-        Ok(Some(Self { client: Client::Remote(remote), local: None }))
-    }
-
-    fn of_local(local: LocalEngine) -> Self {
-        Self { client: Client::local(local.schema.clone()), local: Some(local) }
-    }
-
     /// Returns the engine, if this process has one.
     pub(crate) fn engine(&self) -> Option<&Engine> {
         Some(&self.local.as_ref()?.engine)
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
     }
 
     /// Returns the store, if this process has opened one.
@@ -113,7 +93,7 @@ impl Session {
         Some(self.engine()?.store())
     }
 
-    /// Returns what drives executions in this process, if it has a worker.
+    /// Returns the driver of given executions, if this process has a worker.
     pub(crate) fn drive(&self) -> Option<Drive> {
         let local = self.local.as_ref()?;
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
@@ -128,13 +108,13 @@ impl Session {
         }
     }
 
-    /// Returns whether an execution is open and no live worker owns it.
+    /// Returns whether an execution is unfinished and no live worker owns it.
     pub(crate) async fn is_unowned(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
         Ok(head.is_some_and(|head| !head.state.is_finished()))
     }
 
-    /// Returns whether an execution could go on now and no live worker drives it.
+    /// Returns whether an execution could continue now and no live worker drives it.
     pub(crate) async fn is_stalled(&self, id: ExecutionId) -> Result<bool, Failure> {
         use ExecutionState::{Compensating, InProgress, Pending};
 
@@ -142,16 +122,18 @@ impl Session {
             return Ok(false);
         };
         let now = engine.clock().now();
-        let may_go_on = match head.due {
+        let can_continue = match head.due {
             // A step that waited for a person or a signal has its answer.
-            _ if head.state == ExecutionState::Waiting => return self.has_commands(id).await,
+            _ if head.state == ExecutionState::Waiting => {
+                return Ok(!self.inbox(id).await?.is_empty());
+            }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
-            // It sleeps, and no worker is there to wake it.
+            // It sleeps, and no worker exists to wake it.
             Some(_) => engine.store().workers(now).await?.is_empty(),
             None => false,
         };
-        Ok(may_go_on && matches!(head.state, Pending | InProgress | Compensating))
+        Ok(can_continue && matches!(head.state, Pending | InProgress | Compensating))
     }
 
     /// Returns whether a finished execution needs a new plan and no live worker makes one.
@@ -160,7 +142,7 @@ impl Session {
         Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
     }
 
-    /// Returns the head of an execution without an owner, or whose owner is gone.
+    /// Returns the head of an execution without an owner, or whose owner was lost.
     async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };
@@ -176,15 +158,11 @@ impl Session {
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
     }
 
-    pub(crate) async fn has_commands(&self, id: ExecutionId) -> Result<bool, Failure> {
-        Ok(!self.inbox(id).await?.is_empty())
-    }
-
     /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {
-            if !self.is_unowned(id).await? || !self.has_commands(id).await? {
+            if !self.is_unowned(id).await? || self.inbox(id).await?.is_empty() {
                 return Ok(true);
             }
             if engine.store().workers(engine.clock().now()).await?.is_empty() {
@@ -195,7 +173,7 @@ impl Session {
         Ok(false)
     }
 
-    /// Lets short calls end and closes everything. Ctrl-C skips the wait.
+    /// Waits for short calls and closes everything. Ctrl-C skips the wait.
     pub(crate) async fn close(self) {
         if let Some(local) = self.local {
             tokio::select! {

@@ -4,8 +4,8 @@ use std::{fs, io};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens from now on; the future that it returns waits for Ctrl-C. Where that cannot be heard, the
-/// system ends the process as ever.
+/// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
+/// the process.
 pub(crate) fn interrupted() -> impl Future<Output = ()> + Send {
     let interrupt = signal(SignalKind::interrupt());
     async move {
@@ -16,9 +16,9 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> + Send {
     }
 }
 
-/// Listens from now on; the future that it returns waits for Ctrl-C, SIGTERM or SIGHUP.
+/// Starts to listen for Ctrl-C, SIGTERM and SIGHUP. The returned future waits for one of them.
 ///
-/// A SIGHUP that the process was started to ignore, as `nohup` does, stays ignored.
+/// If the process was started with SIGHUP ignored, as `nohup` does, it stays ignored.
 pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -41,8 +41,7 @@ pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
     })
 }
 
-/// Returns whether a process ignores SIGHUP, by what the kernel says of its state. SIGHUP is signal
-/// 1, the lowest bit of the mask.
+/// Reads `/proc/self/status`. SIGHUP is signal 1, the lowest bit of the mask.
 fn ignores_hang_up(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

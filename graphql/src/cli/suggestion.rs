@@ -1,4 +1,4 @@
-//! Suggestions for commands that do not exist: the nearest one, or ours for another program's word.
+//! Suggestions for unknown commands.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use planner::nearest::nearest;
 
 use super::args::Cli;
 
-/// The words that other programs have for what a command of ours does.
+/// Words of other programs, each with the command of Faber that does the same.
 const WORDS: [(&str, &str); 19] = [
     ("abort", "cancel"),
     ("continue", "resume"),
@@ -33,7 +33,7 @@ const WORDS: [(&str, &str); 19] = [
     ("up", "serve"),
 ];
 
-/// Names in an error about an unknown command the one that is probably meant.
+/// Adds a suggestion to an error about an unknown command.
 pub(crate) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
     if err.kind() != ErrorKind::InvalidSubcommand {
         return err;
@@ -43,7 +43,7 @@ pub(crate) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Err
     };
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    // Of a command inside another one, clap knows the neighbours.
+    // clap suggests nested subcommands itself.
     let is_inner = arguments
         .iter()
         .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));

@@ -10,6 +10,5 @@ pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod screen;
 pub(crate) mod step;
-pub(crate) mod table;
 pub(crate) mod timeline;
 pub(crate) mod transcript;

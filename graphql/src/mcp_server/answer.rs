@@ -15,7 +15,7 @@ use crate::cli::{
         format::{clip, pretty},
         paint::Paint,
         plan as plan_view,
-        report::report,
+        report::draw_report,
     },
 };
 
@@ -281,7 +281,7 @@ fn told(document: &Value) -> String {
 
 pub(crate) fn request(document: Value) -> Answer {
     let request = Request::deserialize(&document).unwrap_or_default();
-    Answer { text: report(&request, None, true, plain()), document: bounded(document) }
+    Answer { text: draw_report(&request, None, true, plain()), document: bounded(document) }
 }
 
 /// Lists at most `most` tools.

@@ -116,7 +116,7 @@ impl Call<'_> {
                 run::execute_plan(&self.client, &asked.id.as_str().into(), options).await
             }
             Some("req") => run::execute_request(&self.client, &asked.id, options).await,
-            Some("exec") => steer::find(&self.client, &asked.id).await,
+            Some("exec") => steer::find_execution(&self.client, &asked.id).await,
             _ => run::run_saved(&self.client, &asked.id, options).await,
         };
         self.see_through(&begun?, asked.wait.then(|| patience(asked.timeout_ms))).await
@@ -138,7 +138,7 @@ impl Call<'_> {
     }
 
     async fn status(&mut self, asked: StatusArguments) -> Result<Answer, Failure> {
-        let found = steer::find(&self.client, &asked.id).await?;
+        let found = steer::find_execution(&self.client, &asked.id).await?;
         let id = found.execution_id.to_string();
         if asked.wait {
             return self.wait_on(id, patience(asked.timeout_ms)).await;
@@ -147,11 +147,11 @@ impl Call<'_> {
     }
 
     async fn debug(&self, asked: DebugArguments) -> Result<Answer, Failure> {
-        Ok(answer::request(debug::document(&self.client, &asked.id).await?))
+        Ok(answer::request(debug::load_request(&self.client, &asked.id).await?))
     }
 
     async fn cancel(&mut self, asked: CancelArguments) -> Result<Answer, Failure> {
-        let found = steer::find(&self.client, &asked.id).await?;
+        let found = steer::find_execution(&self.client, &asked.id).await?;
         let id = found.execution_id.to_string();
         let arguments = [("executionId: ID!", json!(id)), ("reason: String", json!(asked.reason))];
         let telling = self.tell("cancelExecution", &arguments);
@@ -172,7 +172,7 @@ impl Call<'_> {
     }
 
     async fn approve(&mut self, asked: ApproveArguments) -> Result<Answer, Failure> {
-        let found = steer::find(&self.client, &asked.id).await?;
+        let found = steer::find_execution(&self.client, &asked.id).await?;
         let id = found.execution_id.to_string();
         let ApproveArguments { step_id, approved, comment, .. } = asked;
         let arguments = [
@@ -187,7 +187,7 @@ impl Call<'_> {
     }
 
     async fn signal(&mut self, asked: SignalArguments) -> Result<Answer, Failure> {
-        let found = steer::find(&self.client, &asked.id).await?;
+        let found = steer::find_execution(&self.client, &asked.id).await?;
         let id = found.execution_id.to_string();
         let arguments = [
             ("executionId: ID!", json!(id)),

@@ -11,15 +11,13 @@ use crate::{cli::failure::Failure, config::Secret};
 
 /// Timeout of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// A server that sends nothing for so long in a stream is gone: ours says that it lives every 15
-/// seconds.
+/// Longest silence in a stream. A server sends a comment every 15 seconds.
 const SILENCE: Duration = Duration::from_mins(1);
-/// The most bytes of one event: a state of a large plan is far smaller.
+/// The most bytes of one event. The state of a large plan is far smaller.
 const EVENT_BYTES: usize = 256 << 20;
 
 const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
 
-/// A running server.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     http: reqwest::Client,
@@ -28,14 +26,13 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Prepares to talk to a server, which is shown the token. Nothing is sent yet.
+    /// Prepares a client that sends the token. Sends nothing yet.
     pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         let url = endpoint(address)?;
-        // An answer may take as long as the server needs, and models need minutes. Whether the
-        // machine is still there is tried every 15 seconds, below what is said here.
+        // No timeout for responses: a model may need minutes. TCP keep-alive finds a lost server.
         let builder = reqwest::Client::builder().connect_timeout(CONNECT);
         let builder = if url.scheme() == "https" {
-            // Another part of the process may have chosen one already; that is as good.
+            // Another part of the process may have installed a provider before.
             let _ = rustls::crypto::ring::default_provider().install_default();
             builder
         } else {
@@ -45,7 +42,7 @@ impl Remote {
         Ok(Self { http: builder.build().map_err(unusable)?, url, token: token.cloned() })
     }
 
-    /// Carries a query or mutation out and returns its data.
+    /// Executes a query or mutation and returns its data.
     pub(crate) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
         let response = self.post(query, variables, ANSWER).await?;
         let status = response.status();
@@ -59,7 +56,7 @@ impl Remote {
         self.data(answer)
     }
 
-    /// Subscribes. A stream that breaks off is an error; one that is complete just ends.
+    /// Subscribes. A stream that breaks off ends with an error.
     pub(crate) fn subscribe(
         &self,
         query: String,
@@ -91,7 +88,6 @@ impl Remote {
         })
     }
 
-    /// Asks whether the server can work.
     pub(crate) async fn check_readiness(&self) -> Result<(), Failure> {
         let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
         let asked = self.http.get(page).timeout(CONNECT).send().await;
@@ -124,7 +120,7 @@ impl Remote {
         request.send().await.map_err(|err| self.unreachable(&err))
     }
 
-    /// Waits for something that a server promised to say soon.
+    /// Waits for data of a stream, for a limited time.
     async fn heard<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
         time::timeout(SILENCE, saying)
             .await
@@ -163,23 +159,21 @@ impl Remote {
     }
 }
 
-/// The state of a subscription.
 enum Subscription {
     Wanted { server: Remote, query: String, variables: Value },
     Running(Events),
 }
 
-/// The events of a response, as they come.
 struct Events {
     server: Remote,
     response: Response,
     rest: Vec<u8>,
-    /// The bytes of `rest` that were searched for the end of an event.
+    /// The length of the prefix of `rest` without an end of an event.
     searched: usize,
 }
 
 impl Events {
-    /// Returns the next answer, or nothing once the stream is complete.
+    /// Returns the next response, or `None` once the stream is complete.
     async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             while let Some(event) = self.take() {
@@ -204,7 +198,7 @@ impl Events {
         }
     }
 
-    /// Takes the next whole event off what has come.
+    /// Takes the next complete event from the received bytes.
     fn take(&mut self) -> Option<Event> {
         let Some(end) = self.rest[self.searched..].windows(2).position(|bytes| bytes == b"\n\n")
         else {
@@ -224,7 +218,7 @@ impl Events {
 enum Event {
     Next(Value),
     Complete,
-    /// A comment, as servers send to say that they live.
+    /// A comment, which servers send as a keep-alive.
     Other,
 }
 
@@ -256,7 +250,7 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Returns where the API of a server is.
+/// Returns the URL of the API of a server.
 fn endpoint(address: &str) -> Result<Url, Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!(
@@ -276,7 +270,7 @@ fn endpoint(address: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// Plain HTTP needs no certificates, and a machine may have none.
+/// Plain HTTP needs no certificates. A machine may have none installed.
 fn no_roots() -> rustls::ClientConfig {
     let provider = rustls::crypto::ring::default_provider();
     rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))

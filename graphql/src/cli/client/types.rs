@@ -1,7 +1,7 @@
-//! Objects of the API as commands read them, each with the text of its fields.
+//! Objects of the API as commands read them, each with the selection of its fields.
 //!
-//! `FIELDS` is everything that the API has of an object, so that `--json` prints it all. A struct has
-//! the part of it that people are shown. A test compares both with the schema.
+//! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
+//! the fields that views use. A test compares both with the schema.
 
 #![expect(clippy::struct_field_names, reason = "fields have the names of the API")]
 
@@ -22,15 +22,15 @@ use shared::{
 
 use crate::cli::view::plain;
 
-/// A text that somebody else wrote. `Display` shows it plain and in one line, so that it can neither
-/// steer a terminal nor forge a line. It dereferences to the text as it is.
+/// A text of foreign origin. `Display` escapes it and keeps it in one line, so that it can neither
+/// control a terminal nor forge a line. It dereferences to the original text.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
 pub(crate) struct Text(String);
 
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&plain::line(&self.0))
+        f.pad(&plain::safe_line(&self.0))
     }
 }
 
@@ -66,7 +66,7 @@ impl PartialEq<&str> for Text {
     }
 }
 
-/// Enough of an execution to steer it.
+/// The fields of an execution that commands need to steer it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExecutionHead {
@@ -79,7 +79,6 @@ impl ExecutionHead {
     pub(crate) const FIELDS: &str = "executionId planId state";
 }
 
-/// One run of a plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Execution {
@@ -108,16 +107,16 @@ pub(crate) struct Execution {
     pub(crate) steps: Vec<StepStatus>,
     pub(crate) outputs: Value,
     pub(crate) execution_results: ExecutionResults,
-    /// Of [`Self::SUMMARY`] only.
+    /// Only [`Self::SUMMARY`] selects them.
     pub(crate) retries: Vec<RetriedExecution>,
 }
 
 impl Execution {
-    /// The fields of an execution that are values.
+    /// The fields of an execution that are not objects.
     pub(crate) const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure parentExecutionId \
         parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
-    /// The fields for a person when the execution is over.
+    /// The fields that the summary of a finished execution shows.
     pub(crate) const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \
         total successful failed skipped cancelled outputs plan { tools { stepId toolName dependsOn \
         retry onError } } executionResults { errors { stepId toolName index code message attempt \
@@ -137,14 +136,12 @@ impl Execution {
     }
 }
 
-/// The execution that continues another one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NextExecution {
     pub(crate) execution_id: Text,
 }
 
-/// An execution that was retried as another one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RetriedExecution {
@@ -152,7 +149,6 @@ pub(crate) struct RetriedExecution {
     pub(crate) state: ExecutionState,
 }
 
-/// The state of an automatic replan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Replanning {
@@ -173,14 +169,13 @@ pub(crate) enum ReplanningState {
     GivenUp,
 }
 
-/// The results of an execution.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ExecutionResults {
     pub(crate) errors: Vec<StepError>,
 }
 
-/// The failure of a step, or of an item of it.
+/// The failure of a step or of one of its items.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StepError {
@@ -197,7 +192,7 @@ impl StepError {
     pub(crate) const FIELDS: &str = "stepId index toolName code message attempt retryable";
 }
 
-/// The state of a step, of an item of it, or of the call that compensates it.
+/// The state of a step, of one of its items, or of its compensation.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StepStatus {
@@ -250,7 +245,7 @@ pub(crate) enum StepState {
     Skipped,
     Cancelled,
     Compensated,
-    /// Only the live view has it: to the API such a step has succeeded.
+    /// Used by the live view only. In the API, such a step has succeeded.
     #[serde(skip)]
     CompensationFailed,
 }
@@ -272,7 +267,7 @@ impl StepState {
     }
 }
 
-/// The items of a step, counted by their state.
+/// Counts of a step's items by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ItemTally {
@@ -289,7 +284,7 @@ impl ItemTally {
     const FIELDS: &str = "total pending running waiting successful failed skipped cancelled";
 }
 
-/// A reason why an execution does not go on by itself.
+/// Something that an execution waits for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Wait {
@@ -305,7 +300,6 @@ impl Wait {
     const FIELDS: &str = "kind stepId index name executionId until message";
 }
 
-/// One version of a plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Plan {
@@ -323,7 +317,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
-    /// The fields for a person.
+    /// The fields that views show.
     pub(crate) const SHOWN: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn when forEach compensate requiresApproval } \
         diagnostics { severity code path message help }";
@@ -337,7 +331,7 @@ impl Plan {
 /// The fields of a [`Diagnostic`].
 pub(crate) const DIAGNOSTIC: &str = "severity code path message help";
 
-/// A step as its plan has it.
+/// A step of a plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PlannedStep {
@@ -376,15 +370,14 @@ pub(crate) struct Retry {
     pub(crate) max_attempts: Option<u64>,
 }
 
-/// A plan that was made, or why there is none.
+/// A plan, or the diagnostics of a draft without one.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PlanPayload {
-    /// The plan as it is printed.
+    /// The plan as JSON.
     pub(crate) plan: Option<Value>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Everything that belongs to one query.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Request {
@@ -400,7 +393,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) const VALUES: &str = "requestId query createdAt";
 
-    /// Selects all of a request, with its newest executions.
+    /// Selects all fields of a request, with its `last` newest executions.
     pub(crate) fn fields(last: i32) -> String {
         format!(
             "{} plans {{ {} }} executions(last: {last}) {{ {} }} transcript {{ at kind content }} \
@@ -413,7 +406,6 @@ impl Request {
     }
 }
 
-/// A step on the way from the query to the plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TranscriptEntry {
@@ -422,7 +414,6 @@ pub(crate) struct TranscriptEntry {
     pub(crate) content: Value,
 }
 
-/// Something that happened under a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct TimelineEntry {
@@ -439,7 +430,6 @@ impl TimelineEntry {
         waitedMs";
 }
 
-/// Something that happened to an execution.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Event {
@@ -457,7 +447,7 @@ impl Event {
     pub(crate) const FIELDS: &str = "seq at type stepId attempt data(maxBytes: 0)";
 }
 
-/// The parts of what an event records that people are told of. Each kind of event has some of them.
+/// The data of events, as far as views show it. Each type of event has some of the fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct EventData {
@@ -488,13 +478,13 @@ pub(crate) struct EventError {
     pub(crate) message: Text,
 }
 
-/// Reads a value of a kind that may not be known, as nothing if it has another form.
+/// Reads data of an event. Returns the default if the data has an unknown form.
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
     let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A call with an effect that another execution would repeat.
+/// A call of a *once* tool that a retry would repeat.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RepeatedCall {
@@ -508,7 +498,6 @@ impl RepeatedCall {
     pub(crate) const FIELDS: &str = "stepId toolName calls outcomeUnknown";
 }
 
-/// A plan that was saved under a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SavedPlan {
@@ -522,7 +511,6 @@ impl SavedPlan {
     pub(crate) const FIELDS: &str = "name planId inputs savedAt";
 }
 
-/// A tool.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Tool {
@@ -541,13 +529,12 @@ impl Tool {
     pub(crate) const FIELDS: &str = "name qualifiedName shadowedBy description toolSet source active \
         callable effect inputSchema outputSchema examples";
 
-    /// Returns the shortest name that means this tool.
+    /// Returns the plain name if it means this tool, else the qualified name.
     pub(crate) fn shortest_name(&self) -> &Text {
         if self.shadowed_by.is_none() { &self.name } else { &self.qualified_name }
     }
 }
 
-/// A tool that was selected for a query.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolMatch {
@@ -563,7 +550,6 @@ impl ToolMatch {
     }
 }
 
-/// A set of tools.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ToolSet {
@@ -582,7 +568,6 @@ impl ToolSet {
     }
 }
 
-/// The result of switching toolsets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolSetChange {
@@ -597,7 +582,6 @@ impl ToolSetChange {
     }
 }
 
-/// A call of a tool outside plans.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ToolResult {
     pub(crate) tool: Text,
@@ -614,7 +598,6 @@ impl ToolResult {
         "callId tool status parameters result error warnings durationMs at";
 }
 
-/// The usage of a tool.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolUsage {
@@ -631,7 +614,7 @@ impl ToolUsage {
         "toolName qualifiedName calls failures lastCalledAt p50Ms p99Ms";
 }
 
-/// Two tools that the same sentences want.
+/// Two tools that the same sentences select.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ToolCollision {
     pub(crate) a: Text,
@@ -643,7 +626,6 @@ impl ToolCollision {
     pub(crate) const FIELDS: &str = "a b similarity";
 }
 
-/// The graph of actions and tools.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Toolkit {
     pub(crate) actions: Vec<Named>,
@@ -653,16 +635,16 @@ pub(crate) struct Toolkit {
 }
 
 impl Toolkit {
-    /// All of it that is printed as JSON.
+    /// The fields of the JSON document.
     pub(crate) const FIELDS: &str = "actions { name description } tools { name description toolSet \
         source active effect } edges { from to kind score learned } mermaid dot svg yaml";
-    /// The fields for a person.
+    /// The fields that views show.
     pub(crate) const SHOWN: &str =
         "actions { name description } tools { name } edges { from to kind score learned }";
     pub(crate) const NAMES: &str = "actions { name } tools { name }";
 }
 
-/// An action, or a tool, of the toolkit.
+/// An action or a tool of the toolkit.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Named {
     pub(crate) name: Text,
@@ -679,7 +661,6 @@ pub(crate) struct ToolkitEdge {
     pub(crate) learned: Option<f64>,
 }
 
-/// The number of removed objects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
 pub(crate) struct Pruned {
     pub(crate) executions: u64,
@@ -693,5 +674,5 @@ impl Pruned {
     pub(crate) const FIELDS: &str = "executions plans requests more";
 }
 
-/// A large binary that a tool returned.
+/// The fields of a blob.
 pub(crate) const BLOB: &str = "id mimeType bytes sha256 at data";

@@ -1,4 +1,4 @@
-//! `faber bench`: measures the engine, on a store of its own unless one is named.
+//! `faber bench`: measures the engine, on a temporary store unless the configuration names one.
 
 use std::{
     fs,
@@ -12,7 +12,6 @@ use crate::{
     config::{Config, Origin},
 };
 
-/// Measures the engine. Where no store is named, on one of its own that does not stay.
 pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Failure> {
     refuse_server(app, "bench")?;
     let config = &app.config;
@@ -26,12 +25,12 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
         () = signals::interrupted() => None,
     };
     drop(own);
-    let Some(measured) = measured else { return app.left("nothing was measured to its end") };
+    let Some(measured) = measured else { return app.detach("nothing was measured to its end") };
     app.screen.print_json(&measured?)?;
     Ok(ExitStatus::Done)
 }
 
-/// A database that goes when this does.
+/// A database that is removed on drop.
 struct OwnStore(PathBuf);
 
 fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
@@ -51,7 +50,7 @@ impl Drop for OwnStore {
     }
 }
 
-/// Removes a database and what lies beside it under its name.
+/// Removes a database and the files beside it whose names start with its name.
 fn remove_with_siblings(path: &Path) {
     let (Some(folder), Some(name)) =
         (path.parent(), path.file_name().and_then(|name| name.to_str()))

@@ -1,4 +1,4 @@
-//! Commands that read what is stored: `faber debug` and `faber blob`.
+//! `faber debug` and `faber blob`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::list::newest_executions;
 use crate::cli::{
-    App, ExitStatus,
+    ExitStatus,
     args::DebugArgs,
     client::{
         Client, read,
@@ -15,66 +15,61 @@ use crate::cli::{
     },
     failure::Failure,
     plan_file::write_file,
-    session::{Need, Session},
-    view::{report::report, screen::write_bytes},
+    session::Session,
+    view::{report::draw_report, screen::write_bytes},
 };
 
-/// The executions of a request that are told, the newest.
+/// The newest executions of a request, as many as a report has.
 const EXECUTIONS: i32 = 50;
-/// Entries of a timeline in one answer.
+/// Timeline entries in one response.
 const ENTRIES: usize = 10_000;
-/// The most pages of a timeline: a server has no more.
+/// The most pages of a timeline. A server has no more.
 const PAGES: usize = 32;
 
-/// Shows everything about a request.
-pub(crate) async fn debug(app: &App, args: &DebugArgs) -> Result<ExitStatus, Failure> {
-    let id = args.id.as_str();
-    let document = Session::with_existing(app, Need::Store, async |session| {
-        document(session.client(), id).await
-    });
-    let document = document.await?;
-    if app.screen.json {
-        app.screen.print_json(&document)?;
+pub(crate) async fn debug(session: &Session<'_>, args: &DebugArgs) -> Result<ExitStatus, Failure> {
+    let (screen, id) = (session.screen, args.id.as_str());
+    let document = load_request(&session.client, id).await?;
+    if screen.json {
+        screen.print_json(&document)?;
     } else {
         let request: Request = read(document)?;
         let execution = id.starts_with("exec_").then_some(id);
-        app.screen.print(&report(&request, execution, args.full, app.screen.out))?;
+        screen.print(&draw_report(&request, execution, args.full, screen.out))?;
     }
     Ok(ExitStatus::Done)
 }
 
-/// Returns everything about the request of an id: its newest executions, and always the one with this
-/// id.
-pub(crate) async fn document(client: &Client, id: &str) -> Result<Value, Failure> {
-    let request = request_of(client, id).await?;
-    let mut document = whole_request(client, &request).await?;
+/// Loads the request that an id belongs to, with its newest executions and the one with this id.
+pub(crate) async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
+    let request = find_request(client, id).await?;
+    let mut document = load_with_executions(client, &request).await?;
     if !document.is_object() {
         return Err(Failure::not_found("request", id));
     }
     if let Some(missing) = missing_execution(client, id, &document).await? {
         let found: Value = client.execution(missing, &Execution::fields()).await?;
-        if let (false, Some(all)) = (found.is_null(), list_of(&mut document, "executions")) {
+        if let (false, Some(all)) = (found.is_null(), list_in(&mut document, "executions")) {
             all.insert(0, found);
         }
     }
-    complete_timeline(client, &request, &mut document).await?;
+    load_timeline(client, &request, &mut document).await?;
     Ok(document)
 }
 
-fn list_of<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+fn list_in<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     document.get_mut(key)?.as_array_mut()
 }
 
-/// Returns a request with its newest executions, however large they are together.
-async fn whole_request(client: &Client, request: &str) -> Result<Value, Failure> {
-    let ask = async |executions| {
+/// Loads a request with its newest executions. If they exceed one response, loads them page by page.
+async fn load_with_executions(client: &Client, request: &str) -> Result<Value, Failure> {
+    let load = async |executions| {
         let arguments = [("requestId: ID!", json!(request))];
         client.query::<Value>("request", &arguments, &Request::fields(executions)).await
     };
-    match ask(EXECUTIONS).await {
+    match load(EXECUTIONS).await {
         Err(failure) if failure.code == "LIMIT_EXCEEDED" => {
-            let mut document = ask(1).await?;
-            if let Some(executions) = list_of(&mut document, "executions") {
+            let mut document = load(1).await?;
+            if let Some(executions) = list_in(&mut document, "executions") {
                 *executions = newest_executions(client, request, EXECUTIONS).await?;
             }
             Ok(document)
@@ -83,8 +78,8 @@ async fn whole_request(client: &Client, request: &str) -> Result<Value, Failure>
     }
 }
 
-/// Returns the execution that is asked about, if newer ones left no room for it: the one with the id, or
-/// the newest that has no parent.
+/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the newest
+/// without a parent.
 async fn missing_execution(
     client: &Client,
     id: &str,
@@ -103,13 +98,13 @@ async fn missing_execution(
     Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
 }
 
-/// Adds the entries of a timeline that the first answer had no room for.
-async fn complete_timeline(
+/// Adds the timeline entries that exceed the first response.
+async fn load_timeline(
     client: &Client,
     request: &str,
     document: &mut Value,
 ) -> Result<(), Failure> {
-    let Some(timeline) = list_of(document, "timeline") else { return Ok(()) };
+    let Some(timeline) = list_in(document, "timeline") else { return Ok(()) };
     for page in 1..PAGES {
         let skip = timeline.len();
         if skip < page * ENTRIES {
@@ -119,14 +114,14 @@ async fn complete_timeline(
         let fields = format!("timeline(skip: {skip}, first: {ENTRIES}) {{ {entry} }}");
         let arguments = [("requestId: ID!", json!(request))];
         let mut found: Value = client.query("request", &arguments, &fields).await?;
-        let Some(more) = list_of(&mut found, "timeline") else { break };
+        let Some(more) = list_in(&mut found, "timeline") else { break };
         timeline.append(more);
     }
     Ok(())
 }
 
-/// Returns the request that an id belongs to.
-async fn request_of(client: &Client, id: &str) -> Result<String, Failure> {
+/// Returns the id of the request that an object belongs to.
+async fn find_request(client: &Client, id: &str) -> Result<String, Failure> {
     let (owner, argument) = match id.split('_').next() {
         Some("plan") => ("plan", "planId: ID!"),
         Some("exec") => ("execution", "executionId: ID!"),
@@ -137,16 +132,17 @@ async fn request_of(client: &Client, id: &str) -> Result<String, Failure> {
     request.map(str::to_owned).ok_or_else(|| Failure::not_found(owner, id))
 }
 
-/// Writes a large binary to a file, or to standard output.
-pub(crate) async fn blob(app: &App, id: &str, file: Option<&Path>) -> Result<ExitStatus, Failure> {
-    let found = Session::with_existing(app, Need::Store, async |session| {
-        session.client().query::<Value>("blob", &[("id: ID!", json!(id))], BLOB).await
-    });
-    let mut found = found.await?;
+/// Writes a blob to a file, or to standard output.
+pub(crate) async fn print_blob(
+    session: &Session<'_>,
+    id: &str,
+    file: Option<&Path>,
+) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
+    let mut found: Value = session.client.query("blob", &[("id: ID!", json!(id))], BLOB).await?;
     if found.is_null() {
         return Err(Failure::not_found("blob", id));
     }
-    let screen = &app.screen;
     if screen.json && file.is_none() {
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);

@@ -1,4 +1,5 @@
-//! `faber doctor` checks the configuration and all that it names. `faber config` prints it.
+//! `faber doctor` checks the configuration, the store and the tools. `faber config` prints the
+//! configuration.
 
 mod clashes;
 mod models;
@@ -17,14 +18,14 @@ use crate::{
         client::{remote::Remote, types::ToolSet as RemoteSet},
         failure::Failure,
         session::{Need, Session},
-        view::{paint::Paint, plain},
+        view::{format::count, paint::Paint, plain},
     },
     config::{Config, Faults, Origin, age, variable},
     local_engine::{LocalEngine, open_store},
 };
 
-/// Prints the effective configuration, and where each value came from.
-pub(crate) fn config(app: &App) -> Result<ExitStatus, Failure> {
+/// Prints the effective configuration and the origin of each value.
+pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let screen = &app.screen;
     let shown = app.config.to_json();
     if screen.json {
@@ -32,7 +33,7 @@ pub(crate) fn config(app: &App) -> Result<ExitStatus, Failure> {
         return Ok(ExitStatus::Done);
     }
     let paint = screen.out;
-    let file = app.config.file.as_ref().map(|file| plain::line(&file.display().to_string()));
+    let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
     for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
         match value.get("from") {
@@ -50,33 +51,33 @@ pub(crate) fn config(app: &App) -> Result<ExitStatus, Failure> {
 }
 
 fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
-    let from = plain::line(setting["from"].as_str().unwrap_or_default());
+    let from = plain::safe_line(setting["from"].as_str().unwrap_or_default());
     let note = paint.dim(format!("# {from}"));
     match &setting["value"] {
         Value::Array(items) => {
             let mut lines = vec![format!("{lead}{key}:  {note}")];
             lines.extend(
-                items.iter().map(|item| format!("{lead}  - {}", plain::line(&item.to_string()))),
+                items
+                    .iter()
+                    .map(|item| format!("{lead}  - {}", plain::safe_line(&item.to_string()))),
             );
             lines.join("\n")
         }
-        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::line(text)),
-        other => format!("{lead}{key}: {}  {note}", plain::line(&other.to_string())),
+        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::safe_line(text)),
+        other => format!("{lead}{key}: {}  {note}", plain::safe_line(&other.to_string())),
     }
 }
 
-/// The result of one check.
 struct Check {
     name: String,
-    /// The finding, or the fault.
+    /// The finding, or the problem.
     found: Result<String, String>,
-    /// The remedy of the fault.
+    /// The remedy of the problem.
     help: &'static str,
 }
 
-/// Checks everything. Where something is wrong with the
-/// configuration, the rest is looked at as far as it is known.
-pub(crate) async fn doctor(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
+/// Checks everything. If settings are wrong, checks the parts that do not depend on them.
+pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
     let mut checks = configuration(app, &faults.wrong);
     let config = &app.config;
     if let Some(server) = &config.server {
@@ -85,7 +86,7 @@ pub(crate) async fn doctor(app: &App, faults: Faults) -> Result<ExitStatus, Fail
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::confinement(sets, sandbox::support()));
-        // A wrong setting has a default value here, which is not worth checking.
+        // A wrong setting has its default value here. That value needs no check.
         if faults.knows("access") {
             let access = (&config.access.value, sets.as_slice());
             checks.push(safety::access(access, config.listen.value, variable));
@@ -112,9 +113,9 @@ pub(crate) async fn doctor(app: &App, faults: Faults) -> Result<ExitStatus, Fail
     conclude(app, &checks)
 }
 
-/// Checks only that a server can work, not its tools: a health check must not restart a
-/// service because a tool's source is away.
-pub(crate) async fn ready(app: &App) -> Result<ExitStatus, Failure> {
+/// Checks the server alone. A health check must not restart a service because a tool source is
+/// unavailable.
+pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
     let Some(server) = &app.config.server else {
         let why = "`faber doctor --ready` asks a server: name it with `--server`";
         return Err(Failure::usage(why.to_owned()));
@@ -151,12 +152,13 @@ async fn server_ready(app: &App, url: &str) -> Check {
     Check { name: "server".to_owned(), found, help }
 }
 
-/// Asks a server for its toolsets and says of each whether it works.
+/// Checks the toolsets of a server.
 async fn server_answers(app: &App, url: &str) -> Vec<Check> {
-    let asked = Session::with(app, Need::Store, async |session| {
+    let asked = async {
+        let session = Session::open(app, Need::Store).await?;
         let fields = "name active status error tools { name }";
-        session.client().query::<Vec<RemoteSet>>("toolSets", &[], fields).await
-    });
+        session.client.query::<Vec<RemoteSet>>("toolSets", &[], fields).await
+    };
     match asked.await {
         Ok(sets) => sets.iter().map(check_remote_set).collect(),
         Err(failure) => vec![Check {
@@ -170,7 +172,7 @@ async fn server_answers(app: &App, url: &str) -> Vec<Check> {
 
 fn check_remote_set(set: &RemoteSet) -> Check {
     let error = || set.error.as_ref().map(ToString::to_string).unwrap_or_default();
-    let tools = plain::count(set.tools.len(), "tool");
+    let tools = count(set.tools.len(), "tool");
     let found = match (&*set.status, set.active) {
         ("failed", true) => Err(error()),
         ("failed", false) => Ok(format!("switched off; {}", error())),
@@ -202,7 +204,7 @@ async fn store_works(app: &App) -> Check {
     }
 }
 
-/// Compares the time of the store with the clock of this machine. Says nothing if they agree.
+/// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
 async fn clock_agrees(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
     let difference = describe_difference(store.time().await.ok()?, WallClock.now())?;
@@ -243,7 +245,7 @@ fn not_as_asked((name, why): (String, String)) -> Check {
     }
 }
 
-/// Checks that every limit on calls names a tool or a set that exists.
+/// Checks that every limit on calls names an existing tool or toolset.
 fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
     let is_there = |of: &Limited| match of {
@@ -257,7 +259,7 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     Check {
         name: "limits on calls".to_owned(),
         found: match lost {
-            None => Ok(plain::count(limits.rules().len(), "rule")),
+            None => Ok(count(limits.rules().len(), "rule")),
             Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
             Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
@@ -265,7 +267,7 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     }
 }
 
-/// Names the embedder, and why preferred ones are not used.
+/// Reports the embedder, and why Faber passed over preferred ones.
 fn embedding(choice: &Choice) -> Check {
     let used = match &choice.embedding {
         Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
@@ -293,16 +295,16 @@ fn retention(config: &Config) -> Check {
 fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
         SetStatus::Ready if !set.left_out.is_empty() => {
-            let (tools, why) = (plain::count(set.tools.len(), "tool"), set.left_out.join("; "));
+            let (tools, why) = (count(set.tools.len(), "tool"), set.left_out.join("; "));
             Err(format!("{tools}, and these are left out: {why}"))
         }
         SetStatus::Ready => {
             let active = if set.is_active { "" } else { ", switched off" };
-            Ok(plain::count(set.tools.len(), "tool") + active)
+            Ok(count(set.tools.len(), "tool") + active)
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
         SetStatus::Hidden => Ok("not there, as its condition does not hold".to_owned()),
-        // It is not in use. Switching it on checks it again.
+        // An inactive toolset is not used. Activation checks it again.
         SetStatus::Failed { error } if !set.is_active => Ok(format!("switched off; {error}")),
         SetStatus::Failed { error } => Err(error.clone()),
     };
@@ -342,14 +344,14 @@ fn print(app: &App, checks: &[Check]) -> Result<(), Failure> {
 
 fn for_people(checks: &[Check], paint: Paint) -> String {
     let lines = checks.iter().map(|check| {
-        let name = plain::line(&check.name);
+        let name = plain::safe_line(&check.name);
         match &check.found {
             Ok(found) => {
-                let found = paint.dim(plain::line(found));
+                let found = paint.dim(plain::safe_line(found));
                 format!("{} {name}  {found}", paint.green("✓"))
             }
             Err(why) => {
-                let (mark, why) = (paint.red("✗"), plain::line(why));
+                let (mark, why) = (paint.red("✗"), plain::safe_line(why));
                 format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), check.help)
             }
         }

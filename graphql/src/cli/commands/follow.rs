@@ -1,4 +1,4 @@
-//! Follows an execution to its end, shows it, and drives it if this command is to.
+//! Watches an execution until it is finished, shows it, and drives it if the command asks for that.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use tokio::time;
 
 use crate::agent;
 use crate::cli::{
-    App, ExitStatus,
+    ExitStatus,
     client::{
-        Client, read,
+        read,
         types::{Execution, ExecutionHead, Plan, Replanning, ReplanningState, Text},
     },
     event_tree::EventTree,
@@ -31,83 +31,83 @@ const RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for the owner of an execution that this command only watches.
 const OWNER_POLL: Duration = Duration::from_secs(1);
-/// Polls in a row that find no owner before that is said: another worker needs a moment to claim.
+/// Polls in a row without an owner before the user is told. Another worker needs time to claim.
 const OWNER_POLLS: usize = 3;
 /// Poll interval for executions without a subscription.
 const STATE_POLL: Duration = Duration::from_secs(1);
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
-/// Polls in a row that find no worker for the new plan before that is said.
+/// Polls in a row without a worker for the replan before the user is told.
 const REPLAN_POLLS: usize = 20;
-/// The most steps that wait for a person and are told.
+/// The most waiting steps that are listed.
 const ASKED: usize = 20;
 
-/// The relation of a command to the execution that it follows.
+/// The purpose for which a command watches an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It only watches.
+    /// Only watch.
     Watch,
-    /// It drives the execution to its end, and ends as the execution does.
+    /// Drive the execution, and return its outcome.
     Drive,
-    /// It waits for the end, and drives the execution where no other worker does.
+    /// Wait until the execution is finished. Drive it if no other worker does.
     Finish,
 }
 
-/// Follows an execution, and the executions that continue it after a new plan, to the end, until it
-/// waits for a person, or until the user leaves.
+/// Watches an execution, and the executions that replans start for it. Stops when the execution is
+/// finished, waits for a person, or the user presses Ctrl-C.
 pub(crate) async fn follow(
-    app: &App,
-    session: &Session,
+    session: &Session<'_>,
     id: ExecutionId,
     purpose: Purpose,
 ) -> Result<ExitStatus, Failure> {
-    let mut follower = Follower { app, session, client: session.client(), id, purpose };
+    let mut follower = Follower { session, id, purpose };
     loop {
         let stopped = follower.until_stopped().await?;
         let id = follower.id;
         match stopped {
             Stopped::Continued(next) => follower.id = next,
-            Stopped::Over => return show_ending(app, session.client(), id).await,
+            Stopped::Over => return show_ending(session, id).await,
             Stopped::GivenUp => {
-                // The request is not done, even if this part of it succeeded.
-                let status = show_ending(app, session.client(), id).await?;
+                // The request failed, even if this execution succeeded.
+                let status = show_ending(session, id).await?;
                 let is_done = status == ExitStatus::Done;
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
-            Stopped::Asking(steps) => return show_waiting(app, session, id, steps).await,
-            Stopped::Detached => return detached(app, session.client(), id),
+            Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
+            Stopped::Detached => return detached(session, id),
         }
     }
 }
 
-/// The reason why an execution is followed no further.
+/// The reason to stop watching.
 enum Stopped {
     Over,
-    /// Steps wait for a person, each with its execution.
+    /// Steps that wait for a person, each with its execution.
     Asking(Vec<(String, String)>),
-    /// This execution continues it.
+    /// A replan started this execution.
     Continued(ExecutionId),
-    /// It was to get a new plan, and does not.
+    /// The replan was given up.
     GivenUp,
-    /// The user left.
+    /// The user pressed Ctrl-C.
     Detached,
 }
 
 #[derive(Clone, Copy)]
 struct Follower<'a> {
-    app: &'a App,
-    session: &'a Session,
-    client: &'a Client,
+    session: &'a Session<'a>,
     id: ExecutionId,
     purpose: Purpose,
 }
 
 impl Follower<'_> {
     async fn until_stopped(&self) -> Result<Stopped, Failure> {
-        let found: Value =
-            self.client.execution(self.id, "plan { layers tools { stepId retry } }").await?;
+        let found: Value = self
+            .session
+            .client
+            .execution(self.id, "plan { layers tools { stepId retry } }")
+            .await?;
         let plan: Plan = read(found["plan"].clone())?;
-        let screen = &self.app.screen;
+        let screen = self.session.screen;
         if self.purpose == Purpose::Drive && !screen.json {
             screen.hint(&format!("executing {}", self.id));
         }
@@ -132,7 +132,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Waits until a finished execution that gets a new plan is continued, or will not be.
+    /// Waits until the replan of a finished execution has started the next execution or is given
+    /// up.
     async fn continuation(&self) -> Result<Stopped, Failure> {
         #[derive(Deserialize)]
         struct Found {
@@ -150,14 +151,14 @@ impl Follower<'_> {
             version: u64,
         }
         let say = |line: String| {
-            if !self.app.screen.json {
-                self.app.screen.hint(&line);
+            if !self.session.screen.json {
+                self.session.screen.hint(&line);
             }
         };
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
         let (mut is_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.client.execution(self.id, fields).await?;
+            let found: Found = self.session.client.execution(self.id, fields).await?;
             let Some(replanning) = found.replanning else { return Ok(Stopped::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
@@ -187,30 +188,28 @@ impl Follower<'_> {
         }
     }
 
-    /// Waits until no worker drives the execution for a while.
+    /// Waits until the execution has had no live worker for [`OWNER_POLLS`] polls.
     async fn unowned(&self) {
         let mut polls = 0;
         while polls < OWNER_POLLS {
             time::sleep(OWNER_POLL).await;
-            // A store that does not answer fails the subscription, too.
+            // An unavailable store fails the subscription, too.
             let is_stalled = self.session.is_stalled(self.id).await.unwrap_or(false);
             polls = if is_stalled { polls + 1 } else { 0 };
         }
     }
 
     async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
-        self.client.execution(id, "state seq").await
+        self.session.client.execution(id, "state seq").await
     }
 }
 
-/// The state of an execution at the position of its last event.
 #[derive(Deserialize)]
 struct StateAt {
     state: ExecutionState,
     seq: u64,
 }
 
-/// Reads the events of an execution and shows them.
 struct Watching<'a> {
     of: Follower<'a>,
     tree: EventTree,
@@ -244,13 +243,14 @@ impl Watching<'_> {
         }
     }
 
-    /// Reads events until the execution is over or waits for a person, or the stream ends.
+    /// Shows events until the execution is finished or waits for a person. Returns `None` if the
+    /// stream ends.
     async fn read(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_told: &mut bool,
     ) -> Result<Option<Stopped>, Failure> {
-        let client = self.of.client;
+        let client = &self.of.session.client;
         let mut events = self.tree.subscribe(client);
         let mut polls = time::interval(STATE_POLL);
         polls.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -281,8 +281,8 @@ impl Watching<'_> {
         }
     }
 
-    /// Returns whether no answer of a person is under way. A command leaves the inbox in the append
-    /// that records its effect, so the inbox is read before the state.
+    /// Returns whether the inbox holds no answer of a person. A command leaves the inbox in the
+    /// append that records its effect, so this function reads the inbox before the state.
     async fn is_unanswered(&self) -> Result<bool, Failure> {
         for id in self.tree.queued() {
             if self.of.state_of(id).await?.state != ExecutionState::Waiting {
@@ -291,15 +291,15 @@ impl Watching<'_> {
         }
         let session = self.of.session;
         for id in self.tree.asking_executions() {
-            // A watched execution goes on only if a live worker reads the answer.
+            // A watched execution continues only if a live worker reads the answer.
             let is_answered = match id.parse() {
-                Ok(id) if session.has_commands(id).await? => {
+                Ok(id) if !session.inbox(id).await?.is_empty() => {
                     self.of.purpose != Purpose::Watch || session.has_reader(id).await?
                 }
                 _ => false,
             };
             let StateAt { state, seq } = self.of.state_of(&id).await?;
-            // An event that is not seen yet may be the answer, and another question.
+            // An event that this process has not read yet may record the answer.
             let is_behind = seq > self.tree.seq_of(&id);
             if is_answered || state != ExecutionState::Waiting || is_behind {
                 return Ok(false);
@@ -309,18 +309,18 @@ impl Watching<'_> {
     }
 }
 
-/// Shows an execution that is over.
-async fn show_ending(app: &App, client: &Client, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    let screen = &app.screen;
+/// Shows a finished execution.
+async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
     let state = if screen.json {
-        print_document(app, client, id).await?
+        print_document(session, id).await?
     } else {
-        let execution: Execution = client.execution(id, Execution::SUMMARY).await?;
+        let execution: Execution = session.client.execution(id, Execution::SUMMARY).await?;
         for line in outcome::ending(&execution, screen.err) {
             screen.say(&line);
         }
         match agent_answer(&execution) {
-            Some(answer) => screen.print(&plain::block(answer))?,
+            Some(answer) => screen.print(&plain::safe_block(answer))?,
             None => screen.print_json(&execution.outputs)?,
         }
         screen.hint(&format!("everything about it: faber debug {}", execution.request_id));
@@ -330,23 +330,20 @@ async fn show_ending(app: &App, client: &Client, id: ExecutionId) -> Result<Exit
     Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
 }
 
-/// Returns the answer of an agent.
 fn agent_answer(execution: &Execution) -> Option<&str> {
     let last = execution.plan.tools.last()?;
     let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
     is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
 }
 
-/// Shows an execution with steps that wait for a person.
 async fn show_waiting(
-    app: &App,
-    session: &Session,
+    session: &Session<'_>,
     id: ExecutionId,
     steps: Vec<(String, String)>,
 ) -> Result<ExitStatus, Failure> {
-    let screen = &app.screen;
+    let screen = session.screen;
     if screen.json {
-        print_document(app, session.client(), id).await?;
+        print_document(session, id).await?;
         return Ok(ExitStatus::Waiting);
     }
     let (mut answered, mut asked) = (Vec::new(), Vec::new());
@@ -363,7 +360,10 @@ async fn show_waiting(
     }
     screen.print(&format!("{id}  WAITING"))?;
     for (step, answer) in answered.iter().take(ASKED) {
-        screen.say(&format!("`{}` was {answer}, and no process carries it on", plain::line(step)));
+        screen.say(&format!(
+            "`{}` was {answer}, and no process carries it on",
+            plain::safe_line(step)
+        ));
     }
     if !answered.is_empty() {
         screen.say(&format!("faber execute {id}   carries it on"));
@@ -379,7 +379,7 @@ async fn show_waiting(
     Ok(ExitStatus::Waiting)
 }
 
-/// Returns how a command answers a step, or an item of it such as `step[3]`.
+/// Returns how a command answers a step or one of its items, such as `step[3]`.
 fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
@@ -391,24 +391,22 @@ fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "approved" } else { "refused" })
 }
 
-/// Shows the state of an execution that is followed no further.
 pub(crate) async fn show_state(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     id: ExecutionId,
 ) -> Result<ExitStatus, Failure> {
-    if app.screen.json {
-        print_document(app, client, id).await?;
+    if session.screen.json {
+        print_document(session, id).await?;
     } else {
-        let found: ExecutionHead = client.execution(id, ExecutionHead::FIELDS).await?;
-        app.screen.print(&format!("{id}  {}", found.state.as_str()))?;
+        let found: ExecutionHead = session.client.execution(id, ExecutionHead::FIELDS).await?;
+        session.screen.print(&format!("{id}  {}", found.state.as_str()))?;
     }
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command that the user has left, and says how to come back.
-fn detached(app: &App, client: &Client, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    let message = if client.is_remote() {
+/// Ends a command after Ctrl-C, and prints how to continue.
+fn detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let message = if session.client.is_remote() {
         format!("detached; `{id}` goes on: `faber watch {id}` watches it")
     } else {
         format!(
@@ -416,16 +414,12 @@ fn detached(app: &App, client: &Client, id: ExecutionId) -> Result<ExitStatus, F
              {id}` watches it, `faber cancel {id}` stops it"
         )
     };
-    app.left(&message).map_err(|failure| failure.with("executionId", json!(id)))
+    session.app.detach(&message).map_err(|failure| failure.with("executionId", json!(id)))
 }
 
-/// Prints an execution as one document. Returns its state.
-async fn print_document(
-    app: &App,
-    client: &Client,
-    id: ExecutionId,
-) -> Result<ExecutionState, Failure> {
-    let document: Value = client.execution(id, &Execution::fields()).await?;
-    app.screen.print_json(&document)?;
+/// Prints an execution as JSON. Returns its state.
+async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
+    let document: Value = session.client.execution(id, &Execution::fields()).await?;
+    session.screen.print_json(&document)?;
     read(document["state"].clone())
 }

@@ -1,50 +1,53 @@
-//! `faber list`: requests, plans and executions, as tables or as JSON.
+//! `faber list` and `faber prune`: requests, plans and executions.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::plan::list_saved;
-use crate::cli::{
-    App, ExitStatus,
-    args::{List, Part, Since, api_name},
-    client::{
-        Client,
-        types::{Execution, Plan, Request},
+use crate::{
+    cli::{
+        ExitStatus,
+        args::{List, Part, Since, api_name},
+        client::{
+            Client,
+            types::{Execution, Plan, Pruned, Request},
+        },
+        failure::Failure,
+        session::Session,
+        view::{
+            format::{count, first_line, format_duration, second},
+            outcome::{paint_state, took_ms},
+            paint::Paint,
+        },
+        without_nulls,
     },
-    failure::Failure,
-    session::{Need, Session},
-    view::{
-        format::{duration, first_line, second},
-        outcome::{state, took_ms},
-        paint::Paint,
-    },
-    without_nulls,
+    config::age,
 };
 
-/// Lists requests, plans, executions or saved plans.
-pub(crate) async fn list(app: &App, what: List) -> Result<ExitStatus, Failure> {
-    let is_json = app.screen.json;
+pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus, Failure> {
+    let is_json = session.screen.json;
     match what {
-        List::Saved => list_saved(app).await,
+        List::Saved => list_saved(session).await,
         List::Requests { search, state, since: Since { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
             let filter = json!({ "search": search, "state": state, "from": from, "to": to });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // Children are newer than what was asked for, and there may be many.
+                // Without `parts: false`, the newest executions may all be children.
                 fields.push_str(
                     " executions(last: 1, parts: false) { state startedAt createdAt finishedAt }",
                 );
             }
             let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"];
-            show_page(app, Page { kind: &REQUESTS, filter, part, fields }, headings, request_row)
-                .await
+            let page = Page { kind: "requests", filter, part, fields };
+            show_page(session, page, headings, request_row).await
         }
         List::Plans { search, request, part } => {
             let filter = json!({ "search": search, "requestId": request });
             let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
             let headings = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
-            show_page(app, Page { kind: &PLANS, filter, part, fields }, headings, plan_row).await
+            let page = Page { kind: "plans", filter, part, fields };
+            show_page(session, page, headings, plan_row).await
         }
         List::Executions { state, request, plan, tool, since: Since { from, to }, part } => {
             let states: Vec<String> = state.iter().map(api_name).collect();
@@ -54,54 +57,38 @@ pub(crate) async fn list(app: &App, what: List) -> Result<ExitStatus, Failure> {
             });
             let fields = if is_json { Execution::fields() } else { Execution::VALUES.to_owned() };
             let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"];
-            show_page(
-                app,
-                Page { kind: &EXECUTIONS, filter, part, fields },
-                headings,
-                execution_row,
-            )
-            .await
+            let page = Page { kind: "executions", filter, part, fields };
+            show_page(session, page, headings, execution_row).await
         }
     }
 }
 
-/// The operation that lists objects of one kind.
-struct Kind {
-    field: &'static str,
-    filter: &'static str,
-}
-
-const REQUESTS: Kind = Kind { field: "requests", filter: "filter: RequestFilter" };
-const PLANS: Kind = Kind { field: "plans", filter: "filter: PlanFilter" };
-const EXECUTIONS: Kind = Kind { field: "executions", filter: "filter: ExecutionFilter" };
-
-/// A part of a list that is asked for.
+/// A page of a list. `kind` is the field of the API that lists the objects.
 struct Page {
-    kind: &'static Kind,
+    kind: &'static str,
     filter: Value,
     part: Part,
     fields: String,
 }
 
-async fn show_page<T: for<'de> Deserialize<'de>>(
-    app: &App,
+async fn show_page<T: DeserializeOwned>(
+    session: &Session<'_>,
     page: Page,
     headings: &[&str],
     row: impl Fn(&T, Paint) -> Vec<String>,
 ) -> Result<ExitStatus, Failure> {
-    let read =
-        Session::with_existing(app, Need::Store, async |session| page.read(session.client()).await);
-    let (nodes, more) = read.await?;
-    let status = app.screen.list(&Value::Array(nodes), headings, row)?;
-    if let Some(cursor) = more {
-        app.screen.hint(&format!("there are more: --after {cursor}"));
+    let (nodes, next) = page.load(&session.client).await?;
+    let status = session.screen.list(&Value::Array(nodes), headings, row)?;
+    if let Some(cursor) = next {
+        session.screen.hint(&format!("there are more: --after {cursor}"));
     }
     Ok(status)
 }
 
 impl Page {
-    /// Reads the page in pieces that fit into an answer. Returns the cursor of its end if there is more.
-    async fn read(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
+    /// Loads the page, with several requests if it exceeds one response. Returns the cursor of the next
+    /// page, if there is one.
+    async fn load(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Connection {
@@ -114,6 +101,11 @@ impl Page {
             has_next_page: bool,
             end_cursor: Option<String>,
         }
+        let filter_argument = match self.kind {
+            "requests" => "filter: RequestFilter",
+            "plans" => "filter: PlanFilter",
+            _ => "filter: ExecutionFilter",
+        };
         let Part { first, mut after } = self.part;
         let filter = without_nulls(self.filter);
         let fields = format!("nodes {{ {} }} pageInfo {{ hasNextPage endCursor }}", self.fields);
@@ -121,15 +113,15 @@ impl Page {
         let mut piece = first;
         loop {
             let left = first.saturating_sub(i32::try_from(nodes.len()).unwrap_or(i32::MAX));
-            let asked = piece.min(left);
+            let count = piece.min(left);
             let arguments = [
-                (self.kind.filter, filter.clone()),
-                ("first: Int", json!(asked)),
+                (filter_argument, filter.clone()),
+                ("first: Int", json!(count)),
                 ("after: String", json!(after)),
             ];
-            let found: Connection = match client.query(self.kind.field, &arguments, &fields).await {
-                Err(failure) if failure.code == "LIMIT_EXCEEDED" && asked > 1 => {
-                    piece = asked / 2;
+            let found: Connection = match client.query(self.kind, &arguments, &fields).await {
+                Err(failure) if failure.code == "LIMIT_EXCEEDED" && count > 1 => {
+                    piece = count / 2;
                     continue;
                 }
                 found => found?,
@@ -151,19 +143,38 @@ pub(crate) async fn newest_executions(
 ) -> Result<Vec<Value>, Failure> {
     let filter = json!({ "requestId": request });
     let part = Part { first: max, after: None };
-    let page = Page { kind: &EXECUTIONS, filter, part, fields: Execution::fields() };
-    let (mut found, _) = page.read(client).await?;
+    let page = Page { kind: "executions", filter, part, fields: Execution::fields() };
+    let (mut found, _) = page.load(client).await?;
     found.reverse();
     Ok(found)
+}
+
+/// Removes finished executions that are older than an age, then plans and requests without one.
+pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
+    age::parse(older_than).map_err(Failure::usage)?;
+    let arguments = [("olderThan: String!", json!(older_than))];
+    let mut removed = Pruned::default();
+    loop {
+        let some: Pruned = session.client.mutate("prune", &arguments, Pruned::FIELDS).await?;
+        removed.executions += some.executions;
+        removed.plans += some.plans;
+        removed.requests += some.requests;
+        if !some.more {
+            break;
+        }
+    }
+    let executions = count(removed.executions, "execution");
+    let (plans, requests) = (count(removed.plans, "plan"), count(removed.requests, "request"));
+    session.screen.result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
 }
 
 fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     let newest = request.executions.last();
     vec![
         request.request_id.to_string(),
-        newest.map(|execution| state(execution.state.as_str(), paint)).unwrap_or_default(),
+        newest.map(|execution| paint_state(execution.state.as_str(), paint)).unwrap_or_default(),
         request.created_at.as_deref().map(second).unwrap_or_default(),
-        newest.and_then(took_ms).map(duration).unwrap_or_default(),
+        newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
         first_line(&request.query),
     ]
 }
@@ -182,10 +193,10 @@ fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
     let created = execution.created_at.map(|at| at.format("%Y-%m-%d %H:%M:%S").to_string());
     vec![
         execution.execution_id.to_string(),
-        state(execution.state.as_str(), paint),
+        paint_state(execution.state.as_str(), paint),
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
-        took_ms(execution).map(duration).unwrap_or_default(),
+        took_ms(execution).map(format_duration).unwrap_or_default(),
         execution.plan_id.to_string(),
     ]
 }
@@ -195,10 +206,10 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::cli::view::table::table;
+    use crate::cli::view::screen::draw_table;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check<T: for<'de> Deserialize<'de>>(
+    fn check<T: DeserializeOwned>(
         items: Value,
         row: fn(&T, Paint) -> Vec<String>,
         expected: Expect,
@@ -207,7 +218,7 @@ mod tests {
         let items: Vec<T> = serde_json::from_value(items).unwrap();
         let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
         let headings = &["A", "B", "C", "D", "E", "F"][..rows[0].len()];
-        expected.assert_eq(&table(headings, &rows, Some(80), paint));
+        expected.assert_eq(&draw_table(headings, &rows, Some(80), paint));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Logging in to MCP servers, and out again.
+//! `faber login` and `faber logout`: OAuth logins to MCP servers.
 
 mod browser;
 mod callback;
@@ -30,8 +30,7 @@ use crate::{
 /// Time limit of a login.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Logs in to the server of a toolset.
-pub(crate) async fn login(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
+pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
     refuse_server(app, "login")?;
     let set = find(app, name).await?;
     let (logins, server) = (app.config.logins(), server(&set)?);
@@ -42,12 +41,12 @@ pub(crate) async fn login(app: &App, name: &str, no_browser: bool) -> Result<Exi
     show(app, name, begun.url(), no_browser);
     tokio::select! {
         logged_in = wait(app, &begun, callback, name) => tell(app, name, &logged_in?),
-        () = signals::interrupted() => app.left("nobody was logged in"),
+        () = signals::interrupted() => app.detach("nobody was logged in"),
     }
 }
 
-/// Forgets the login to the server of a toolset.
-pub(crate) async fn logout(app: &App, name: &str) -> Result<ExitStatus, Failure> {
+/// Removes the stored login of a toolset.
+pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find(app, name).await?;
     let forgotten = app.config.logins().forget(&set.name, server(&set)?).await;
@@ -71,7 +70,7 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Finds a set in the configuration, or among those that were added.
+/// Finds a toolset in the configuration, or among the added toolsets.
 async fn find(app: &App, name: &str) -> Result<SetConfig, Failure> {
     let missing = || Failure::not_found("toolset", name);
     let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
@@ -90,7 +89,7 @@ fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
     }
 }
 
-/// Listens for the browser on this machine alone.
+/// Listens on 127.0.0.1 for the browser.
 async fn listen(
     logins: &Logins,
     set: &ToolSetName,
@@ -100,7 +99,7 @@ async fn listen(
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
         Err(_) if !has_port(server) => {
-            // Only the login before had it.
+            // Only the previous login used this port.
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| unable(&err))
         }
         bound => bound.map_err(|err| unable(&err)),
@@ -130,7 +129,7 @@ fn show(app: &App, name: &str, url: &str, no_browser: bool) {
     }
 }
 
-/// Waits until somebody has logged in.
+/// Waits until the user has logged in.
 async fn wait(
     app: &App,
     begun: &Login,
@@ -172,7 +171,7 @@ async fn wait(
     }
 }
 
-/// Returns the next line that was typed; never, where nobody can type.
+/// Returns the next line from standard input. Never returns if it is no terminal.
 async fn line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
         let Some(lines) = typed else { return std::future::pending().await };

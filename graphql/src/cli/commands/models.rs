@@ -1,4 +1,4 @@
-//! Embedding models: fetching them, and which are there.
+//! `faber models`: downloads and lists embedding models.
 
 use console::Term;
 use planner::embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request};
@@ -6,14 +6,13 @@ use serde_json::json;
 
 use crate::cli::{App, ExitStatus, args::Models, failure::Failure, signals, view::plain};
 
-/// Does something with the models.
-pub(crate) async fn models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
+pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
     match what {
         Models::List => list(app),
         Models::Pull { name, sha256 } => tokio::select! {
             pulled = fetch(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
             () = signals::interrupted() => {
-                app.left("what was fetched is kept: the same command goes on with it")
+                app.detach("what was fetched is kept: the same command goes on with it")
             }
         },
     }
@@ -29,8 +28,9 @@ fn list(app: &App) -> Result<ExitStatus, Failure> {
     } else if models.is_empty() {
         screen.say("there are none: `faber models pull all-MiniLM-L6-v2` fetches one");
     } else {
-        screen
-            .print(&models.iter().map(|model| plain::line(model)).collect::<Vec<_>>().join("\n"))?;
+        screen.print(
+            &models.iter().map(|model| plain::safe_line(model)).collect::<Vec<_>>().join("\n"),
+        )?;
     }
     Ok(ExitStatus::Done)
 }
@@ -47,8 +47,9 @@ async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
         let whole = of.map_or_else(String::new, |bytes| format!(" of {}", megabytes(bytes)));
         let line = format!("{file}: {}{whole}", megabytes(bytes));
         if screen.is_live {
-            // A line that cannot be drawn again is drawn below.
-            let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::line(&line)));
+            // If the line cannot be cleared, the next one appears below.
+            let _ =
+                terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
         } else if of == Some(bytes) {
             screen.say(&line);
         }

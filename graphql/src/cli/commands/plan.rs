@@ -1,4 +1,4 @@
-//! Plans: made from words or from a file, revised, saved under a name, and exported.
+//! Commands that create, revise, save and export plans.
 
 use std::path::Path;
 
@@ -20,6 +20,7 @@ use crate::{
             format::{pretty, second},
             plain,
             plan::{diagnostics, plan as whole_plan, plan_in_short},
+            screen::Screen,
         },
         without_nulls,
     },
@@ -27,12 +28,11 @@ use crate::{
     engine::as_file,
 };
 
-/// Saved plans that one query reads.
+/// Saved plans in one response.
 const PAGE: usize = 200;
 
-/// Plans a query and executes nothing.
-pub(crate) async fn plan(app: &App, args: PlanArgs) -> Result<ExitStatus, Failure> {
-    let screen = &app.screen;
+pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
     let format = if screen.json { Format::Json } else { args.format };
     let fields = match format {
         Format::Text => Plan::SHOWN.to_owned(),
@@ -40,11 +40,8 @@ pub(crate) async fn plan(app: &App, args: PlanArgs) -> Result<ExitStatus, Failur
         Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC} }}"),
         Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
     };
-    let made = Session::with(app, Need::Tools, async |session| {
-        let options = planning_options(&args.planning);
-        make_plan(session.client(), &args.query, options, &fields).await
-    })
-    .await?;
+    let options = planning_options(&args.planning);
+    let made = make_plan(&session.client, &args.query, options, &fields).await?;
     let plan: Plan = read(made.clone())?;
     match format {
         Format::Text => screen.print(&whole_plan(&plan, screen.out))?,
@@ -54,7 +51,7 @@ pub(crate) async fn plan(app: &App, args: PlanArgs) -> Result<ExitStatus, Failur
         }
     }
     if format != Format::Json {
-        show_warnings(app, &plan);
+        show_warnings(screen, &plan);
     }
     if format == Format::Text {
         screen.hint(&format!("execute it: faber execute {}", plan.plan_id));
@@ -62,17 +59,16 @@ pub(crate) async fn plan(app: &App, args: PlanArgs) -> Result<ExitStatus, Failur
     Ok(ExitStatus::Done)
 }
 
-/// Makes the next version of a plan.
 pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatus, Failure> {
     let written = read_plan(app, file).await?;
     let session = Session::open_existing(app, Need::Tools).await;
     let session = session.map_err(|failure| written.prefer_errors(failure))?;
     let fields = if app.screen.json { Plan::fields() } else { Plan::SHOWN.to_owned() };
-    let revised = session.finish(async |session| {
-        let input = written.check(session.client()).await?;
+    let revised = session.close_after(async |session| {
+        let input = written.check(&session.client).await?;
         let arguments = [("planId: ID!", json!(id)), ("input: PlanInput!", input)];
         plan_or_failure(
-            session.client().mutate("revisePlan", &arguments, &payload_fields(&fields)).await?,
+            session.client.mutate("revisePlan", &arguments, &payload_fields(&fields)).await?,
         )
     });
     let revised = revised.await.map_err(|failure| match failure.code.as_str() {
@@ -84,12 +80,12 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     } else {
         let plan = read(revised)?;
         app.screen.print(&whole_plan(&plan, app.screen.out))?;
-        show_warnings(app, &plan);
+        show_warnings(&app.screen, &plan);
     }
     Ok(ExitStatus::Done)
 }
 
-/// Plans a query and returns of the plan what `fields` select.
+/// Plans a query. Returns the selected fields of the plan.
 pub(crate) async fn make_plan(
     client: &Client,
     query: &str,
@@ -100,7 +96,6 @@ pub(crate) async fn make_plan(
     client.mutate("createPlanWithRequestId", &arguments, fields).await
 }
 
-/// Creates a plan of a written one.
 pub(crate) async fn create_plan(client: &Client, plan: WrittenPlan) -> Result<Value, Failure> {
     let arguments = [("input: PlanInput!", plan.check(client).await?)];
     plan_or_failure(client.mutate("createPlan", &arguments, &payload_fields(Plan::SHOWN)).await?)
@@ -114,29 +109,27 @@ fn plan_or_failure(payload: PlanPayload) -> Result<Value, Failure> {
     payload.plan.ok_or_else(|| Failure::invalid_plan(&payload.diagnostics))
 }
 
-/// Shows a plan that is about to be executed.
-pub(crate) fn show(app: &App, plan: &Plan) {
-    if !app.screen.json {
-        app.screen.say(&plan_in_short(plan, app.screen.err));
+pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
+    let screen = session.screen;
+    if !screen.json {
+        screen.say(&plan_in_short(plan, screen.err));
     }
-    show_warnings(app, plan);
+    show_warnings(screen, plan);
 }
 
-/// Shows a stored plan that is about to be executed.
-pub(crate) async fn show_stored(app: &App, client: &Client, id: &Text) -> Result<(), Failure> {
+pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<(), Failure> {
     let arguments = [("planId: ID!", json!(&**id))];
-    show(app, &client.query("plan", &arguments, Plan::SHOWN).await?);
+    show_plan(session, &session.client.query("plan", &arguments, Plan::SHOWN).await?);
     Ok(())
 }
 
-/// Shows the assumptions of a plan, also with `--json`: they must not be overlooked.
-fn show_warnings(app: &App, plan: &Plan) {
+/// Shows warnings of a plan, also with `--json`, so that users notice them.
+fn show_warnings(screen: &Screen, plan: &Plan) {
     if !plan.diagnostics.is_empty() {
-        app.screen.say(&diagnostics(&plan.diagnostics, "", app.screen.err));
+        screen.say(&diagnostics(&plan.diagnostics, "", screen.err));
     }
 }
 
-/// Returns the options of the API for planning.
 pub(crate) fn planning_options(planning: &Planning) -> Value {
     without_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
@@ -145,7 +138,7 @@ pub(crate) fn planning_options(planning: &Planning) -> Value {
     }))
 }
 
-/// Saves a plan under a name: a stored one, or one of a file.
+/// Saves a stored plan, or a plan from a file, under a name.
 pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failure> {
     let inputs = match &args.inputs {
         Some(text) => read_json("--inputs", text).await?,
@@ -160,8 +153,8 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
         }
         None => (Session::open_existing(app, Need::Store).await?, None),
     };
-    let saved = session.finish(async |session| {
-        let client = session.client();
+    let saved = session.close_after(async |session| {
+        let client = &session.client;
         let plan = match written {
             Some((written, place)) => {
                 let made = create_plan(client, written).await;
@@ -179,38 +172,26 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
         Ok(plan)
     });
     let plan = saved.await?;
-    if app.screen.json {
-        app.screen.print_json(&json!({ "name": args.name, "planId": plan }))?;
-    } else {
-        app.screen.print(&format!("{}  {}", plain::line(&args.name), plain::line(&plan)))?;
-    }
-    Ok(ExitStatus::Done)
+    let document = json!({ "name": args.name, "planId": plan });
+    app.screen.result(
+        &document,
+        &format!("{}  {}", plain::safe_line(&args.name), plain::safe_line(&plan)),
+    )
 }
 
-/// Removes the name of a plan.
-pub(crate) async fn unsave(app: &App, name: &str) -> Result<ExitStatus, Failure> {
-    Session::with_existing(app, Need::Store, async |session| {
-        let arguments = [("name: String!", json!(name))];
-        if session.client().mutate("removeSavedPlan", &arguments, "").await? {
-            return Ok(());
-        }
-        Err(not_saved(session.client(), name).await?)
-    })
-    .await?;
-    if app.screen.json {
-        app.screen.print_json(&json!({ "name": name, "removed": true }))?;
-    } else {
-        app.screen.print(&format!("{} is no plan any more", plain::line(name)))?;
+pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStatus, Failure> {
+    let arguments = [("name: String!", json!(name))];
+    if !session.client.mutate::<bool>("removeSavedPlan", &arguments, "").await? {
+        return Err(not_saved(&session.client, name).await?);
     }
-    Ok(ExitStatus::Done)
+    let document = json!({ "name": name, "removed": true });
+    session.screen.result(&document, &format!("{} names no plan any more", plain::safe_line(name)))
 }
 
-/// Lists the saved plans.
-pub(crate) async fn list_saved(app: &App) -> Result<ExitStatus, Failure> {
-    let saved =
-        Session::with_existing(app, Need::Store, async |session| all_saved(session.client()).await);
+pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Failure> {
+    let saved = Value::Array(all_saved(&session.client).await?);
     let headings = ["NAME", "PLAN", "SAVED", "INPUTS"];
-    app.screen.list(&Value::Array(saved.await?), &headings, |plan: &SavedPlan, _| {
+    session.screen.list(&saved, &headings, |plan: &SavedPlan, _| {
         let inputs = plan.inputs.as_ref().map(input_names).unwrap_or_default();
         vec![plan.name.to_string(), plan.plan_id.to_string(), second(&plan.saved_at), inputs]
     })
@@ -230,35 +211,32 @@ async fn all_saved(client: &Client) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Lists the names in a JSON Schema of inputs. Optional ones end with `?`.
+/// Lists the properties of a JSON Schema. Optional ones end with `?`.
 fn input_names(schema: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {
         let is_required =
             required.is_some_and(|all| all.iter().any(|required| required == name.as_str()));
-        format!("{}{}", plain::line(name), if is_required { "" } else { "?" })
+        format!("{}{}", plain::safe_line(name), if is_required { "" } else { "?" })
     });
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Writes a plan as a file that `run --plan` and `save --plan` read.
-pub(crate) async fn export(app: &App, args: ExportArgs) -> Result<ExitStatus, Failure> {
-    let exported = Session::with_existing(app, Need::Store, async |session| {
-        export_draft(session.client(), &args.id).await
-    });
-    let draft = exported.await?;
-    let is_json = app.screen.json || args.format == ExportFormat::Json;
+pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
+    let draft = export_draft(&session.client, &args.id).await?;
+    let is_json = screen.json || args.format == ExportFormat::Json;
     let text = if is_json {
         pretty(&draft)
     } else {
         yaml::text(&draft).map_err(|why| Failure::new("INTERNAL", why))?
     };
     match &args.output {
-        None => app.screen.document(text.trim_end())?,
+        None => screen.document(text.trim_end())?,
         Some(file) => {
             write_file(file, format!("{}\n", text.trim_end()).as_bytes()).await?;
-            if app.screen.json {
-                app.screen.print_json(&json!({ "output": file }))?;
+            if screen.json {
+                screen.print_json(&json!({ "output": file }))?;
             }
         }
     }
@@ -266,7 +244,7 @@ pub(crate) async fn export(app: &App, args: ExportArgs) -> Result<ExitStatus, Fa
 }
 
 async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
-    // A name may begin as an id does.
+    // A name of a saved plan may look like an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {
@@ -274,7 +252,7 @@ async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
             Failure::new("NOT_FOUND", format!("there is no plan of a request `{id}`"))
         })?
     } else {
-        match saved_plan(client, id).await? {
+        match find_saved(client, id).await? {
             Some(plan) => plan,
             None => return Err(not_saved(client, id).await?),
         }
@@ -286,25 +264,23 @@ async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
     Ok(draft)
 }
 
-/// Returns the newest plan of a request, if it has one.
 pub(crate) async fn newest_plan(client: &Client, request: &str) -> Result<Option<Text>, Failure> {
     let arguments = [("requestId: ID!", json!(request))];
     let mut plans: Vec<Plan> = client.query("plansByRequestId", &arguments, "planId").await?;
     Ok(plans.pop().map(|plan| plan.plan_id))
 }
 
-/// Returns the plan that was saved under a name, if there is one.
-pub(crate) async fn saved_plan(client: &Client, name: &str) -> Result<Option<Text>, Failure> {
+pub(crate) async fn find_saved(client: &Client, name: &str) -> Result<Option<Text>, Failure> {
     let arguments = [("name: String!", json!(name))];
     let found: Option<Plan> = client.query("savedPlan", &arguments, "planId").await?;
     Ok(found.map(|plan| plan.plan_id))
 }
 
-/// Returns the failure for a name without a plan, with the name that is probably meant.
+/// Returns the failure for an unknown name, with a suggestion.
 async fn not_saved(client: &Client, name: &str) -> Result<Failure, Failure> {
     let saved = all_saved(client).await?;
     let help =
         planner::nearest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
-    let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
+    let help = help.unwrap_or_else(|| "`faber list saved` lists the names".to_owned());
     Ok(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
 }

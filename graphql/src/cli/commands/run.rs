@@ -1,4 +1,4 @@
-//! Commands that start executions: of a query, of a plan, or by an agent.
+//! Commands that start executions: `run`, `execute`, `agent` and `watch`.
 
 use std::path::Path;
 
@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use super::{
     follow::{Purpose, follow},
     missing_tools,
-    plan::{create_plan, make_plan, newest_plan, planning_options, saved_plan, show, show_stored},
-    steer::{find, warn_of_repeated_calls},
+    plan::{
+        create_plan, find_saved, make_plan, newest_plan, planning_options, show_plan, show_stored,
+    },
+    steer::{find_execution, warn_of_repeated_calls},
 };
 use crate::cli::{
     App, ExitStatus,
@@ -23,7 +25,6 @@ use crate::cli::{
     without_nulls,
 };
 
-/// Plans, executes, shows the execution and prints the outputs.
 pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure> {
     let written = match &args.plan {
         Some(file) => Some(read_plan(app, file).await?),
@@ -35,42 +36,39 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
         (session, _) => session?,
     };
     session
-        .finish(async |session| {
-            let started = start_execution(app, session, &args, written, options).await?;
-            follow(app, session, started.execution_id, Purpose::Drive).await
+        .close_after(async |session| {
+            let started = start_execution(session, &args, written, options).await?;
+            follow(session, started.execution_id, Purpose::Drive).await
         })
         .await
 }
 
-/// Lets a model do what is asked, shows the execution and prints the answer.
-pub(crate) async fn agent(app: &App, args: AgentArgs) -> Result<ExitStatus, Failure> {
+pub(crate) async fn run_agent(
+    session: &Session<'_>,
+    args: AgentArgs,
+) -> Result<ExitStatus, Failure> {
     let options = without_nulls(json!({
         "maxToolTurns": args.max_tool_turns,
         "toolSets": (!args.toolsets.is_empty()).then_some(&args.toolsets),
         "planner": args.planner,
     }));
-    Session::with(app, Need::Driving, async |session| {
-        let arguments = [("query: String!", json!(args.query)), ("options: AgentOptions", options)];
-        let started: ExecutionHead =
-            session.client().mutate("runAgent", &arguments, ExecutionHead::FIELDS).await?;
-        follow(app, session, started.execution_id, Purpose::Drive).await
-    })
-    .await
+    let arguments = [("query: String!", json!(args.query)), ("options: AgentOptions", options)];
+    let started: ExecutionHead =
+        session.client.mutate("runAgent", &arguments, ExecutionHead::FIELDS).await?;
+    follow(session, started.execution_id, Purpose::Drive).await
 }
 
-/// Starts the execution that `run` was asked for.
 async fn start_execution(
-    app: &App,
-    session: &Session,
+    session: &Session<'_>,
     args: &RunArgs,
     written: Option<WrittenPlan>,
     options: Value,
 ) -> Result<ExecutionHead, Failure> {
-    let client = session.client();
+    let client = &session.client;
     let checks_tools = !args.options.wait && !args.options.dry_run;
     if let Some(name) = &args.saved {
-        if checks_tools && let Some(plan) = saved_plan(client, name).await? {
-            missing_tools::check_plan(app, session, &plan).await?;
+        if checks_tools && let Some(plan) = find_saved(client, name).await? {
+            missing_tools::check_plan(session, &plan).await?;
         }
         return run_saved(client, name, options).await;
     }
@@ -79,60 +77,58 @@ async fn start_execution(
     let plan = match written {
         Some(written) => {
             if checks_tools && !written.has_errors() {
-                missing_tools::check_draft(app, session, &written.input).await?;
+                missing_tools::check_draft(session, &written.input).await?;
             }
             let file = args.plan.as_deref().unwrap_or(Path::new("-"));
             let made = create_plan(client, written).await;
             made.map_err(|failure| failure.with("file", place(file)))?
         }
-        // The engine plans nothing if the key was used before.
+        // If the key was used before, the engine makes no new plan.
         None if args.options.idempotency_key.is_some() => {
             let started = run_query(client, query, planning, options).await?;
-            show_stored(app, client, &started.plan_id).await?;
+            show_stored(session, &started.plan_id).await?;
             return Ok(started);
         }
         None => make_plan(client, query, planning, Plan::SHOWN).await?,
     };
     let plan: Plan = read(plan)?;
-    show(app, &plan);
+    show_plan(session, &plan);
     execute_plan(client, &plan.plan_id, options).await
 }
 
-/// Executes a plan or the newest plan of a request, or drives an execution.
-pub(crate) async fn execute(app: &App, args: ExecuteArgs) -> Result<ExitStatus, Failure> {
+pub(crate) async fn execute(
+    session: &Session<'_>,
+    args: ExecuteArgs,
+) -> Result<ExitStatus, Failure> {
     let options = execution_options(&args.options).await?;
-    Session::with_existing(app, Need::Driving, async |session| {
-        let id = &args.id;
-        let started = if id.starts_with("exec_") {
-            let found = find(session.client(), id).await?;
-            if !args.options.wait {
-                missing_tools::check_execution(app, session, found.execution_id).await?;
-            }
-            found
-        } else {
-            execute_anew(app, session, &args, options).await?
-        };
-        follow(app, session, started.execution_id, Purpose::Drive).await
-    })
-    .await
+    let id = &args.id;
+    let started = if id.starts_with("exec_") {
+        let found = find_execution(&session.client, id).await?;
+        if !args.options.wait {
+            missing_tools::check_execution(session, found.execution_id).await?;
+        }
+        found
+    } else {
+        start_again(session, &args, options).await?
+    };
+    follow(session, started.execution_id, Purpose::Drive).await
 }
 
-async fn execute_anew(
-    app: &App,
-    session: &Session,
+async fn start_again(
+    session: &Session<'_>,
     args: &ExecuteArgs,
     options: Value,
 ) -> Result<ExecutionHead, Failure> {
-    let (client, id, how) = (session.client(), args.id.as_str(), &args.options);
+    let (client, id, how) = (&session.client, args.id.as_str(), &args.options);
     let is_request = id.starts_with("req_");
     let plan = if is_request { newest_plan(client, id).await? } else { Some(id.into()) };
     if let Some(plan) = plan.as_ref().filter(|_| !how.dry_run) {
         if !how.wait {
-            missing_tools::check_plan(app, session, plan).await?;
+            missing_tools::check_plan(session, plan).await?;
         }
-        // Under a key that was used before, nothing is executed again.
+        // A used key starts no new execution.
         if how.idempotency_key.is_none() {
-            warn_of_repeated_calls(app, client, plan).await?;
+            warn_of_repeated_calls(session, plan).await?;
         }
     }
     match plan {
@@ -141,16 +137,11 @@ async fn execute_anew(
     }
 }
 
-/// Watches an execution until it ends.
-pub(crate) async fn watch(app: &App, id: &str) -> Result<ExitStatus, Failure> {
-    Session::with_existing(app, Need::Store, async |session| {
-        let found = find(session.client(), id).await?;
-        follow(app, session, found.execution_id, Purpose::Watch).await
-    })
-    .await
+pub(crate) async fn watch(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
+    let found = find_execution(&session.client, id).await?;
+    follow(session, found.execution_id, Purpose::Watch).await
 }
 
-/// Plans a query and starts an execution of the plan.
 pub(crate) async fn run_query(
     client: &Client,
     query: &str,
@@ -165,7 +156,6 @@ pub(crate) async fn run_query(
     client.mutate("run", &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Starts an execution of the plan that was saved under a name.
 pub(crate) async fn run_saved(
     client: &Client,
     name: &str,
@@ -175,7 +165,6 @@ pub(crate) async fn run_saved(
     client.mutate("runSavedPlan", &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Starts an execution of a plan.
 pub(crate) async fn execute_plan(
     client: &Client,
     plan: &Text,
@@ -185,7 +174,6 @@ pub(crate) async fn execute_plan(
     client.mutate("executePlan", &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Starts an execution of the newest plan of a request.
 pub(crate) async fn execute_request(
     client: &Client,
     request: &str,
@@ -195,7 +183,6 @@ pub(crate) async fn execute_request(
     client.mutate("executeByRequestId", &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Returns the options of the API for an execution.
 async fn execution_options(how: &Options) -> Result<Value, Failure> {
     let mut options = without_nulls(json!({
         "mode": how.mode.map(|mode| api_name(&mode)),
@@ -209,7 +196,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "priority": how.priority,
         "replans": how.replans,
     }));
-    // An input of null is an input.
+    // `null` is a valid input, so it is kept.
     if let Some(text) = &how.input {
         options["input"] = read_json("--input", text).await?;
     }

@@ -1,4 +1,4 @@
-//! Selection of tools: for a query, its collisions, and its quality.
+//! `faber tools select`, `collisions` and `eval`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::cli::{
-    App, ExitStatus,
+    ExitStatus,
     args::{By, SelectArgs, api_name},
     client::{
         Client, read,
@@ -19,45 +19,41 @@ use crate::cli::{
     },
     failure::Failure,
     plan_file::read_text,
+    session::Session,
     view::{format::first_line, plain},
 };
 
-/// The tools that a single query is shown.
+/// Tools in the result of one query.
 const LIMIT: i32 = 5;
-/// The rank down to which the right tool is looked for when figures are made.
+/// The ranks that the measurement of quality examines.
 const DEPTH: i32 = 100;
-/// The most wrong names that are told one by one.
+/// The most wrong names in a message.
 const WRONG: usize = 5;
 
-/// The criterion and the extent of a selection.
 #[derive(Clone, Copy)]
 struct Criteria {
     by: By,
     limit: i32,
-    /// Includes tools that are switched off.
+    /// Includes inactive tools.
     all: bool,
 }
 
-/// Selects tools for one query, or for one after another.
-pub(crate) async fn select(
-    app: &App,
-    client: &Client,
-    args: SelectArgs,
-) -> Result<ExitStatus, Failure> {
-    let Some(query) = &args.query else { return ask_for_queries(app, client, &args).await };
+/// Selects tools for one query, or reads queries from standard input.
+pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
+    let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
     let by = args.by.unwrap_or(By::Centroid);
     let criteria = Criteria { by, limit: args.limit.unwrap_or(LIMIT), all: args.all };
-    let mut found = select_tools(client, query, criteria, &ToolMatch::fields()).await?;
+    let mut found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
     if by == By::Centroid && found.as_array().is_some_and(Vec::is_empty) {
-        app.screen.hint(if args.by.is_none() {
+        session.screen.hint(if args.by.is_none() {
             let criteria = Criteria { by: By::Hybrid, ..criteria };
-            found = select_tools(client, query, criteria, &ToolMatch::fields()).await?;
+            found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
             "no tool has `examples` to be near to: chosen by meaning and words, as `--by hybrid` does"
         } else {
             "no tool has `examples` to be near to: give them some, or choose `--by hybrid`"
         });
     }
-    show_matches(app, &found)
+    show_matches(session, &found)
 }
 
 async fn select_tools(
@@ -75,9 +71,9 @@ async fn select_tools(
     client.query("selectTools", &arguments, fields).await
 }
 
-fn show_matches(app: &App, found: &Value) -> Result<ExitStatus, Failure> {
+fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Failure> {
     let headings = ["TOOL", "SCORE", "HIT", "LEAST", "DESCRIPTION"];
-    app.screen.list(found, &headings, |found: &ToolMatch, paint| {
+    session.screen.list(found, &headings, |found: &ToolMatch, paint| {
         let name = found.tool.shortest_name().to_string();
         vec![
             if found.hit { name } else { paint.dim(name) },
@@ -89,15 +85,11 @@ fn show_matches(app: &App, found: &Value) -> Result<ExitStatus, Failure> {
     })
 }
 
-/// Asks for queries until there is none.
-async fn ask_for_queries(
-    app: &App,
-    client: &Client,
-    args: &SelectArgs,
-) -> Result<ExitStatus, Failure> {
+/// Reads queries from standard input until the user ends.
+async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
-    let screen = &app.screen;
+    let screen = session.screen;
     loop {
         if !screen.json {
             screen.say("------------------------------");
@@ -108,31 +100,30 @@ async fn ask_for_queries(
         if query.is_empty() || query == "q" {
             return Ok(ExitStatus::Done);
         }
-        match answer_query(app, client, query, args).await {
+        match answer_query(session, query, args).await {
             Ok(()) => (),
-            // The user may ask again after a failure.
+            // A failure does not end the loop.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
-            Err(failure) => screen.say(&screen.err.red(plain::line(&failure.message))),
+            Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
         }
     }
 }
 
 async fn answer_query(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     query: &str,
     args: &SelectArgs,
 ) -> Result<(), Failure> {
-    let (screen, fields, all) = (&app.screen, ToolMatch::fields(), args.all);
+    let (screen, fields, all) = (session.screen, ToolMatch::fields(), args.all);
     if let Some(by) = args.by {
         let criteria = Criteria { by, limit: args.limit.unwrap_or(LIMIT), all };
-        let found = select_tools(client, query, criteria, &fields).await?;
-        return show_matches(app, &found).map(drop);
+        let found = select_tools(&session.client, query, criteria, &fields).await?;
+        return show_matches(session, &found).map(drop);
     }
     let criteria = Criteria { by: By::Centroid, limit: args.limit.unwrap_or(1), all };
-    let centroid = select_tools(client, query, criteria, &fields).await?;
+    let centroid = select_tools(&session.client, query, criteria, &fields).await?;
     let criteria = Criteria { by: By::Description, ..criteria };
-    let description = select_tools(client, query, criteria, &fields).await?;
+    let description = select_tools(&session.client, query, criteria, &fields).await?;
     if screen.json {
         return screen.print_json(&json!({ "centroid": centroid, "description": description }));
     }
@@ -153,10 +144,8 @@ async fn answer_query(
     Ok(())
 }
 
-/// Lists the pairs of tools that the same sentences want.
-pub(crate) async fn collisions(
-    app: &App,
-    client: &Client,
+pub(crate) async fn list_collisions(
+    session: &Session<'_>,
     threshold: f64,
     cosine: bool,
 ) -> Result<ExitStatus, Failure> {
@@ -164,8 +153,9 @@ pub(crate) async fn collisions(
         ("threshold: Float", json!(threshold)),
         ("similarity: CollisionSimilarity", json!(if cosine { "COSINE" } else { "DOT" })),
     ];
-    let found: Value = client.query("toolCollisions", &arguments, ToolCollision::FIELDS).await?;
-    let screen = &app.screen;
+    let found: Value =
+        session.client.query("toolCollisions", &arguments, ToolCollision::FIELDS).await?;
+    let screen = session.screen;
     if screen.json {
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
@@ -178,18 +168,17 @@ pub(crate) async fn collisions(
     Ok(ExitStatus::Done)
 }
 
-/// A query whose right tools are known.
+/// A query with its expected tools.
 #[derive(Deserialize)]
 struct Known {
     query: String,
     #[serde(alias = "tools", alias = "expected")]
     gold: Vec<String>,
-    /// The line of the file, for messages.
+    /// The file and line, for messages.
     #[serde(skip)]
     place: String,
 }
 
-/// The quality of selection by one criterion.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Quality {
@@ -200,21 +189,19 @@ struct Quality {
     mrr: f64,
 }
 
-/// Measures the quality of selection.
-pub(crate) async fn eval(
-    app: &App,
-    client: &Client,
+pub(crate) async fn measure_quality(
+    session: &Session<'_>,
     file: &Path,
     by: Option<By>,
     all: bool,
 ) -> Result<ExitStatus, Failure> {
     let known = read_known(file).await?;
-    check_gold(client, &known, all).await?;
+    check_gold(&session.client, &known, all).await?;
     let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
     let mut qualities = Vec::new();
     for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
         let criteria = Criteria { by: criterion, limit: DEPTH, all };
-        match measure(client, &known, criteria).await {
+        match measure(&session.client, &known, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),
                 queries: figures.queries(),
@@ -222,15 +209,15 @@ pub(crate) async fn eval(
                 recall_at_5: figures.recall_at_5(),
                 mrr: figures.reciprocal_rank(),
             }),
-            // Without a model, the other criteria still have figures.
+            // Without an embedder, the other criteria still work.
             Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
-                app.screen.hint(&plain::line(&failure.message));
+                session.screen.hint(&plain::safe_line(&failure.message));
             }
             Err(failure) => return Err(failure),
         }
     }
     let headings = ["BY", "QUERIES", "HIT@1", "RECALL@5", "MRR"];
-    app.screen.list(&json!(qualities), &headings, |quality: &Quality, _| {
+    session.screen.list(&json!(qualities), &headings, |quality: &Quality, _| {
         let Quality { by, queries, hit_at_1, recall_at_5, mrr } = quality;
         let figures = [hit_at_1, recall_at_5, mrr].map(|figure| format!("{figure:.3}"));
         [by.clone(), queries.to_string()].into_iter().chain(figures).collect()
@@ -260,7 +247,7 @@ async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
     Ok(known)
 }
 
-/// Refuses names that no selectable tool has: each would silently count as a miss.
+/// Rejects names of unknown tools. Each would silently count as a miss.
 async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
     let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();

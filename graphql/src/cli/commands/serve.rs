@@ -1,4 +1,4 @@
-//! Commands that run until they are told to end: `faber serve`, `faber worker` and `faber mcp`.
+//! Commands that run until a signal ends them: `faber serve`, `faber worker` and `faber mcp`.
 
 use std::sync::Arc;
 
@@ -23,8 +23,7 @@ use crate::{
     server::{self, Hooks, ServerOptions},
 };
 
-/// Serves the API and executes whatever is there, until told to end.
-pub(crate) async fn serve(app: &App) -> Result<ExitStatus, Failure> {
+pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "serve")?;
     let config = &app.config;
     let told = told_to_end()?;
@@ -76,8 +75,7 @@ pub(crate) async fn serve(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-/// Executes whatever is there, until told to end.
-pub(crate) async fn worker(app: &App) -> Result<ExitStatus, Failure> {
+pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "worker")?;
     let told = told_to_end()?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
@@ -90,22 +88,21 @@ pub(crate) async fn worker(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-/// Serves Faber's own tools as an MCP server over standard input and output.
-pub(crate) async fn mcp(app: &App) -> Result<ExitStatus, Failure> {
+pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     let told = told_to_end()?;
     let session = Session::open(app, Need::Driving).await?;
     let ended = tokio::select! {
-        ended = mcp_server::serve_stdio(session.client().clone(), session.store().cloned(), session.drive()) => ended,
+        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.drive()) => ended,
         () = told => Ok(()),
     };
     session.close().await;
     ended.map(|()| ExitStatus::Done)
 }
 
-/// Returns how many connections the server may have, and warns where the system allows fewer.
+/// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.connections();
-    // The store, tools and logs need descriptors, too.
+    // The rest of the file descriptors is for the store, tools and logs.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
     if wanted > most {
@@ -117,7 +114,7 @@ fn max_connections(app: &App) -> usize {
     wanted.min(most)
 }
 
-/// Warns, outside the log, that this machine cannot confine commands.
+/// Warns on standard error that this machine cannot confine commands.
 fn warn_of_free_commands(app: &App) {
     let support = sandbox::support();
     if support.files && support.calls {
@@ -129,7 +126,7 @@ fn warn_of_free_commands(app: &App) {
     )));
 }
 
-/// Warns of patterns of tokens that match no tool, once the tools are known.
+/// Warns of tool patterns that match no tool, once the tools are known.
 fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
@@ -152,8 +149,7 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     });
 }
 
-/// Begins to remove what is old, where the configuration says how old. Whoever drops the tasks
-/// ends it.
+/// Starts pruning if the configuration sets `retention`. Dropping the tasks stops it.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
     if let Some(age) = app.config.retention.value {

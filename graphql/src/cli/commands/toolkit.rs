@@ -1,4 +1,4 @@
-//! The toolkit: which tools go with which actions.
+//! `faber toolkit`.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::{
-    App, ExitStatus,
+    ExitStatus,
     args::{ToolkitCommand, ToolkitFormat},
     client::{
         Argument, Client, read,
@@ -15,56 +15,53 @@ use crate::cli::{
     },
     failure::Failure,
     plan_file::read_text,
-    session::{Need, Session},
-    view::{format::first_line, paint::Paint, plain},
+    session::Session,
+    view::{
+        format::{count, first_line},
+        paint::Paint,
+        plain,
+    },
 };
 
-/// Shows the toolkit or a part of it, or loads a file into it.
-pub(crate) async fn toolkit(app: &App, what: ToolkitCommand) -> Result<ExitStatus, Failure> {
-    let session = match what {
-        ToolkitCommand::Load { .. } => Session::open(app, Need::Tools).await?,
-        _ => Session::open_existing(app, Need::Tools).await?,
-    };
-    session
-        .finish(async |session| {
-            let client = session.client();
-            match what {
-                ToolkitCommand::Load { file } => {
-                    load_file(app, client, &read_text("the toolkit", &file).await?).await
-                }
-                ToolkitCommand::Show { names, format } if names.is_empty() => {
-                    show_graph(app, client, "toolkit", &[], format).await
-                }
-                ToolkitCommand::Show { names, format } => {
-                    check_names(app, client, &names, false).await?;
-                    let arguments = [("names: [String!]!", json!(names))];
-                    show_graph(app, client, "toolkitSubgraph", &arguments, format).await
-                }
-                ToolkitCommand::Recommend { actions, threshold, hops, format } => {
-                    check_names(app, client, &actions, true).await?;
-                    let arguments = [
-                        ("actions: [String!]!", json!(actions)),
-                        ("threshold: Float", json!(threshold)),
-                        ("hops: Int", json!(hops)),
-                    ];
-                    show_graph(app, client, "recommendSubgraph", &arguments, format).await
-                }
-            }
-        })
-        .await
+pub(crate) async fn use_toolkit(
+    session: &Session<'_>,
+    what: ToolkitCommand,
+) -> Result<ExitStatus, Failure> {
+    match what {
+        ToolkitCommand::Load { file } => {
+            load_file(session, &read_text("the toolkit", &file).await?).await
+        }
+        ToolkitCommand::Show { names, format } if names.is_empty() => {
+            show_graph(session, "toolkit", &[], format).await
+        }
+        ToolkitCommand::Show { names, format } => {
+            check_names(session, &names, false).await?;
+            let arguments = [("names: [String!]!", json!(names))];
+            show_graph(session, "toolkitSubgraph", &arguments, format).await
+        }
+        ToolkitCommand::Recommend { actions, threshold, hops, format } => {
+            check_names(session, &actions, true).await?;
+            let arguments = [
+                ("actions: [String!]!", json!(actions)),
+                ("threshold: Float", json!(threshold)),
+                ("hops: Int", json!(hops)),
+            ];
+            show_graph(session, "recommendSubgraph", &arguments, format).await
+        }
+    }
 }
 
-/// Names the actions, or actions and tools, that the toolkit lacks. Fails if it has none of them.
+/// Warns of names that the toolkit lacks. Fails if it lacks all of them.
 async fn check_names(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     names: &[String],
     only_actions: bool,
 ) -> Result<(), Failure> {
     let mut unknown = Vec::new();
     for name in names {
         let arguments = [("names: [String!]!", json!([name]))];
-        let found: Toolkit = client.query("toolkitSubgraph", &arguments, Toolkit::NAMES).await?;
+        let found: Toolkit =
+            session.client.query("toolkitSubgraph", &arguments, Toolkit::NAMES).await?;
         let is_tool = !found.tools.is_empty();
         if !found.actions.is_empty() || (is_tool && !only_actions) {
             continue;
@@ -72,14 +69,14 @@ async fn check_names(
         unknown.push(if is_tool {
             format!("`{name}` is a tool, and recommendations begin with actions")
         } else {
-            unknown_name(client, name, only_actions).await?
+            unknown_name(&session.client, name, only_actions).await?
         });
     }
     if !unknown.is_empty() && unknown.len() == names.len() {
         return Err(Failure::new("NOT_FOUND", unknown.join("; ")));
     }
     for text in &unknown {
-        app.screen.say(&app.screen.err.yellow(plain::line(text)));
+        session.screen.say(&session.screen.err.yellow(plain::safe_line(text)));
     }
     Ok(())
 }
@@ -95,13 +92,12 @@ async fn unknown_name(client: &Client, name: &str, only_actions: bool) -> Result
 }
 
 async fn show_graph(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     field: &str,
     arguments: &[Argument<'_>],
     format: ToolkitFormat,
 ) -> Result<ExitStatus, Failure> {
-    let screen = &app.screen;
+    let screen = session.screen;
     let format = if screen.json { ToolkitFormat::Json } else { format };
     let fields = match format {
         ToolkitFormat::Json => Toolkit::FIELDS,
@@ -111,7 +107,7 @@ async fn show_graph(
         ToolkitFormat::Dot => "dot",
         ToolkitFormat::Svg => "svg",
     };
-    let found: Value = client.query(field, arguments, fields).await?;
+    let found: Value = session.client.query(field, arguments, fields).await?;
     match format {
         ToolkitFormat::Json => screen.print_json(&found)?,
         ToolkitFormat::Text => screen.print(&for_people(&read(found)?, screen.out))?,
@@ -120,7 +116,7 @@ async fn show_graph(
     Ok(ExitStatus::Done)
 }
 
-/// Writes every action with the tools that it calls and the actions that may follow it.
+/// Draws every action with its tools and the actions that may follow.
 fn for_people(toolkit: &Toolkit, paint: Paint) -> String {
     let mut shown = String::new();
     for action in &toolkit.actions {
@@ -139,12 +135,12 @@ fn for_people(toolkit: &Toolkit, paint: Paint) -> String {
 }
 
 fn count_parts(toolkit: &Toolkit) -> String {
-    let actions = plain::count(toolkit.actions.len(), "action");
-    let tools = plain::count(toolkit.tools.len(), "tool");
-    format!("{actions}, {tools}, {}", plain::count(toolkit.edges.len(), "edge"))
+    let actions = count(toolkit.actions.len(), "action");
+    let tools = count(toolkit.tools.len(), "tool");
+    format!("{actions}, {tools}, {}", count(toolkit.edges.len(), "edge"))
 }
 
-async fn load_file(app: &App, client: &Client, yaml: &str) -> Result<ExitStatus, Failure> {
+async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Failure> {
     #[derive(Deserialize)]
     struct Change {
         warnings: Vec<Text>,
@@ -153,16 +149,11 @@ async fn load_file(app: &App, client: &Client, yaml: &str) -> Result<ExitStatus,
     let fields =
         "warnings toolkit { actions { name } tools { name } edges { from to kind score } }";
     let found: Value =
-        client.mutate("updateToolkit", &[("yaml: String!", json!(yaml))], fields).await?;
-    let screen = &app.screen;
-    if screen.json {
-        screen.print_json(&found)?;
-        return Ok(ExitStatus::Done);
-    }
-    let change: Change = read(found)?;
+        session.client.mutate("updateToolkit", &[("yaml: String!", json!(yaml))], fields).await?;
+    let screen = session.screen;
+    let change: Change = read(found.clone())?;
     for warning in &change.warnings {
         screen.say(&screen.err.yellow(warning.to_string()));
     }
-    screen.print(&format!("the toolkit has {}", count_parts(&change.toolkit)))?;
-    Ok(ExitStatus::Done)
+    screen.result(&found, &format!("the toolkit has {}", count_parts(&change.toolkit)))
 }

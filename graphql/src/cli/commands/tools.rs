@@ -1,4 +1,4 @@
-//! Tools and toolsets: what there is, and calls outside plans.
+//! `faber tools` and `faber toolsets`.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -8,7 +8,7 @@ use toolsets::sources::habilis;
 
 use super::select;
 use crate::cli::{
-    App, ExitStatus,
+    ExitStatus,
     args::{Tools, Toolsets},
     client::{
         Client, read,
@@ -16,53 +16,43 @@ use crate::cli::{
     },
     failure::Failure,
     plan_file::{read_json, read_text},
-    session::{Need, Session},
+    session::Session,
     view::{
         format::{first_line, indented, second},
-        outcome::state,
+        outcome::paint_state,
         plain,
     },
 };
 
-pub(crate) async fn tools(app: &App, what: Tools) -> Result<ExitStatus, Failure> {
-    // A worker counts calls that have a limit.
-    let session = match what {
-        Tools::Call { .. } => Session::open(app, Need::Driving).await?,
-        Tools::Load { .. } => Session::open(app, Need::Tools).await?,
-        _ => Session::open_existing(app, Need::Tools).await?,
-    };
-    session
-        .finish(async |session| {
-            let client = session.client();
-            match what {
-                Tools::Call { name, parameters } => call_tool(app, client, &name, parameters).await,
-                Tools::Load { file, toolset } => load_tools(app, client, &file, &toolset).await,
-                Tools::Select(args) => select::select(app, client, args).await,
-                Tools::Collisions { threshold, cosine } => {
-                    select::collisions(app, client, threshold, cosine).await
-                }
-                Tools::Eval { queries, by, all } => {
-                    select::eval(app, client, &queries, by, all).await
-                }
-                Tools::Usage => show_usage(app, client).await,
-                Tools::History { tool, first } => list_calls(app, client, tool, first).await,
-                Tools::List { toolset, search, active } => {
-                    let arguments = [
-                        ("toolSet: String", json!(toolset)),
-                        ("search: String", json!(search)),
-                        ("activeOnly: Boolean", json!(active)),
-                    ];
-                    list_tools(app, &client.query("tools", &arguments, Tool::FIELDS).await?)
-                }
-                Tools::Show { name } => show_tool(app, client, &name).await,
-            }
-        })
-        .await
+pub(crate) async fn use_tools(session: &Session<'_>, what: Tools) -> Result<ExitStatus, Failure> {
+    match what {
+        Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
+        Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,
+        Tools::Select(args) => select::select(session, args).await,
+        Tools::Collisions { threshold, cosine } => {
+            select::list_collisions(session, threshold, cosine).await
+        }
+        Tools::Eval { queries, by, all } => {
+            select::measure_quality(session, &queries, by, all).await
+        }
+        Tools::Usage => show_usage(session).await,
+        Tools::History { tool, first } => list_calls(session, tool, first).await,
+        Tools::List { toolset, search, active } => {
+            let arguments = [
+                ("toolSet: String", json!(toolset)),
+                ("search: String", json!(search)),
+                ("activeOnly: Boolean", json!(active)),
+            ];
+            let found = session.client.query("tools", &arguments, Tool::FIELDS).await?;
+            list_tools(session, &found)
+        }
+        Tools::Show { name } => show_tool(session, &name).await,
+    }
 }
 
-fn list_tools(app: &App, found: &Value) -> Result<ExitStatus, Failure> {
+fn list_tools(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Failure> {
     let headings = ["TOOL", "SET", "ACTIVE", "EFFECT", "DESCRIPTION"];
-    app.screen.list(found, &headings, |tool: &Tool, paint| {
+    session.screen.list(found, &headings, |tool: &Tool, paint| {
         let name = tool.name.to_string();
         vec![
             if tool.active { name } else { paint.dim(name) },
@@ -74,13 +64,13 @@ fn list_tools(app: &App, found: &Value) -> Result<ExitStatus, Failure> {
     })
 }
 
-async fn show_tool(app: &App, client: &Client, name: &str) -> Result<ExitStatus, Failure> {
+async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Failure> {
     let arguments = [("name: String!", json!(name))];
-    let found: Value = client.query("tool", &arguments, Tool::FIELDS).await?;
+    let found: Value = session.client.query("tool", &arguments, Tool::FIELDS).await?;
     if found.is_null() {
-        return Err(no_tool(client, name).await?);
+        return Err(no_tool(&session.client, name).await?);
     }
-    let screen = &app.screen;
+    let screen = session.screen;
     if screen.json {
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
@@ -91,7 +81,7 @@ async fn show_tool(app: &App, client: &Client, name: &str) -> Result<ExitStatus,
         "{}  {}\n  {}\n\n{}\n{}",
         paint.bold(tool.name.to_string()),
         paint.dim(about),
-        plain::block(&tool.description).replace('\n', "\n  "),
+        plain::safe_block(&tool.description).replace('\n', "\n  "),
         paint.cyan("parameters"),
         indented(&tool.input_schema, 2)
     );
@@ -102,7 +92,7 @@ async fn show_tool(app: &App, client: &Client, name: &str) -> Result<ExitStatus,
     Ok(ExitStatus::Done)
 }
 
-/// Returns the failure for a name without a tool, with the name that is probably meant.
+/// Returns the failure for an unknown tool, with a suggestion.
 async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name toolSet").await?;
     let qualified = tools.iter().map(|tool| match &*tool.name {
@@ -117,36 +107,29 @@ async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
     Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
 }
 
-/// Lists toolsets, or switches some.
-pub(crate) async fn toolsets(app: &App, what: Toolsets) -> Result<ExitStatus, Failure> {
-    let session = match what {
-        Toolsets::List => Session::open_existing(app, Need::Tools).await?,
-        _ => Session::open(app, Need::Tools).await?,
-    };
-    session
-        .finish(async |session| {
-            let client = session.client();
-            match what {
-                Toolsets::List => list_toolsets(app, client).await,
-                Toolsets::Activate { names } => switch_toolsets(app, client, names, true).await,
-                Toolsets::Deactivate { names } => switch_toolsets(app, client, names, false).await,
-            }
-        })
-        .await
+pub(crate) async fn use_toolsets(
+    session: &Session<'_>,
+    what: Toolsets,
+) -> Result<ExitStatus, Failure> {
+    match what {
+        Toolsets::List => list_toolsets(session).await,
+        Toolsets::Activate { names } => set_active(session, names, true).await,
+        Toolsets::Deactivate { names } => set_active(session, names, false).await,
+    }
 }
 
-async fn switch_toolsets(
-    app: &App,
-    client: &Client,
+async fn set_active(
+    session: &Session<'_>,
     names: Vec<String>,
     on: bool,
 ) -> Result<ExitStatus, Failure> {
     let mutation = if on { "activateToolSets" } else { "deactivateToolSets" };
     let arguments = [("names: [String!]!", json!(names))];
-    let found: Value = client.mutate(mutation, &arguments, &ToolSetChange::fields()).await?;
+    let found: Value =
+        session.client.mutate(mutation, &arguments, &ToolSetChange::fields()).await?;
     let change: ToolSetChange = read(found.clone())?;
-    if app.screen.json {
-        app.screen.print_json(&found)?;
+    if session.screen.json {
+        session.screen.print_json(&found)?;
     } else {
         for (names, result) in [
             (&change.changed, if on { "switched on" } else { "switched off" }),
@@ -154,7 +137,7 @@ async fn switch_toolsets(
             (&change.refused, "always switched on"),
         ] {
             for name in names {
-                app.screen.print(&format!("{name}: {result}"))?;
+                session.screen.print(&format!("{name}: {result}"))?;
             }
         }
     }
@@ -162,16 +145,16 @@ async fn switch_toolsets(
     Ok(if is_done { ExitStatus::Done } else { ExitStatus::NotFound })
 }
 
-async fn list_toolsets(app: &App, client: &Client) -> Result<ExitStatus, Failure> {
-    // A query for tools waits until the sets have settled.
-    client.query::<Value>("tools", &[], "name").await?;
-    let found = client.query("toolSets", &[], &ToolSet::fields()).await?;
+async fn list_toolsets(session: &Session<'_>) -> Result<ExitStatus, Failure> {
+    // A query for tools waits until the toolsets are connected.
+    session.client.query::<Value>("tools", &[], "name").await?;
+    let found = session.client.query("toolSets", &[], &ToolSet::fields()).await?;
     let headings = ["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"];
-    app.screen.list(&found, &headings, |set: &ToolSet, paint| {
+    session.screen.list(&found, &headings, |set: &ToolSet, paint| {
         vec![
             set.name.to_string(),
             set.source.to_string(),
-            state(&set.status, paint),
+            paint_state(&set.status, paint),
             set.tools.len().to_string(),
             if set.active { "yes" } else { "no" }.to_owned(),
             first_line(set.error.as_ref().unwrap_or(&set.description)),
@@ -179,10 +162,8 @@ async fn list_toolsets(app: &App, client: &Client) -> Result<ExitStatus, Failure
     })
 }
 
-/// Calls a tool once.
 async fn call_tool(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     name: &str,
     parameters: Option<String>,
 ) -> Result<ExitStatus, Failure> {
@@ -191,15 +172,15 @@ async fn call_tool(
         Some(text) => read_json("PARAMETERS", &text).await?,
     };
     let arguments = [("name: String!", json!(name)), ("parameters: JSON", parameters)];
-    let found: Value = client.mutate("callTool", &arguments, ToolResult::FIELDS).await?;
+    let found: Value = session.client.mutate("callTool", &arguments, ToolResult::FIELDS).await?;
     let called: ToolResult = read(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
-    // A tool that fails uses words of its own.
+    // Failures of tools have other messages.
     if !is_done && *error == format!("Tool not found: {name}") {
-        return Err(no_tool(client, name).await?);
+        return Err(no_tool(&session.client, name).await?);
     }
-    let screen = &app.screen;
+    let screen = session.screen;
     if screen.json {
         screen.print_json(&found)?;
     } else if is_done {
@@ -213,17 +194,15 @@ async fn call_tool(
     Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
 }
 
-/// A tool of a file, and whether it was registered.
 #[derive(Deserialize)]
 struct Loaded {
     name: Text,
     status: Text,
 }
 
-/// Registers the tools of a file, except those that exist.
+/// Registers the tools of a file. Skips existing ones.
 async fn load_tools(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     file: &Path,
     toolset: &str,
 ) -> Result<ExitStatus, Failure> {
@@ -239,10 +218,10 @@ async fn load_tools(
             tool["run"] = json!({});
         }
         let name = tool["name"].clone();
-        let shown = plain::line(name.as_str().unwrap_or_default());
+        let shown = plain::safe_line(name.as_str().unwrap_or_default());
         let arguments = [("input: ToolInput!", tool)];
         let fields = "name qualifiedName shadowedBy";
-        let status = match client.mutate::<Tool>("registerTool", &arguments, fields).await {
+        let status = match session.client.mutate::<Tool>("registerTool", &arguments, fields).await {
             Ok(tool) => {
                 if let Some(other) = &tool.shadowed_by {
                     let meant = match other.to_string() {
@@ -250,7 +229,7 @@ async fn load_tools(
                         other => format!("`{shown}` means `{other}`"),
                     };
                     let told = format!("{meant}: this one is `{}`", tool.qualified_name);
-                    app.screen.say(&app.screen.err.yellow(told));
+                    session.screen.say(&session.screen.err.yellow(told));
                 }
                 "OK"
             }
@@ -265,15 +244,15 @@ async fn load_tools(
         };
         loaded.push(json!({ "name": name, "status": status }));
     }
-    app.screen.list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &Loaded, _| {
+    session.screen.list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &Loaded, _| {
         vec![tool.name.to_string(), tool.status.to_string()]
     })
 }
 
-async fn show_usage(app: &App, client: &Client) -> Result<ExitStatus, Failure> {
-    let found = client.query("toolUsage", &[], ToolUsage::FIELDS).await?;
+async fn show_usage(session: &Session<'_>) -> Result<ExitStatus, Failure> {
+    let found = session.client.query("toolUsage", &[], ToolUsage::FIELDS).await?;
     let headings = ["TOOL", "CALLS", "FAILURES", "P50 MS", "P99 MS", "LAST"];
-    app.screen.list(&found, &headings, |usage: &ToolUsage, _| {
+    session.screen.list(&found, &headings, |usage: &ToolUsage, _| {
         vec![
             usage.tool_name.to_string(),
             usage.calls.to_string(),
@@ -285,22 +264,20 @@ async fn show_usage(app: &App, client: &Client) -> Result<ExitStatus, Failure> {
     })
 }
 
-/// Lists calls outside plans.
 async fn list_calls(
-    app: &App,
-    client: &Client,
+    session: &Session<'_>,
     tool: Option<String>,
     first: u32,
 ) -> Result<ExitStatus, Failure> {
     let arguments = [("toolName: String", json!(tool)), ("first: Int", json!(first))];
-    let found = client.query("toolHistory", &arguments, ToolResult::FIELDS).await?;
+    let found = session.client.query("toolHistory", &arguments, ToolResult::FIELDS).await?;
     let headings = ["AT", "TOOL", "STATUS", "MS", "RESULT"];
-    app.screen.list(&found, &headings, |call: &ToolResult, paint| {
+    session.screen.list(&found, &headings, |call: &ToolResult, paint| {
         let result = call.error.as_deref().map_or_else(|| call.result.to_string(), str::to_owned);
         vec![
             second(&call.at),
             call.tool.to_string(),
-            state(&call.status, paint),
+            paint_state(&call.status, paint),
             milliseconds(call.duration_ms),
             first_line(&result),
         ]

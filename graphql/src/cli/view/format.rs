@@ -1,15 +1,16 @@
-//! Short pieces of text that several views use.
+//! Formats of values that several views use.
+
+use std::fmt::Display;
 
 use serde_json::Value;
 use shared::clock::Timestamp;
 
 use super::plain;
 
-/// The most characters of a query or a description in a table, where the window has room.
+/// The most characters of a query or a description in a table.
 const TABLE_TEXT: usize = 300;
 
-/// Writes a duration as people say it.
-pub(crate) fn duration(ms: f64) -> String {
+pub(crate) fn format_duration(ms: f64) -> String {
     if ms < 9.95 {
         format!("{ms:.1} ms")
     } else if ms < 999.5 {
@@ -22,18 +23,24 @@ pub(crate) fn duration(ms: f64) -> String {
     }
 }
 
-/// Returns the milliseconds between two moments, nothing if they are in the wrong order.
+/// Formats a number with a noun: `1 step`, `2 steps`.
+pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
+    let ending = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {one}{ending}")
+}
+
+/// Returns the milliseconds between two times, or `None` if `until` is earlier.
 pub(crate) fn milliseconds(from: Timestamp, until: Timestamp) -> Option<f64> {
     let micros = u64::try_from((until - from).num_microseconds()?).ok()?;
     Some(std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0)
 }
 
-/// Writes a moment of the API to the second.
+/// Formats a timestamp of the API to the second.
 pub(crate) fn second(at: &str) -> String {
-    plain::line(at.split('.').next().unwrap_or_default().trim_end_matches('Z')).replace('T', " ")
+    plain::safe_line(at.split('.').next().unwrap_or_default().trim_end_matches('Z'))
+        .replace('T', " ")
 }
 
-/// Cuts a text after `max` characters.
 pub(crate) fn clip(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();
@@ -42,29 +49,25 @@ pub(crate) fn clip(text: &str, max: usize) -> String {
     format!("{kept}…")
 }
 
-/// Returns the first line of a text, for a table.
 pub(crate) fn first_line(text: &str) -> String {
-    plain::line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT))
+    plain::safe_line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT))
 }
 
-/// Writes a value as one line of JSON.
 pub(crate) fn in_line(value: &Value, max: usize) -> String {
-    clip(&plain::line(&value.to_string()), max)
+    clip(&plain::safe_line(&value.to_string()), max)
 }
 
-/// Writes JSON for people; it is still one document.
 pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Writes JSON for people, `by` columns to the right.
 pub(crate) fn indented(value: &Value, by: usize) -> String {
     let lead = " ".repeat(by);
     let lines: Vec<String> = pretty(value).lines().map(|line| format!("{lead}{line}")).collect();
     lines.join("\n")
 }
 
-/// Writes the name of a step, with the index of an item: `step[3]`.
+/// Formats the name of a step, with the index of an item: `step[3]`.
 pub(crate) fn part_name(step: &str, index: Option<u64>) -> String {
     match index {
         Some(index) => format!("{step}[{index}]"),
@@ -72,10 +75,13 @@ pub(crate) fn part_name(step: &str, index: Option<u64>) -> String {
     }
 }
 
-/// Lists names, the first few of them: `` `a`, `b` and 7 more ``.
+/// Lists the first `max` names: `` `a`, `b` and 7 more ``.
 pub(crate) fn named<T: AsRef<str>>(names: &[T], max: usize) -> String {
-    let mut shown: Vec<String> =
-        names.iter().take(max).map(|name| format!("`{}`", plain::line(name.as_ref()))).collect();
+    let mut shown: Vec<String> = names
+        .iter()
+        .take(max)
+        .map(|name| format!("`{}`", plain::safe_line(name.as_ref())))
+        .collect();
     match (names.len().saturating_sub(max), shown.pop()) {
         (_, None) => String::new(),
         (0, Some(last)) if shown.is_empty() => last,
@@ -87,9 +93,9 @@ pub(crate) fn named<T: AsRef<str>>(names: &[T], max: usize) -> String {
     }
 }
 
-/// Writes a name as a shell reads it: shells take brackets for a pattern.
+/// Quotes a name for a shell. Shells take brackets for a pattern.
 pub(crate) fn quoted(name: &str) -> String {
-    let name = plain::line(name);
+    let name = plain::safe_line(name);
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
     if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
         return name;
@@ -124,7 +130,7 @@ mod tests {
             (119_999.0, "2 min 0 s"),
             (7_200_000.0, "120 min 0 s"),
         ] {
-            assert_eq!(duration(ms), expected);
+            assert_eq!(format_duration(ms), expected);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Shows an execution while it runs. A terminal gets its plan by layers, drawn again and again; a pipe
-//! gets one line for each step that ends.
+//! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
+//! pipe gets one line for each finished step.
 //!
-//! A layer that is over, or not started, is one line. Steps that run, wait or failed have lines of
-//! their own. The drawing is never taller than the window.
+//! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
+//! their own lines. The drawing is never taller than the window.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shared::clock::{Clock, Timestamp, WallClock};
 
 use super::{
-    format::{duration, milliseconds, named},
+    format::{count, format_duration, milliseconds, named},
     news::News,
     paint::{self, Paint},
     plain,
@@ -30,23 +30,20 @@ use crate::cli::client::types::{Plan, StepState};
 
 /// Interval between two drawings.
 const TICK: Duration = Duration::from_millis(80);
-/// The most kept steps that are named.
+/// The most reused steps that are named.
 const KEPT: usize = 6;
-/// The most lines that stay when the execution is over.
+/// The most lines that stay after the execution is finished.
 const FINAL_LINES: usize = 60;
-/// The most steps of a plan whose steps all have a line.
+/// The most steps of a plan that is drawn without folded layers.
 const STEPS: usize = 20;
 /// The most columns of a step's name.
 const NAME: usize = 40;
-/// The columns that a step's name keeps, however narrow the window is.
+/// The columns that a step's name keeps in the narrowest window.
 const LEAST_NAME: usize = 4;
-/// The columns of the bar.
 const BAR: usize = 24;
 
-/// Shows an execution while it runs.
 pub(crate) struct LiveView {
     screen: Screen,
-    /// The columns of the longest name.
     width: usize,
     terminal: Option<(ProgressBar, Arc<Mutex<Stage>>)>,
 }
@@ -59,7 +56,6 @@ impl LiveView {
         Self { screen: screen.clone(), width, terminal }
     }
 
-    /// Shows news. `steps_over` is the number of steps that are over now.
     pub(crate) fn tell(&mut self, news: &News, steps_over: usize) {
         let line = line(news, self.width, self.screen.err);
         match (&self.terminal, line) {
@@ -74,7 +70,6 @@ impl LiveView {
         }
     }
 
-    /// Replaces the moving drawing by lines that stay.
     pub(crate) fn end(&mut self) {
         let Some((bar, stage)) = self.terminal.take() else { return };
         bar.finish_and_clear();
@@ -92,7 +87,6 @@ impl Drop for LiveView {
     }
 }
 
-/// Draws a stage at each tick, on standard error.
 fn draw_repeatedly(stage: Stage, paint: Paint) -> (ProgressBar, Arc<Mutex<Stage>>) {
     let stage = Arc::new(Mutex::new(stage));
     let shown = Arc::clone(&stage);
@@ -120,57 +114,53 @@ fn window_size() -> Size {
     Size { lines: lines.into(), columns: columns.into() }
 }
 
-/// Writes news as one line that stays, if they are worth one.
+/// Formats news as one line. Returns `None` for news without a line.
 pub(crate) fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
         News::Kept(steps) => Some(paint.dim(format!("· kept: {}", named(steps, KEPT)))),
-        News::Note(note) => Some(paint.dim(format!("· {}", plain::line(note)))),
+        News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
         News::Step { name, view } => view.line(name, width, paint),
     }
 }
 
-/// The size of a window.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     lines: usize,
     columns: usize,
 }
 
-/// An execution as it is drawn.
 struct Stage {
     layers: Vec<Vec<String>>,
     max_attempts: BTreeMap<String, u64>,
     width: usize,
     steps: BTreeMap<String, StepView>,
-    /// The steps of the plan. All other names belong to parts of them.
+    /// The steps of the plan. Other names are parts of them.
     own: BTreeSet<String>,
     started_at: Option<Timestamp>,
     steps_over: usize,
 }
 
-/// A line, and when it is left out for lack of room: the highest number first.
+/// A line. If the window is too small, lines with the highest rank are left out first.
 struct Line {
     rank: u8,
     text: String,
 }
 
-/// The frame of one drawing.
 #[derive(Clone, Copy)]
 struct Frame {
     now: Timestamp,
     columns: usize,
-    /// The columns that names are padded to.
     names: usize,
     paint: Paint,
 }
 
-/// A state that all steps of a layer share, so that they are one line.
+/// A state that all steps of a layer share. The layer is one line then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fold {
     Pending,
     Succeeded,
-    /// All are over and none has failed, but some were skipped or cancelled.
+    /// All are finished and none failed, but some were skipped or cancelled.
     Skipped,
 }
 
@@ -198,7 +188,7 @@ impl Stage {
             News::Step { name, view } => {
                 self.started_at = self.started_at.or(view.since);
                 if view.is_over() {
-                    // Nothing of it runs any more, whatever was last seen of its parts.
+                    // No part of a finished step runs, even if its last event is missing.
                     self.steps.retain(|part, of| of.is_over() || !is_part(name, part));
                 }
                 if self.own.contains(name) || !view.is_quiet() {
@@ -225,9 +215,8 @@ impl Stage {
         }
     }
 
-    /// Draws everything into a window, with a bar at its end.
     fn draw_live(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
-        // One line is for the bar, and one for the cursor.
+        // The bar and the cursor need one line each.
         let lines = size.lines.saturating_sub(2).max(1);
         let mut drawn = self.draw(now, Size { lines, ..size }, paint);
         let columns = size.columns.saturating_sub(1).max(10);
@@ -237,11 +226,11 @@ impl Stage {
 
     fn draw(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
         let columns = size.columns.saturating_sub(1).max(10);
-        // Names leave room for the times and the codes of all lines.
+        // Names leave space for the times and codes of all lines.
         let mut frame = Frame { now, columns, names: self.width, paint };
         let essential =
             self.steps.iter().map(|(name, step)| self.end_of(name, step, frame).essential);
-        // Before a name stand a number of five columns and a sign, and behind it two spaces.
+        // A number of five columns and a sign precede a name. Two spaces follow it.
         let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(LEAST_NAME);
         frame.names = self.width.min(room);
         let mut lines =
@@ -280,7 +269,7 @@ impl Stage {
                 _ if last > first => format!("{}–{}", first + 1, last + 1),
                 _ => (first + 1).to_string(),
             };
-            // As wide as most get, so that nothing moves aside when layers become one line.
+            // A fixed width, so that columns do not move when layers are folded.
             let place = frame.paint.dim(format!("{place:>5}"));
             let shown =
                 |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
@@ -306,13 +295,12 @@ impl Stage {
         Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
     }
 
-    /// Draws many steps as one line.
     fn folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
         let known = || steps.iter().filter_map(|step| self.steps.get(*step));
         let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
-        let count = |state| known().filter(|step| step.state == state).count();
+        let in_state = |state| known().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
-            [StepState::Failed, StepState::Skipped, StepState::Cancelled].map(count);
+            [StepState::Failed, StepState::Skipped, StepState::Cancelled].map(in_state);
         let state = match over {
             0 if is_all => StepState::Pending,
             _ if over < total => StepState::Running,
@@ -321,12 +309,12 @@ impl Stage {
             _ => StepState::Succeeded,
         };
         let mark = if state == StepState::Running { paint.cyan("▸") } else { mark(state, paint) };
-        let names: Vec<String> = steps.iter().take(3).map(|step| plain::line(step)).collect();
+        let names: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
         let more = if total > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let mut text = match state {
             StepState::Running => format!("{over}/{total} steps"),
-            _ => plain::count(total, "step"),
+            _ => count(total, "step"),
         };
         for (n, word) in [(failed, "failed"), (skipped, "skipped"), (cancelled, "cancelled")] {
             if n > 0 {
@@ -338,13 +326,13 @@ impl Stage {
 
     fn step(&self, number: &str, name: &str, frame: Frame) -> Line {
         let paint = frame.paint;
-        let shown = plain::line(name);
+        let shown = plain::safe_line(name);
         let Some(step) = self.steps.get(name) else {
             let mark = mark(StepState::Pending, paint);
             return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
         };
         let StepLine { mark, rest, essential } = self.end_of(name, step, frame);
-        // The name gives way before what came of the step.
+        // If space is short, the name is cut before the outcome.
         let behind = if essential > 0 { 2 + essential } else { 0 };
         let taken = paint::width(number) + paint::width(&mark) + 2 + behind;
         let shown = paint::cut(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
@@ -366,7 +354,7 @@ impl Stage {
         step.draw(frame.now, attempt, frame.paint)
     }
 
-    /// Draws the parts of a step: its items, the steps of its child execution, its compensation.
+    /// Draws the parts of a step: its items, the steps of its child, its compensation.
     fn parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
         let behind = self.steps.range(step.to_owned()..);
         behind
@@ -383,19 +371,19 @@ impl Stage {
         }
         let full = self.steps_over.min(total) * BAR / total;
         let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
-        let elapsed = self.started_at.and_then(|from| milliseconds(from, now)).map(duration);
+        let elapsed = self.started_at.and_then(|from| milliseconds(from, now)).map(format_duration);
         let elapsed = paint.dim(elapsed.unwrap_or_default());
         Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))
     }
 }
 
-/// Returns whether a name is that of an item, a child's step or the compensation of a step.
+/// Returns whether a name belongs to an item, a child's step or the compensation of a step.
 fn is_part(step: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(step) else { return false };
     rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
 }
 
-/// Leaves out the least important lines until there is room for the rest.
+/// Removes the least important lines until the rest fits.
 fn limit_lines(lines: &mut Vec<Line>, max: usize, paint: Paint) {
     if lines.len() <= max {
         return;

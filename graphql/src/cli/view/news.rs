@@ -1,4 +1,4 @@
-//! Turns the events of an execution into news for people.
+//! Turns the events of an execution into news for the user.
 
 #[cfg(test)]
 mod tests;
@@ -8,19 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::clock::Timestamp;
 
 use super::{
-    format::{milliseconds, part_name, quoted},
+    format::{count, milliseconds, part_name, quoted},
     plain,
     step::{Next, Progress, StepView},
 };
 use crate::cli::client::types::{Event, EventData, StepState};
 
-/// The most failed and waiting items of one list that are told one by one.
+/// The most failed and waiting items of one list that have their own news.
 const TOLD: usize = 5;
 
-/// Something that a person who watches should see.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
-    /// A step, or a part of one, has a new state.
+    /// A step or a part of a step has a new state.
     Step {
         name: String,
         view: StepView,
@@ -29,18 +28,18 @@ pub(crate) enum News {
         name: String,
         progress: Progress,
     },
-    /// A step that waited may go on.
+    /// A step got its approval.
     Allowed {
         name: String,
     },
-    /// The outputs of these steps are taken over from an earlier execution.
+    /// The outputs of these steps are reused from an earlier execution.
     Kept(Vec<String>),
-    /// Something happened to the execution as a whole.
+    /// News about the execution as a whole.
     Note(String),
 }
 
 impl News {
-    /// Puts the path of a child execution before the names of its steps.
+    /// Prefixes the names of steps with the path of a child.
     pub(crate) fn within(self, prefix: &str) -> Self {
         let placed = |name: String| format!("{prefix}{name}");
         match self {
@@ -53,7 +52,6 @@ impl News {
     }
 }
 
-/// The items of a list, counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
     total: u64,
@@ -62,21 +60,18 @@ struct List {
     told: usize,
 }
 
-/// An execution, folded from the events that a watcher has seen.
+/// The state of an execution, folded from the events read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
     id: String,
-    /// The position of the last event.
     pub(crate) seq: u64,
-    /// How many steps are over.
     pub(crate) steps_over: usize,
     pub(crate) is_over: bool,
     running: BTreeMap<String, Option<Timestamp>>,
     retrying: BTreeSet<String>,
-    /// The steps that wait for a person.
     asking: BTreeSet<String>,
     lists: BTreeMap<String, List>,
-    /// The executions that steps have started and wait for.
+    /// The running children by step.
     children: BTreeMap<String, String>,
 }
 
@@ -85,7 +80,6 @@ impl Board {
         Self { id: id.to_owned(), ..Self::default() }
     }
 
-    /// Applies an event. Returns the news, if there is any.
     pub(crate) fn apply(&mut self, event: &Event) -> Option<News> {
         self.seq = event.seq;
         match event.step_id.as_deref() {
@@ -94,11 +88,11 @@ impl Board {
         }
     }
 
-    /// Returns whether a step waits for a person and no other can go on by itself. `child_waits` says
-    /// whether that is true for an execution that a step has started.
+    /// Returns whether a step waits for a person and no other step can continue. `child_waits`
+    /// answers this for a child.
     pub(crate) fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // A list goes on as its items do, which are in the same map.
+            // The items of a list are in the same map and decide about it.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -108,12 +102,10 @@ impl Board {
             && self.running.keys().all(only_waits)
     }
 
-    /// Returns the executions that steps have started and wait for.
     pub(crate) fn children(&self) -> impl Iterator<Item = &str> {
         self.children.values().map(String::as_str)
     }
 
-    /// Returns the steps that wait for a person.
     pub(crate) fn asking(&self) -> impl Iterator<Item = &str> {
         self.asking.iter().map(String::as_str)
     }
@@ -151,7 +143,7 @@ impl Board {
                 (StepState::CompensationFailed, error_code(data))
             }
             _ => {
-                // Approved, or an event that only a newer server knows.
+                // An approval, or an event type of a newer server.
                 return self.asking.remove(&name).then_some(News::Allowed { name });
             }
         };
@@ -180,7 +172,7 @@ impl Board {
         let is_whole = name == step;
         let news = self.run(name.clone(), event);
         self.children.extend(child.map(|child| (name, child)));
-        // Items are counted when they are over; a list may have thousands.
+        // Items are counted when they finish. A list may have thousands.
         is_whole.then_some(news)
     }
 
@@ -194,7 +186,7 @@ impl Board {
         }
     }
 
-    /// Ends an attempt, or a wait.
+    /// Ends an attempt or a wait.
     fn end(
         &mut self,
         name: &str,
@@ -202,11 +194,11 @@ impl Board {
         detail: Option<String>,
         event: &Event,
     ) -> StepView {
-        // Clocks of machines differ: a duration is never negative.
+        // Clocks of machines differ, so the end is never earlier than the start.
         let since = self.running.get(name).copied().flatten();
         let took_ms = since.and_then(|from| milliseconds(from, event.at?.max(from)));
         self.leave(name);
-        let id = plain::line(&self.id);
+        let id = plain::safe_line(&self.id);
         let next = match state {
             StepState::Retrying => {
                 self.retrying.insert(name.to_owned());
@@ -225,7 +217,7 @@ impl Board {
         StepView { state, took_ms, detail, next, ..StepView::default() }
     }
 
-    /// Counts an item. Only the first failures and waits of a list are news of their own.
+    /// Counts an item. Only the first failures and waits of a list have their own news.
     fn item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == StepState::Failed;
@@ -243,12 +235,12 @@ impl Board {
         view.is_over().then(|| News::Progress { name: step.to_owned(), progress })
     }
 
-    /// Returns what is worth saying about the result of a step.
+    /// Returns details of a step that succeeded.
     fn result(&self, step: &str, data: &EventData) -> Option<String> {
         match self.lists.get(step) {
-            Some(List { total, failed: 0, .. }) => Some(plain::count(*total, "item")),
+            Some(List { total, failed: 0, .. }) => Some(count(*total, "item")),
             Some(List { total, failed, .. }) => {
-                Some(format!("{}, {failed} of them failed", plain::count(*total, "item")))
+                Some(format!("{}, {failed} of them failed", count(*total, "item")))
             }
             None => data.cached.then(|| "from the cache".to_owned()),
         }
@@ -294,12 +286,11 @@ impl Board {
     }
 }
 
-/// Names the call that compensates a step.
 fn undo_name(step: &str) -> String {
     format!("{step} (undo)")
 }
 
-/// Returns the code of an error. Its message is printed when everything is over.
+/// Returns the code of an error. The summary prints its message.
 fn error_code(data: &EventData) -> Option<String> {
     Some((*data.error.as_ref()?.code.as_ref()?).to_string())
 }

@@ -1,4 +1,4 @@
-//! The outcome of an execution: a summary of one line, and sentences about failures.
+//! The outcome of an execution: a one-line summary, and findings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use serde_json::Value;
 use shared::execution::ExecutionState;
 
 use super::{
-    format::{clip, duration, in_line, milliseconds, named, part_name},
+    format::{clip, format_duration, in_line, milliseconds, named, part_name},
     paint::Paint,
     plain,
 };
@@ -17,23 +17,19 @@ use crate::cli::client::types::{
     EventData, Execution, PlannedStep, StepError, StepState, StepStatus, TimelineEntry,
 };
 
-/// The most things of one kind that are told one by one.
+/// The most findings of one kind.
 const TOLD: usize = 5;
-/// The most errors that are told where nothing else is.
+/// The most errors in a summary.
 const ENDING_ERRORS: usize = 20;
-/// The most steps that one sentence names.
 const NAMES: usize = 6;
-/// The most characters of a message.
 const MESSAGE: usize = 600;
-/// The most characters of the parameters of a failed step.
 const PARAMETERS: usize = 200;
 
-/// Returns how long an execution took, if it is over.
+/// Returns the duration of a finished execution.
 pub(crate) fn took_ms(execution: &Execution) -> Option<f64> {
     milliseconds(execution.started_at.or(execution.created_at)?, execution.finished_at?)
 }
 
-/// Sums up an execution in one line.
 pub(crate) fn summary(execution: &Execution) -> String {
     let Execution { execution_id: id, total, successful, failed, .. } = execution;
     if execution.dry_run {
@@ -49,22 +45,22 @@ pub(crate) fn summary(execution: &Execution) -> String {
     for (n, word) in others.into_iter().filter(|(n, _)| **n > 0) {
         let _ = write!(text, ", {n} {word}");
     }
-    let took = took_ms(execution).map(|ms| format!(" in {}", duration(ms))).unwrap_or_default();
+    let took =
+        took_ms(execution).map(|ms| format!(" in {}", format_duration(ms))).unwrap_or_default();
     format!("{text}{took}  {id}")
 }
 
-/// Colours the name of a state.
-pub(crate) fn state(name: &str, paint: Paint) -> String {
+pub(crate) fn paint_state(name: &str, paint: Paint) -> String {
     match name {
         "COMPLETED" | "SUCCEEDED" | "ready" => paint.green(name),
         "FAILED" | "failed" => paint.red(name),
         "WAITING" | "PAUSED" | "RETRYING" | "CANCELLED" | "COMPENSATING" | "COMPENSATED"
         | "connecting" => paint.yellow(name),
-        _ => plain::line(name),
+        _ => plain::safe_line(name),
     }
 }
 
-/// Returns the lines for a finished execution: findings, commands that make sense, and the summary.
+/// Returns the lines for a finished execution: findings, useful commands, and the summary.
 pub(crate) fn ending(execution: &Execution, paint: Paint) -> Vec<String> {
     let mut lines = findings(execution, &[], paint);
     let (id, is_dry) = (&execution.execution_id, execution.dry_run);
@@ -85,8 +81,8 @@ pub(crate) fn ending(execution: &Execution, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// Returns sentences about an execution, most important first. `timeline` has
-/// the entries of its request. Where it has none, as at the end of a command, errors are told in detail.
+/// Returns sentences about an execution, most important first. `timeline` has the entries of its
+/// request. If it is empty, as at the end of a command, errors have more detail.
 pub(crate) fn findings(
     execution: &Execution,
     timeline: &[TimelineEntry],
@@ -116,14 +112,14 @@ pub(crate) fn findings(
     }
     let warnings = execution.steps.iter().flat_map(|step| {
         let label = format!("{} `{}`", paint.yellow("Warning of"), step.step_id);
-        let line = move |text| format!("{label}: {}", clip(&plain::line(text), MESSAGE));
+        let line = move |text| format!("{label}: {}", clip(&plain::safe_line(text), MESSAGE));
         step.warnings.iter().map(move |text| line(text))
     });
     told.extend(limit_lines(warnings.collect(), TOLD, "more warnings."));
     told
 }
 
-/// Keeps the first lines, and says how many more there are.
+/// Keeps the first lines and counts the others.
 fn limit_lines(mut lines: Vec<String>, max: usize, more: &str) -> Vec<String> {
     let left_out = lines.len().saturating_sub(max);
     lines.truncate(max);
@@ -133,12 +129,10 @@ fn limit_lines(mut lines: Vec<String>, max: usize, more: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the names of the steps for which something is true.
 fn step_names(execution: &Execution, is: impl Fn(&StepStatus) -> bool) -> Vec<&str> {
     execution.steps.iter().filter(|step| is(step)).map(|step| &*step.step_id).collect()
 }
 
-/// An execution, with its steps by their names.
 pub(crate) struct Outcome<'a> {
     execution: &'a Execution,
     planned: BTreeMap<&'a str, &'a PlannedStep>,
@@ -156,7 +150,7 @@ impl<'a> Outcome<'a> {
         self.planned.get(step).copied()
     }
 
-    /// Returns the parameters of the call that an error is about.
+    /// Returns the parameters of the failed call.
     pub(crate) fn parameters(&self, error: &StepError) -> Option<&'a Value> {
         let step = self.steps.get(&*error.step_id)?;
         let part = match error.index {
@@ -166,20 +160,20 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Describes the failed steps, why they were not tried again, and the consequences.
+    /// Describes failed steps, why they were not retried, and the consequences.
     fn failures(&self, is_detailed: bool, paint: Paint) -> Vec<String> {
         let mut told = Vec::new();
         let mut blamed = BTreeSet::new();
         let errors = &self.execution.execution_results.errors;
         let max = if is_detailed { ENDING_ERRORS } else { TOLD };
         for error in errors.iter().take(max) {
-            let name = plain::line(&part_name(&error.step_id, error.index));
+            let name = plain::safe_line(&part_name(&error.step_id, error.index));
             let attempts = match error.attempt {
                 n if n > 1 => format!(" after {n} attempts"),
                 _ => String::new(),
             };
             let code = paint.red(error.code.to_string());
-            let message = clip(&plain::line(&error.message), MESSAGE);
+            let message = clip(&plain::safe_line(&error.message), MESSAGE);
             let tool = &error.tool_name;
             told.push(format!("`{name}` ({tool}) failed with {code}{attempts}: {message}"));
             if let (true, Some(parameters)) = (is_detailed, self.parameters(error)) {
@@ -188,7 +182,7 @@ impl<'a> Outcome<'a> {
             if let Some(why) = self.why_not_retried(error) {
                 told.push(format!("  It was not tried again: {why}."));
             }
-            // Many items of one step may have failed.
+            // Several items of one step may have failed.
             if blamed.insert(&*error.step_id) {
                 told.extend(self.consequences(&error.step_id));
             }
@@ -233,7 +227,7 @@ impl<'a> Outcome<'a> {
         told
     }
 
-    /// Returns the steps that did not run because `step` failed: those that depend on it, and others.
+    /// Returns the steps that did not run: dependents of `step`, and others.
     fn not_run_after(&self, step: &str) -> (Vec<&'a str>, Vec<&'a str>) {
         let mut reached = BTreeSet::from([step]);
         loop {
@@ -255,7 +249,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Describes the commands that the execution got, and changes of its owner.
+/// Describes commands to the execution, and changes of its owner.
 fn commands_and_claims(entries: &[&TimelineEntry]) -> Vec<String> {
     let mut told = Vec::new();
     let mut owner: Option<&EventData> = None;
@@ -288,7 +282,7 @@ fn commands_and_claims(entries: &[&TimelineEntry]) -> Vec<String> {
     told
 }
 
-/// Describes a change of the owner, and the attempts that were lost with the old one.
+/// Describes a change of the owner, and the attempts lost with the old owner.
 fn describe_takeover(
     before: &EventData,
     claim: &EventData,
@@ -316,12 +310,11 @@ fn describe_takeover(
     })
 }
 
-/// Returns whether an entry says that an attempt ended because its worker was lost.
+/// Returns whether an attempt ended because its worker was lost.
 fn is_lost_attempt(entry: &TimelineEntry) -> bool {
     entry.kind == "step_interrupted" && entry.detail.error.is_none()
 }
 
-/// Describes steps that needed more than one attempt.
 fn describe_retries(execution: &Execution, entries: &[&TimelineEntry]) -> Vec<String> {
     let retried = execution.steps.iter().filter(|step| step.attempts > 1);
     let lines = retried.filter_map(|step| {
@@ -339,16 +332,18 @@ fn describe_retries(execution: &Execution, entries: &[&TimelineEntry]) -> Vec<St
         let why = last.map_or_else(String::new, |entry| match &entry.detail.error {
             Some(error) => {
                 let code = error.code.as_ref().map(ToString::to_string).unwrap_or_default();
-                format!("; before, {code}: {}", clip(&plain::line(&error.message), MESSAGE / 4))
+                format!(
+                    "; before, {code}: {}",
+                    clip(&plain::safe_line(&error.message), MESSAGE / 4)
+                )
             }
-            None => format!("; before, {}", clip(&plain::line(&entry.message), MESSAGE / 4)),
+            None => format!("; before, {}", clip(&plain::safe_line(&entry.message), MESSAGE / 4)),
         });
         Some(format!("`{}` {how} attempt {}{why}", step.step_id, step.attempts))
     });
     lines.collect()
 }
 
-/// Names the steps that were compensated, and describes failed compensations.
 fn describe_compensations(execution: &Execution, paint: Paint) -> Vec<String> {
     let done = step_names(execution, |step| step.state == StepState::Compensated);
     let done = (!done.is_empty()).then(|| format!("Undone: {}.", named(&done, NAMES)));

@@ -1,8 +1,7 @@
 //! Colours, for streams that support them.
 //!
-//! Coloured text carries marks: characters that Unicode reserves for use within programs. They become
-//! colours only when the text is written. Foreign text cannot contain a mark, because `plain` has
-//! replaced them.
+//! Coloured text contains marks: characters that Unicode reserves for use within programs. `drawn`
+//! turns them into colours. Foreign text has no marks, because `plain` escapes them.
 
 use super::plain;
 
@@ -15,7 +14,7 @@ const RED: char = '\u{fdd4}';
 const YELLOW: char = '\u{fdd5}';
 const CYAN: char = '\u{fdd6}';
 
-/// Colours a text, or does not: because of `NO_COLOR`, `TERM=dumb` or a pipe.
+/// Colours texts, unless `NO_COLOR`, `TERM=dumb` or a pipe forbids colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Paint {
     is_on: bool,
@@ -54,7 +53,7 @@ impl Paint {
         if self.is_on { format!("{mark}{text}{END}") } else { text.into() }
     }
 
-    /// Writes a text as the terminal gets it: marks as colours, everything else plain.
+    /// Turns marks into colours, and escapes the rest.
     pub(crate) fn drawn(self, text: &str) -> String {
         let mut drawn = String::with_capacity(text.len());
         for (before, letter, after) in plain::around(text) {
@@ -68,7 +67,7 @@ impl Paint {
     }
 }
 
-/// Returns how many columns a painted text takes.
+/// Returns the columns of a painted text.
 pub(crate) fn width(text: &str) -> usize {
     if !text.chars().any(|letter| code(letter).is_some()) {
         return console::measure_text_width(text);
@@ -77,7 +76,7 @@ pub(crate) fn width(text: &str) -> usize {
     console::measure_text_width(&bare)
 }
 
-/// Cuts a painted text that takes more columns than there are.
+/// Cuts a painted text to a number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -126,7 +125,7 @@ mod tests {
         assert_eq!(width(&paint.red("日本")), 4);
         assert_eq!(cut(&paint.red("abcdef"), 4), paint.red("abc…"));
         assert_eq!((cut("日本語", 5), cut("abcd", 4)), ("日本…".to_owned(), "abcd".to_owned()));
-        let foreign = paint.red(plain::line("\u{fdd0}x"));
+        let foreign = paint.red(plain::safe_line("\u{fdd0}x"));
         assert_eq!(paint.drawn(&foreign), "\u{1b}[31m\u{1b}[1m\\u{fdd0}x\u{1b}[0m");
     }
 

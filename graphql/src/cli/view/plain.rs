@@ -1,16 +1,13 @@
-//! Makes texts of tools, plans and servers safe for a terminal.
+//! Escapes texts of tools, plans and servers for a terminal.
 //!
-//! Control characters, and characters that hide text or change its direction, are shown as visible
-//! signs: `␛`, `\u{202e}`. In a text of one line, the end of a line is shown as `⏎`, so that a text
-//! cannot forge a line of Faber's own.
+//! Control characters, and characters that hide text or change its direction, become visible signs:
+//! `␛`, `\u{202e}`. In a text of one line, `⏎` shows the end of a line, so that a text cannot forge
+//! a line of Faber's.
 
-use std::{
-    borrow::Cow,
-    fmt::{Display, Write as _},
-};
+use std::{borrow::Cow, fmt::Write as _};
 
-/// Makes a text safe, and puts it into one line.
-pub(crate) fn line(text: &str) -> String {
+/// Escapes a text into one line.
+pub(crate) fn safe_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (before, letter, after) in around(text.trim_end_matches(['\r', '\n'])) {
         match letter {
@@ -23,8 +20,8 @@ pub(crate) fn line(text: &str) -> String {
     shown
 }
 
-/// Makes a text safe, and keeps its lines.
-pub(crate) fn block(text: &str) -> String {
+/// Escapes a text and keeps its lines.
+pub(crate) fn safe_block(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (before, letter, after) in around(text) {
         match letter {
@@ -36,8 +33,8 @@ pub(crate) fn block(text: &str) -> String {
     shown
 }
 
-/// Escapes unsafe characters in a JSON document, which means the same afterwards.
-pub(crate) fn json(text: &str) -> Cow<'_, str> {
+/// Escapes unsafe characters in a JSON document without changing its meaning.
+pub(crate) fn safe_json(text: &str) -> Cow<'_, str> {
     if !around(text)
         .any(|(before, letter, after)| letter != '\n' && is_shown_otherwise(before, letter, after))
     {
@@ -56,18 +53,12 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Writes a number with a noun: `1 step`, `2 steps`.
-pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
-    let ending = if n == N::from(1) { "" } else { "s" };
-    format!("{n} {one}{ending}")
-}
-
-/// Makes a line safe that this program has coloured. Its colours stay.
-pub(crate) fn coloured(text: &str) -> String {
+/// Escapes a line that Faber has coloured, and keeps the colours.
+pub(crate) fn safe_coloured(text: &str) -> String {
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
     let mut shown = String::with_capacity(text.len());
     let mut parts = text.split("\u{1b}[");
-    shown.push_str(&line(parts.next().unwrap_or_default()));
+    shown.push_str(&safe_line(parts.next().unwrap_or_default()));
     for part in parts {
         let digits = part
             .find(|letter: char| !letter.is_ascii_digit() && letter != ';')
@@ -75,35 +66,35 @@ pub(crate) fn coloured(text: &str) -> String {
         let (code, rest) = part.split_at(digits);
         match rest.strip_prefix('m') {
             Some(rest) => {
-                let _ = write!(shown, "\u{1b}[{code}m{}", line(rest));
+                let _ = write!(shown, "\u{1b}[{code}m{}", safe_line(rest));
             }
             None => {
-                let _ = write!(shown, "␛[{}", line(part));
+                let _ = write!(shown, "␛[{}", safe_line(part));
             }
         }
     }
     shown + end
 }
 
-/// Writes a character of a foreign text, given its neighbours.
+/// Appends a character of a foreign text, given its neighbours.
 pub(crate) fn push(shown: &mut String, before: char, letter: char, after: char) {
     match letter {
         letter if !is_shown_otherwise(before, letter, after) => shown.push(letter),
         '\u{7f}' => shown.push('␡'),
-        // The pictures of control characters stand in their order.
+        // The pictures of control characters have the same order.
         '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
         letter => shown.extend(letter.escape_unicode()),
     }
 }
 
-/// Returns each character with its neighbours. Beyond the ends are spaces.
+/// Returns each character with its neighbours, or spaces at the ends.
 pub(crate) fn around(text: &str) -> impl Iterator<Item = (char, char, char)> {
     let after = text.chars().skip(1).chain([' ']);
     let before = [' '].into_iter().chain(text.chars());
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
 }
 
-/// Returns whether a character is shown as a sign. Joiners stay in words and pictures that need them.
+/// Returns whether a character is escaped. Joiners stay in words and pictures that need them.
 fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {
@@ -113,7 +104,7 @@ fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
     }
 }
 
-/// Returns whether a terminal obeys a character, or does not show it.
+/// Returns whether a character controls a terminal or is invisible.
 fn steers(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}'
@@ -154,16 +145,16 @@ mod tests {
             ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
             ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
         ] {
-            assert_eq!(line(said), shown);
+            assert_eq!(safe_line(said), shown);
         }
-        assert_eq!(block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
+        assert_eq!(safe_block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
     }
 
     #[test]
     fn json_means_the_same() {
         let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
         let shown = serde_json::to_string_pretty(&document).unwrap();
-        let escaped = json(&shown);
+        let escaped = safe_json(&shown);
         assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
         assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
     }
@@ -171,18 +162,18 @@ mod tests {
     #[test]
     fn colours_of_ours_stay() {
         let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
-        assert_eq!(coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
+        assert_eq!(safe_coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
     }
 
     proptest! {
         #[test]
         fn nothing_steers_a_terminal(text in ".*") {
             let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
-            prop_assert!(is_quiet(&block(&text)));
-            prop_assert!(is_quiet(&json(&text)));
-            let one = line(&text);
+            prop_assert!(is_quiet(&safe_block(&text)));
+            prop_assert!(is_quiet(&safe_json(&text)));
+            let one = safe_line(&text);
             prop_assert!(is_quiet(&one) && !one.contains(['\n', '\t']), "{one:?}");
-            prop_assert_eq!(line(&one), one);
+            prop_assert_eq!(safe_line(&one), one);
         }
     }
 }

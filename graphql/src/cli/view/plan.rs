@@ -1,4 +1,4 @@
-//! Plans, diagnostics and failures, for people.
+//! Draws plans, diagnostics and failures.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, in_line},
+    format::{clip, count, in_line},
     paint::{self, Paint},
     plain,
 };
@@ -17,16 +17,16 @@ use crate::cli::{
 
 /// The most steps of a plan that are shown.
 const STEPS: usize = 60;
-/// The most steps of a plan that are shown before it is executed.
+/// The most steps of a plan that is drawn in full before it is executed.
 const FEW_STEPS: usize = 20;
 /// The most characters of a step's parameters.
 const PARAMETERS: usize = 100;
 /// The most columns of a step's name.
 const NAME: usize = 40;
-/// The most steps that a step is said to depend on.
+/// The most dependencies of a step that are shown.
 const DEPENDENCIES: usize = 8;
 
-/// Shows a plan: its steps by layers, each with the steps that it depends on.
+/// Draws a plan: its steps by layers, each with its dependencies.
 pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
     let steps: BTreeMap<&str, &PlannedStep> =
         plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
@@ -57,8 +57,8 @@ pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
     shown
 }
 
-/// Shows a plan that is about to be executed. A long one is only counted, as its steps are shown when
-/// they run.
+/// Draws a plan that is about to be executed. Of a long plan, only counts the steps, because the
+/// live view shows them.
 pub(crate) fn plan_in_short(whole: &Plan, paint: Paint) -> String {
     let layers = whole.layers.iter().map(Vec::len);
     let (steps, widest) = (layers.clone().sum::<usize>(), layers.max().unwrap_or(0));
@@ -68,7 +68,7 @@ pub(crate) fn plan_in_short(whole: &Plan, paint: Paint) -> String {
     format!(
         "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
         draw_head(whole, paint),
-        plain::count(whole.layers.len(), "layer"),
+        count(whole.layers.len(), "layer"),
         whole.plan_id,
     )
 }
@@ -78,12 +78,13 @@ fn draw_head(plan: &Plan, paint: Paint) -> String {
     format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
 }
 
-/// Describes a step: its tool if its name does not say it, its parameters, and its conditions.
+/// Describes a step: its tool unless the step has the same name, its parameters, and its
+/// conditions.
 fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     let (id, tool) = (&*step.step_id, &*step.tool_name);
     let mut parts = Vec::new();
     if tool.rsplit('.').next() != Some(id) && tool != id {
-        parts.push(plain::line(tool));
+        parts.push(plain::safe_line(tool));
     }
     parts.push(paint.dim(in_line(&step.parameters, PARAMETERS)));
     let needs: Vec<String> =
@@ -94,7 +95,11 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     for (word, text) in [("if", &step.when), ("for each", &step.for_each), ("executes", &step.plan)]
     {
         if let Some(text) = text {
-            parts.push(format!("{} {}", paint.green(word), clip(&plain::line(text), PARAMETERS)));
+            parts.push(format!(
+                "{} {}",
+                paint.green(word),
+                clip(&plain::safe_line(text), PARAMETERS)
+            ));
         }
     }
     if let Some(undo) = &step.compensate {
@@ -106,7 +111,7 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     parts.join("  ")
 }
 
-/// Shows diagnostics the way compilers do: code, place, sentence, help.
+/// Draws diagnostics: code, place, message, help.
 pub(crate) fn diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
     let shown: Vec<String> =
         diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();
@@ -116,22 +121,21 @@ pub(crate) fn diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) 
 fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String {
     let is_error = diagnostic.is_error();
     let word = if is_error { "error" } else { "warning" };
-    let head = format!("{word}[{}]", plain::line(&diagnostic.code));
+    let head = format!("{word}[{}]", plain::safe_line(&diagnostic.code));
     let head = if is_error { paint.red(head) } else { paint.yellow(head) };
-    let mut shown = format!("{head}: {}", paint.bold(plain::line(&diagnostic.message)));
-    let (file, path) = (plain::line(file), plain::line(&diagnostic.path));
+    let mut shown = format!("{head}: {}", paint.bold(plain::safe_line(&diagnostic.message)));
+    let (file, path) = (plain::safe_line(file), plain::safe_line(&diagnostic.path));
     let between = if file.is_empty() || path.is_empty() { "" } else { ": " };
     let place = format!("{file}{between}{path}");
     if !place.is_empty() {
         let _ = write!(shown, "\n  {} {place}", paint.cyan("-->"));
     }
     if let Some(help) = &diagnostic.help {
-        let _ = write!(shown, "\n   {} help: {}", paint.cyan("="), plain::line(help));
+        let _ = write!(shown, "\n   {} help: {}", paint.cyan("="), plain::safe_line(help));
     }
     shown
 }
 
-/// Shows why a command failed.
 pub(crate) fn failure(failure: &Failure, paint: Paint) -> String {
     let more = |key: &str| failure.more.get(key);
     let text = |key: &str| more(key).and_then(Value::as_str);
@@ -139,22 +143,22 @@ pub(crate) fn failure(failure: &Failure, paint: Paint) -> String {
         .and_then(|found| serde_json::from_value(found.clone()).ok())
         .unwrap_or_default();
     let mut shown = if found.is_empty() {
-        let head = paint.red(format!("error[{}]", plain::line(&failure.code)));
-        format!("{head}: {}", plain::line(&failure.message))
+        let head = paint.red(format!("error[{}]", plain::safe_line(&failure.code)));
+        format!("{head}: {}", plain::safe_line(&failure.message))
     } else {
         diagnostics(&found, text("file").unwrap_or_default(), paint)
     };
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
     // Names in the message are not repeated.
     let nearest: Vec<String> = nearest
-        .filter_map(|name| name.as_str().map(plain::line))
+        .filter_map(|name| name.as_str().map(plain::safe_line))
         .filter(|name| !failure.message.contains(&format!("`{name}`")))
         .collect();
     if !nearest.is_empty() {
         let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }
     if let Some(request) = text("requestId") {
-        let hint = format!("how it came to this: faber debug {}", plain::line(request));
+        let hint = format!("how it came to this: faber debug {}", plain::safe_line(request));
         let _ = write!(shown, "\n   {} {hint}", paint.cyan("="));
     }
     shown

@@ -1,4 +1,4 @@
-//! `faber debug` for people: the outcome of a request, its verdict first.
+//! The report of `faber debug`.
 
 #[cfg(test)]
 mod tests;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use shared::execution::ExecutionState;
 
 use super::{
-    format::{clip, duration, in_line, indented, part_name, quoted},
-    outcome::{self, Outcome, state, summary},
+    format::{clip, count, format_duration, in_line, indented, part_name, quoted},
+    outcome::{self, Outcome, paint_state, summary},
     paint::Paint,
     plain,
     plan::{diagnostics, plan as whole_plan},
@@ -21,18 +21,21 @@ use crate::cli::client::types::{
     Execution, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
 };
 
-/// The most characters of the query.
 const QUERY: usize = 400;
-/// The most lines of the parameters of a failed step.
 const PARAMETERS: usize = 20;
-/// The most other executions that are named, and the most children that are told.
+/// The most other executions and the most children in a report.
 const OTHERS: usize = 10;
-/// The most items of a step that a full report tells.
+/// The most items of a step in a full report.
 const ITEMS: usize = 10;
 
-/// Reports the outcome of a request: the execution `id`, or the newest, and its children. A full
-/// report tells all executions, every value, and how the plan came to be.
-pub(crate) fn report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
+/// Reports on the execution `id`, or on the newest one, and on its children. A full report has all
+/// executions, every value, and the transcript.
+pub(crate) fn draw_report(
+    request: &Request,
+    id: Option<&str>,
+    is_full: bool,
+    paint: Paint,
+) -> String {
     let all = || request.executions.iter();
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());
     let newest = roots.max_by_key(|execution| execution.created_at);
@@ -52,7 +55,7 @@ pub(crate) fn report(request: &Request, id: Option<&str>, is_full: bool, paint: 
             (Some(parent), Some(step)) => format!("part of {parent}, step {step}"),
             _ => summary(other),
         };
-        let state = state(other.state.as_str(), paint);
+        let state = paint_state(other.state.as_str(), paint);
         let _ = writeln!(told, "\n{id}  {state}  {}", paint.dim(relation));
         told.push_str(&draw_body(request, other, is_full, paint));
     }
@@ -72,7 +75,7 @@ pub(crate) fn report(request: &Request, id: Option<&str>, is_full: bool, paint: 
 fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     let name = execution.state.as_str();
     let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
-    let mut told = format!("{}  {}\n", state(&name, paint), summary(execution));
+    let mut told = format!("{}  {}\n", paint_state(&name, paint), summary(execution));
     let plan = match &execution.plan {
         Plan { version: 0, .. } => execution.plan_id.to_string(),
         Plan { version, planner, .. } => {
@@ -82,7 +85,7 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     let text = |text: &Option<_>| text.as_ref().map(ToString::to_string).unwrap_or_default();
     let input = execution.input.as_ref().map(|input| in_line(input, QUERY));
     for (label, text) in [
-        ("query", clip(&plain::line(&request.query), QUERY)),
+        ("query", clip(&plain::safe_line(&request.query), QUERY)),
         ("time", period_of(execution)),
         ("node", text(&execution.node)),
         ("plan", plan),
@@ -100,7 +103,7 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     told
 }
 
-/// Names the executions as which an execution was retried.
+/// Names the retries of an execution.
 fn retries_of(request: &Request, execution: &Execution) -> String {
     let next = execution.next.as_ref().map(|next| &next.execution_id);
     let mut retries: Vec<&Execution> = request
@@ -118,7 +121,7 @@ fn retries_of(request: &Request, execution: &Execution) -> String {
     }
 }
 
-/// Names the execution that continues this one after a new plan, or the reason why none does.
+/// Names the execution that a replan started, or why none started.
 fn continuation_of(execution: &Execution) -> String {
     let replanning = execution.replanning.as_ref();
     let why =
@@ -179,7 +182,7 @@ fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Pai
 
 fn first_lines(text: &str, max: usize) -> Vec<String> {
     let mut lines: Vec<String> =
-        text.lines().take(max).map(|line| clip(&plain::line(line), QUERY)).collect();
+        text.lines().take(max).map(|line| clip(&plain::safe_line(line), QUERY)).collect();
     lines.extend(text.lines().nth(max).map(|_| "…".to_owned()));
     lines
 }
@@ -190,7 +193,8 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     let about = [duration_of(step), wait_of(step), attempts(step)].into_iter();
     let about = about.chain(skipped).chain(reused).chain(step.item_tally.as_ref().map(tally));
     let about: Vec<String> = about.filter(|part| !part.is_empty()).collect();
-    let (name, state) = (paint.cyan(step.step_id.to_string()), state(step.state.as_str(), paint));
+    let (name, state) =
+        (paint.cyan(step.step_id.to_string()), paint_state(step.state.as_str(), paint));
     let about = paint.dim(about.join(", "));
     let mut lines = vec![format!("{name}  {}  {state}  {about}", step.tool_name)];
     let values = [("parameters", &step.resolved_parameters), ("output", &step.output)];
@@ -198,7 +202,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
         values.into_iter().filter_map(|(label, value)| Some((label, value.as_ref()?)))
     {
         lines.push(format!("  {}", paint.dim(label)));
-        lines.extend(indented(value, 4).lines().map(plain::line));
+        lines.extend(indented(value, 4).lines().map(plain::safe_line));
     }
     if let Some(error) = &step.error {
         let code = paint.red(format!("error[{}]", error.code));
@@ -244,7 +248,7 @@ fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     told
 }
 
-/// Returns the executions that steps of an execution have started, and theirs.
+/// Returns the children of an execution, and their children.
 fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution> {
     let mut found: Vec<&Execution> = Vec::new();
     let mut parents = vec![&of.execution_id];
@@ -260,7 +264,7 @@ fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution
     found
 }
 
-/// Sums up in one line how the plan was made.
+/// Describes in one line how the plan was made.
 fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
     let of = |kind: &'static str| transcript.iter().filter(move |entry| entry.kind == kind);
     let by = match &*plan.planner {
@@ -268,10 +272,10 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
         "" => "a plan".to_owned(),
         _ => format!("by {}", plan.planner),
     };
-    let mut parts = vec![format!("{by}, {}", plain::count(plan.tools.len(), "step"))];
+    let mut parts = vec![format!("{by}, {}", count(plan.tools.len(), "step"))];
     if let Some(cached) = of("cache").next_back() {
         let id = cached.content["requestId"].as_str().unwrap_or_default();
-        parts.push(format!("taken from {}", plain::line(id)));
+        parts.push(format!("taken from {}", plain::safe_line(id)));
     }
     let selection = of("selection").next_back();
     if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
@@ -296,20 +300,19 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
     }
     if let Some(usage) = of("usage").next_back() {
         let tokens = |key: &str| usage.content["tokens"][key].as_u64().unwrap_or(0);
-        let took = usage.content["ms"].as_f64().map(|ms| format!(" in {}", duration(ms)));
+        let took = usage.content["ms"].as_f64().map(|ms| format!(" in {}", format_duration(ms)));
         let took = took.unwrap_or_default();
         parts.push(format!("{} tokens in and {} out{took}", tokens("input"), tokens("output")));
     }
     if !plan.diagnostics.is_empty() {
-        parts.push(plain::count(plan.diagnostics.len(), "warning"));
+        parts.push(count(plan.diagnostics.len(), "warning"));
     }
     parts.join(", ")
 }
 
-/// A command that somebody may enter now, and its effect.
+/// A command, and its effect.
 type Hint = (String, &'static str);
 
-/// Returns the commands that make sense now.
 fn next_commands(request: &Request, execution: &Execution) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
@@ -336,7 +339,7 @@ fn next_commands(request: &Request, execution: &Execution) -> Vec<String> {
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
 }
 
-/// Returns the commands for which an execution waits.
+/// Returns the commands that answer a waiting execution.
 fn answer_commands(execution: &Execution) -> Vec<Hint> {
     let id = &execution.execution_id;
     let mut all = Vec::new();
@@ -364,15 +367,16 @@ fn answer_commands(execution: &Execution) -> Vec<Hint> {
     all
 }
 
-/// Names the other executions of the request, the newest first.
+/// Names the other executions of the request, newest first.
 fn other_executions(request: &Request, main: &Execution, paint: Paint) -> String {
     let roots =
         request.executions.iter().filter(|execution| execution.parent_execution_id.is_none());
     let mut all: Vec<&Execution> =
         roots.filter(|other| other.execution_id != main.execution_id).collect();
     all.sort_by_key(|execution| std::cmp::Reverse(execution.created_at));
-    let line =
-        |other: &&Execution| format!("{}  {}", state(other.state.as_str(), paint), summary(other));
+    let line = |other: &&Execution| {
+        format!("{}  {}", paint_state(other.state.as_str(), paint), summary(other))
+    };
     let mut lines: Vec<String> = all.iter().take(OTHERS).map(line).collect();
     if all.len() > OTHERS {
         lines.push(format!("… and {} more", all.len() - OTHERS));
@@ -384,10 +388,10 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
     let (id, plans) = (&request.request_id, &request.plans);
     let verdict =
         if plans.is_empty() { paint.red("NO PLAN") } else { paint.yellow("NOT EXECUTED") };
-    let query = clip(&plain::line(&request.query), QUERY);
+    let query = clip(&plain::safe_line(&request.query), QUERY);
     let mut told = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
     let errors = request.transcript.iter().filter(|entry| entry.kind == "error");
-    let text = |value: &Value| plain::line(value.as_str().unwrap_or_default());
+    let text = |value: &Value| plain::safe_line(value.as_str().unwrap_or_default());
     let errors = errors.map(|entry| {
         let code = paint.red(format!("error[{}]", text(&entry.content["code"])));
         format!("{code}: {}", text(&entry.content["message"]))
@@ -399,7 +403,7 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
     let steps = (!kinds.is_empty()).then(|| kinds.join(" → "));
     told.push_str(&draw_section("How far the planning came", steps.as_slice(), paint));
     let made = plans.iter().map(|plan| {
-        let steps = plain::count(plan.tools.len(), "step");
+        let steps = count(plan.tools.len(), "step");
         format!("{}  version {} by {}, {steps}", plan.plan_id, plan.version, plan.planner)
     });
     told.push_str(&draw_section("Plans", &made.collect::<Vec<_>>(), paint));

@@ -1,4 +1,4 @@
-//! The two streams of a command: results go to standard output, everything else to standard error.
+//! Output of a command: results go to standard output, everything else to standard error.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -6,13 +6,17 @@ use console::Term;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{format::pretty, paint::Paint, plain, plan, table::table};
+use super::{
+    format::pretty,
+    paint::{self, Paint},
+    plain, plan,
+};
 use crate::{
     cli::{ExitStatus, client::read, failure::Failure},
     config::Environment,
 };
 
-/// The two streams of this process, and what may be written to them.
+/// The standard streams of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     /// `--json`: results are one JSON document.
@@ -22,7 +26,7 @@ pub(crate) struct Screen {
     /// Colours on standard error.
     pub(crate) err: Paint,
     pub(crate) is_terminal: bool,
-    /// Standard error is a terminal on which lines may be drawn again.
+    /// Standard error is a terminal that can redraw lines.
     pub(crate) is_live: bool,
 }
 
@@ -38,28 +42,36 @@ impl Screen {
         }
     }
 
-    /// Returns the columns of the window for results, if there is one.
+    /// Returns the columns of the window, if standard output is a terminal.
     fn columns(&self) -> Option<usize> {
         self.is_terminal.then(|| Term::stdout().size().1.into())
     }
 
-    /// Prints a result that is for people.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         write(&self.out.drawn(text))
     }
 
-    /// Prints a result that is a document: to the byte, except where a terminal would obey it.
+    /// Prints a document. Escapes it only for a terminal.
     pub(crate) fn document(&self, text: &str) -> Result<(), Failure> {
-        if self.is_terminal { write(&plain::block(text)) } else { write(text) }
+        if self.is_terminal { write(&plain::safe_block(text)) } else { write(text) }
     }
 
-    /// Prints a JSON document as a result.
     pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
         let document = pretty(value);
-        if self.is_terminal { write(&plain::json(&document)) } else { write(&document) }
+        if self.is_terminal { write(&plain::safe_json(&document)) } else { write(&document) }
     }
 
-    /// Prints a list as a result: as a table, or as JSON.
+    /// Prints a result: a text for people, or the document with `--json`.
+    pub(crate) fn result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
+        if self.json {
+            self.print_json(document)?
+        } else {
+            self.print(text)?
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    /// Prints a list as a table, or as JSON.
     pub(crate) fn list<T: DeserializeOwned>(
         &self,
         items: &Value,
@@ -75,7 +87,7 @@ impl Screen {
         if rows.is_empty() {
             self.say("nothing found");
         } else {
-            self.print(&table(headings, &rows, self.columns(), self.out))?;
+            self.print(&draw_table(headings, &rows, self.columns(), self.out))?;
         }
         Ok(ExitStatus::Done)
     }
@@ -94,7 +106,7 @@ impl Screen {
     /// Reports a failure. Returns the exit status.
     pub(crate) fn fail(&self, failure: &Failure) -> u8 {
         if self.json {
-            // There is nobody left to tell.
+            // If writing fails, no stream is left to report it.
             let _ = self.print_json(&failure.to_json());
         } else {
             self.say(&plan::failure(failure, self.err));
@@ -103,28 +115,67 @@ impl Screen {
     }
 }
 
-/// Returns whether standard output takes colours.
 pub(crate) fn out_has_colours(environment: &Environment) -> bool {
     has_colours(console::colors_enabled(), io::stdout().is_terminal(), environment)
 }
 
-/// Returns whether standard error takes colours.
 pub(crate) fn err_has_colours(environment: &Environment) -> bool {
     has_colours(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
 }
 
-/// Returns whether a stream takes colours, of which `console` has an opinion. That takes a
-/// `NO_COLOR` that is empty for a no, and by <https://no-color.org> it is none.
+/// Corrects the answer of `console`, which takes an empty `NO_COLOR` for a no. By
+/// <https://no-color.org>, an empty `NO_COLOR` has no meaning.
 fn has_colours(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
     let Environment { has_empty_no_color, is_dumb, .. } = environment;
     is_enabled || (*has_empty_no_color && is_terminal && !is_dumb)
+}
+
+/// The most columns of a line without a window.
+const COLUMNS: usize = 160;
+
+/// Draws rows under headings. Cuts lines at the window's width.
+pub(crate) fn draw_table(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    columns: Option<usize>,
+    paint: Paint,
+) -> String {
+    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(paint::width(cell));
+        }
+    }
+    let head: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
+    let mut lines = vec![paint.bold(draw_row(&head, &widths))];
+    lines.extend(rows.iter().map(|row| draw_row(row, &widths)));
+    let columns = columns.unwrap_or(COLUMNS);
+    let lines: Vec<String> = lines.iter().map(|line| paint::cut(line, columns)).collect();
+    lines.join("\n")
+}
+
+/// Draws rows without headings.
+pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::width(cell));
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    rows.iter().map(|row| draw_row(row, &widths)).collect::<Vec<_>>().join("\n")
+}
+
+fn draw_row(cells: &[String], widths: &[usize]) -> String {
+    let padded = cells.iter().zip(widths).map(|(cell, width)| {
+        let padding = width.saturating_sub(paint::width(cell));
+        format!("{cell}{}", " ".repeat(padding))
+    });
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
 fn write(text: &str) -> Result<(), Failure> {
     write_bytes(format!("{text}\n").as_bytes())
 }
 
-/// Writes to standard output. A closed stream is no failure: its reader has read enough.
+/// Writes to standard output. A closed stream is no failure.
 pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -136,13 +187,13 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// A part of the log, on standard error: an entry is one line, whatever it tells.
+/// Writes the log to standard error. Each entry is one line.
 #[derive(Debug)]
 pub(crate) struct Log;
 
 impl Write for Log {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
-        let shown = plain::coloured(&String::from_utf8_lossy(entry));
+        let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
         io::stderr().write_all(shown.as_bytes())?;
         Ok(entry.len())
     }
@@ -154,6 +205,8 @@ impl Write for Log {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
 
     #[test]
@@ -164,5 +217,20 @@ mod tests {
         assert!(!has_colours(false, true, &Environment { is_dumb: true, ..empty }));
         assert!(!has_colours(false, true, &Environment::default()), "it says something");
         assert!(has_colours(true, true, &Environment::default()));
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let rows = [vec!["é".to_owned(), "long".to_owned()], vec!["ab".to_owned(), String::new()]];
+        expect![[r"
+            A   B
+            é   long
+            ab"]]
+        .assert_eq(&draw_table(&["A", "B"], &rows, None, Paint::new(false)));
+        expect![[r"
+            A   B
+            é   l…
+            ab"]]
+        .assert_eq(&draw_table(&["A", "B"], &rows, Some(6), Paint::new(false)));
     }
 }

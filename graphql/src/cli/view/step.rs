@@ -1,10 +1,9 @@
-//! One step as it stands: its sign, its word and its line. The live view, plain output and reports
-//! draw steps with these.
+//! Draws one step. The live view, the output for pipes and reports use this module.
 
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, duration, milliseconds},
+    format::{clip, format_duration, milliseconds},
     paint::{self, Paint},
     plain,
 };
@@ -12,13 +11,13 @@ use crate::cli::client::types::StepState;
 
 /// The columns of a progress bar.
 const BAR: usize = 16;
-/// The most characters of what a tool says about its progress.
+/// The most characters of a progress message.
 const MESSAGE: usize = 60;
 /// The frames of the sign of a running step, and the milliseconds of each.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const TURN: i64 = 80;
 
-/// The state of a step, for people.
+/// The state of a step, as it is drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepView {
     pub(crate) state: StepState,
@@ -32,7 +31,7 @@ pub(crate) struct StepView {
     pub(crate) next: Option<Next>,
 }
 
-/// Progress by the items of a list, or as a tool reports it.
+/// Progress that a tool reports, or finished items of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Progress {
     pub(crate) done: f64,
@@ -40,16 +39,16 @@ pub(crate) struct Progress {
     pub(crate) message: Option<String>,
 }
 
-/// The event that lets a waiting step go on.
+/// The event that a waiting step needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// Its next attempt, which starts by itself.
+    /// The next attempt.
     Attempt { attempt: u64, at: Option<Timestamp> },
-    /// This command.
+    /// A command of the user.
     Command(String),
 }
 
-/// The line of a step behind its name.
+/// The line of a step without its name.
 pub(crate) struct StepLine {
     pub(crate) mark: String,
     pub(crate) rest: String,
@@ -63,25 +62,25 @@ impl StepView {
         !matches!(self.state, Pending | Running | Retrying | Waiting)
     }
 
-    /// Returns whether the step needs no line of its own.
+    /// Returns whether a folded layer hides the step.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.state, StepState::Succeeded | StepState::Skipped | StepState::Cancelled)
     }
 
-    /// Draws the step as it stands now. `attempt` writes the number of an attempt.
+    /// Draws the current state. `attempt` formats the number of an attempt.
     pub(crate) fn draw(
         &self,
         now: Timestamp,
         attempt: impl Fn(u64) -> String,
         paint: Paint,
     ) -> StepLine {
-        let detail = self.detail.as_deref().map(plain::line);
+        let detail = self.detail.as_deref().map(plain::safe_line);
         let mut rest = Vec::new();
         let essential;
         match &self.next {
             _ if self.state == StepState::Running => {
                 let elapsed = self.since.and_then(|since| milliseconds(since, now)).unwrap_or(0.0);
-                rest.push(paint.dim(duration(elapsed)));
+                rest.push(paint.dim(format_duration(elapsed)));
                 if self.attempt > 1 {
                     rest.push(format!("attempt {}", attempt(self.attempt)));
                 }
@@ -91,7 +90,7 @@ impl StepView {
             Some(Next::Attempt { attempt: number, at }) => {
                 let left = at.and_then(|at| milliseconds(now, at)).unwrap_or(0.0);
                 let number = attempt(*number);
-                rest.push(paint.yellow(format!("attempt {number} in {}", duration(left))));
+                rest.push(paint.yellow(format!("attempt {number} in {}", format_duration(left))));
                 essential = paint::width(&rest[0]);
                 rest.extend(detail.map(|detail| paint.dim(detail)));
             }
@@ -101,7 +100,7 @@ impl StepView {
                 essential = 0;
             }
             None => {
-                rest.extend(self.took_ms.map(|ms| paint.dim(duration(ms))));
+                rest.extend(self.took_ms.map(|ms| paint.dim(format_duration(ms))));
                 rest.extend(word(self.state).map(|word| paint.dim(word)));
                 let code = detail.as_deref().and_then(leading_code).map(paint::width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
@@ -120,15 +119,15 @@ impl StepView {
         StepLine { mark, rest: rest.join("  "), essential }
     }
 
-    /// Writes what became of the step as one line that stays, nothing while it runs.
+    /// Draws the outcome of the step as one line. Returns `None` while it runs.
     pub(crate) fn line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
         if matches!(self.state, StepState::Pending | StepState::Running) {
             return None;
         }
-        let name = plain::line(name);
+        let name = plain::safe_line(name);
         let took = self.took_ms.filter(|_| self.state != StepState::Waiting);
-        let detail = self.detail.as_deref().map(plain::line).map(|detail| match &self.next {
-            // The commands for a person are printed when everything waits.
+        let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
+            // Other commands are printed once the whole execution waits.
             Some(Next::Command(command)) if command.starts_with("faber signal ") => {
                 format!("{detail}: {command}")
             }
@@ -139,7 +138,7 @@ impl StepView {
             StepState::Waiting => paint.yellow(detail),
             _ => paint.dim(detail),
         });
-        let took = took.map(|ms| paint.dim(duration(ms)));
+        let took = took.map(|ms| paint.dim(format_duration(ms)));
         let word = word(self.state).map(|word| paint.dim(word));
         let rest: Vec<String> = [took, word, detail].into_iter().flatten().collect();
         let padding = " ".repeat(width.saturating_sub(paint::width(&name)));
@@ -149,7 +148,7 @@ impl StepView {
 }
 
 impl Progress {
-    /// Draws the progress, as a bar if its end is known.
+    /// Draws the progress, as a bar if the total is known.
     pub(crate) fn draw(&self) -> String {
         let Self { done, total, message } = self;
         let mut text = match total {
@@ -165,19 +164,18 @@ impl Progress {
         if let Some(message) = message {
             text.push_str("  ");
             let line = message.lines().next().unwrap_or_default();
-            text.push_str(&clip(&plain::line(line), MESSAGE));
+            text.push_str(&clip(&plain::safe_line(line), MESSAGE));
         }
         text
     }
 }
 
-/// Returns the code at the beginning of a detail such as `tool.failed: no`.
+/// Returns the code at the start of a detail such as `tool.failed: no`.
 fn leading_code(detail: &str) -> Option<&str> {
     let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
     (!code.contains(' ')).then_some(code)
 }
 
-/// Returns the sign of a state.
 pub(crate) fn mark(state: StepState, paint: Paint) -> String {
     match state {
         StepState::Pending => paint.dim("·"),
@@ -192,7 +190,7 @@ pub(crate) fn mark(state: StepState, paint: Paint) -> String {
     }
 }
 
-/// Returns the word for a state that its sign does not tell.
+/// Returns a word for a state with an ambiguous sign.
 fn word(state: StepState) -> Option<&'static str> {
     Some(match state {
         StepState::Skipped => "skipped",

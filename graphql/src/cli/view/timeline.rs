@@ -1,4 +1,4 @@
-//! An execution as a timeline: a line for each step, in the order in which they started.
+//! The timeline of an execution: a line for each step, in the order of their starts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, duration, in_line, milliseconds},
+    format::{clip, count, format_duration, in_line, milliseconds},
     outcome::Outcome,
     paint::{self, Paint},
     plain,
@@ -16,24 +16,23 @@ use super::{
 };
 use crate::cli::client::types::{Execution, ItemTally, StepState, StepStatus};
 
-/// The most steps that are told one by one. Of more, those that just succeeded are folded.
+/// The most steps of a timeline without folded lines.
 const STEPS: usize = 20;
 /// The most lines of a long plan.
 const LINES: usize = 40;
-/// The most items of a list that are told one by one.
+/// The most items of a list that are listed.
 const ITEMS: usize = 5;
 /// The most characters of a value.
 const VALUE: usize = 70;
 /// The most columns of a step's name.
 const NAME: usize = 32;
 
-/// The timeline of one execution.
 pub(crate) struct Timeline<'a> {
     steps: Vec<&'a StepStatus>,
     started_at: Option<Timestamp>,
     is_short: bool,
     width: usize,
-    /// The steps that decided how long the execution took.
+    /// The steps that determined the duration of the execution.
     critical: BTreeSet<&'a str>,
     paint: Paint,
 }
@@ -41,7 +40,7 @@ pub(crate) struct Timeline<'a> {
 impl<'a> Timeline<'a> {
     pub(crate) fn new(execution: &'a Execution, paint: Paint) -> Self {
         let mut steps: Vec<&StepStatus> = execution.steps.iter().collect();
-        // Steps that never started stay in the plan's order, at the end.
+        // Steps that never started follow in the order of the plan.
         steps.sort_by_key(|step| (step.started_at.is_none(), step.started_at));
         let names = steps.iter().map(|step| paint::width(&step.step_id));
         Self {
@@ -89,13 +88,13 @@ impl<'a> Timeline<'a> {
         let tool = if tool.rsplit('.').next() == Some(id) { "" } else { tool };
         let waits = step.waits_for.as_ref().map(|waits| format!("waits for {waits}"));
         let child = step.child_execution_id.as_ref().map(|child| format!("executes {child}"));
-        let rest = [plain::line(tool), duration_of(step), wait_of(step), attempts(step)];
+        let rest = [plain::safe_line(tool), duration_of(step), wait_of(step), attempts(step)];
         let tally = step.item_tally.as_ref().map(tally).unwrap_or_default();
         let rest = rest.into_iter().chain([tally]).chain(state_and_reason(step));
         let code = step.error.as_ref().map(|error| error.code.to_string());
         let rest = rest.chain(waits).chain(code).chain(child);
         let rest: Vec<String> = rest.filter(|part| !part.is_empty()).collect();
-        let name = plain::line(id);
+        let name = plain::safe_line(id);
         let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
         let is_critical = self.critical.contains(id);
         let path = if is_critical { self.paint.cyan("◆") } else { " ".to_owned() };
@@ -104,21 +103,20 @@ impl<'a> Timeline<'a> {
         line.trim_end().to_owned()
     }
 
-    /// Writes when a step started, counted from the start of the execution.
+    /// Formats the start of a step relative to the start of the execution.
     fn since(&self, step: &StepStatus) -> String {
         let since = self.started_at.zip(step.started_at);
         let since = since.and_then(|(from, at)| milliseconds(from, at));
-        let text = since.map(|ms| format!("+{}", duration(ms))).unwrap_or_default();
+        let text = since.map(|ms| format!("+{}", format_duration(ms))).unwrap_or_default();
         format!("{text:>9}")
     }
 
-    /// Tells several steps in one line.
     fn folded(&self, steps: &[&StepStatus]) -> String {
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let finished_at = steps.iter().filter_map(|step| step.finished_at).max();
         let took = first.started_at.zip(finished_at);
         let took = took.and_then(|(from, until)| milliseconds(from, until));
-        let took = took.map(|ms| format!("  {}", duration(ms))).unwrap_or_default();
+        let took = took.map(|ms| format!("  {}", format_duration(ms))).unwrap_or_default();
         let (since, mark) = (self.since(first), mark(first.state, self.paint));
         let (n, state) = (steps.len(), first.state.as_str().to_lowercase());
         format!("{since}    {mark} {n} steps {state}: {} … {}{took}", first.step_id, last.step_id)
@@ -131,15 +129,15 @@ impl<'a> Timeline<'a> {
         let wait: f64 = on_path.filter_map(|step| step.waited_ms).sum();
         (n > 1).then(|| {
             let mut text =
-                format!("◆ {n} steps decided how long it took: {} of work", duration(work));
+                format!("◆ {n} steps decided how long it took: {} of work", format_duration(work));
             if wait > 0.0 {
-                let _ = write!(text, ", {} of waiting", duration(wait));
+                let _ = write!(text, ", {} of waiting", format_duration(wait));
             }
             self.paint.dim(text)
         })
     }
 
-    /// Returns the parameters and the output of each step, if there are not too many.
+    /// Returns the parameters and the output of each step of a short execution.
     pub(crate) fn values(&self) -> Vec<String> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
@@ -157,7 +155,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Lists the items of a step that did not just succeed.
+/// Lists the items of a step that run, wait or failed.
 pub(crate) fn items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use StepState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
@@ -170,32 +168,29 @@ pub(crate) fn items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     };
     let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
     if shown.len() > max {
-        lines.push(format!("{lead}… and {}", plain::count(shown.len() - max, "more item")));
+        lines.push(format!("{lead}… and {}", count(shown.len() - max, "more item")));
     }
     lines
 }
 
-/// Writes how long a step worked.
 pub(crate) fn duration_of(step: &StepStatus) -> String {
-    worked_ms(step).map(duration).unwrap_or_default()
+    worked_ms(step).map(format_duration).unwrap_or_default()
 }
 
 fn worked_ms(step: &StepStatus) -> Option<f64> {
     step.work_ms.or(step.duration_ms)
 }
 
-/// Writes how long a step waited for a person or a signal.
 pub(crate) fn wait_of(step: &StepStatus) -> String {
     let waited = step.waited_ms.filter(|ms| *ms > 0.0);
-    waited.map(|ms| format!("waited {}", duration(ms))).unwrap_or_default()
+    waited.map(|ms| format!("waited {}", format_duration(ms))).unwrap_or_default()
 }
 
-/// Writes how many attempts a step took, if more than one.
 pub(crate) fn attempts(step: &StepStatus) -> String {
     if step.attempts > 1 { format!("{} attempts", step.attempts) } else { String::new() }
 }
 
-/// Returns the words for a state that its sign does not tell.
+/// Returns words for a state with an ambiguous sign.
 fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()
@@ -208,7 +203,7 @@ fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
 
 /// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
 pub(crate) fn tally(tally: &ItemTally) -> String {
-    let items = plain::count(tally.total, "item");
+    let items = count(tally.total, "item");
     if tally.successful == tally.total {
         return format!("{items} ✓");
     }
@@ -227,13 +222,13 @@ pub(crate) fn tally(tally: &ItemTally) -> String {
     text
 }
 
-/// Returns the critical path: the step that ended last, the one it waited for longest, and so on.
+/// Returns the critical path: the step that finished last, its last dependency, and so on.
 fn critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BTreeSet<&'a str> {
     let ended = steps.iter().filter(|step| step.started_at.is_some());
     let ended = ended.filter_map(|step| Some((&*step.step_id, step.finished_at?)));
     let ends: BTreeMap<&str, Timestamp> = ended.collect();
     let mut path = BTreeSet::new();
-    // Of steps that ended together, the one that started last is the one that others waited for.
+    // Of steps that finished at the same time, the path takes the one that started last.
     let last = steps.iter().rev().filter_map(|step| ends.get_key_value(&*step.step_id));
     let mut next = last.reduce(|a, b| if b.1 > a.1 { b } else { a }).map(|(id, _)| *id);
     while let Some(id) = next.filter(|id| path.insert(*id)) {

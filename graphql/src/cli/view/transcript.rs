@@ -1,6 +1,6 @@
-//! Draws the entries of a transcript, which shows how a plan was made.
+//! Draws the entries of a transcript.
 //!
-//! An entry of an unknown kind or form is shown as JSON. `--json` has all of every entry.
+//! An entry of an unknown kind or form is drawn as JSON.
 
 #[cfg(test)]
 mod tests;
@@ -10,23 +10,23 @@ use serde_json::{Map, Value};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, duration, in_line, indented},
+    format::{clip, format_duration, in_line, indented},
     paint::Paint,
     plain,
     plan::diagnostics,
 };
 use crate::cli::client::types::Text;
 
-/// The most candidates that are told of those kept, and of those dropped.
+/// The most kept candidates, and the most dropped candidates, that are listed.
 const CANDIDATES: usize = 10;
 /// The most lines of a text or of JSON.
 const LINES: usize = 40;
 /// The most characters of a line.
 const WIDTH: usize = 400;
-/// The fields of an exchange with a model that its first line tells.
+/// The fields of a prompt or reply that its first line shows.
 const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
 
-/// The tools that a planner was shown, and those that it was not.
+/// The candidates of a tool selection.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Selection {
@@ -66,7 +66,6 @@ fn read<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
     T::deserialize(content).ok()
 }
 
-/// Draws an entry, indented by two columns.
 pub(crate) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
     let told = match kind {
         "selection" => read(content).map(|selection| tell_selection(&selection, paint)),
@@ -86,7 +85,7 @@ pub(crate) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         _ => None,
     };
     let told = told.filter(|text| !text.is_empty());
-    let told = told.unwrap_or_else(|| cut_text(&plain::block(&indented(content, 0)), paint));
+    let told = told.unwrap_or_else(|| cut_text(&plain::safe_block(&indented(content, 0)), paint));
     let lines: Vec<String> = told.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
@@ -122,7 +121,7 @@ fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<I
 fn tell_clauses(clauses: &[Value]) -> String {
     let lines = clauses.iter().enumerate().map(|(place, clause)| {
         let text = clause.as_str().map_or_else(|| clause.to_string(), str::to_owned);
-        format!("{}  {}", place + 1, clip(&plain::line(&text), WIDTH))
+        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), WIDTH))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -164,7 +163,7 @@ fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
 
 fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
     let lines = content["tools"].as_array()?.iter().map(|step| {
-        let text = |key: &str| step[key].as_str().map(plain::line);
+        let text = |key: &str| step[key].as_str().map(plain::safe_line);
         let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
         let tool = tool.unwrap_or_else(|| "a plan".to_owned());
         let id = text("id").filter(|id| *id != tool).map(|id| format!("{id}: "));
@@ -175,24 +174,24 @@ fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
 }
 
 fn tell_cache(content: &Value) -> Option<String> {
-    let id = plain::line(content["requestId"].as_str()?);
+    let id = plain::safe_line(content["requestId"].as_str()?);
     Some(format!("taken from {id}: the planner was not asked"))
 }
 
 fn tell_plan(content: &Value) -> Option<String> {
-    let id = plain::line(content["planId"].as_str()?);
+    let id = plain::safe_line(content["planId"].as_str()?);
     Some(format!("{id}, version {}", in_line(&content["version"], WIDTH)))
 }
 
 fn tell_error(content: &Value, paint: Paint) -> Option<String> {
     let (code, message) = (content["code"].as_str()?, content["message"].as_str()?);
-    let code = paint.red(format!("error[{}]", plain::line(code)));
-    Some(format!("{code}: {}", plain::block(message)))
+    let code = paint.red(format!("error[{}]", plain::safe_line(code)));
+    Some(format!("{code}: {}", plain::safe_block(message)))
 }
 
-/// Draws a question to a model, or its answer: its measures first, then every text.
+/// Draws a prompt or a reply: its measures first, then every text.
 fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
-    let mut told = vec![plain::line(&measures_of(fields))];
+    let mut told = vec![plain::safe_line(&measures_of(fields))];
     for (key, value) in fields.iter().filter(|(key, _)| !MEASURES.contains(&key.as_str())) {
         match (key.as_str(), value) {
             (_, Value::Null) => (),
@@ -213,12 +212,12 @@ fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
     told.join("\n")
 }
 
-/// Writes the measures of an exchange as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
+/// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
 fn measures_of(fields: &Map<String, Value>) -> String {
     let told = MEASURES.iter().filter_map(|key| {
         let value = fields.get(*key).filter(|value| !value.is_null())?;
         Some(match (*key, value) {
-            ("ms", ms) => ms.as_f64().map_or_else(|| ms.to_string(), duration),
+            ("ms", ms) => ms.as_f64().map_or_else(|| ms.to_string(), format_duration),
             ("tokens", Value::Object(counts)) => {
                 let counts = counts.iter().map(|(name, n)| format!("{n} {name}"));
                 format!("tokens: {}", counts.collect::<Vec<_>>().join(", "))
@@ -233,19 +232,19 @@ fn measures_of(fields: &Map<String, Value>) -> String {
 }
 
 fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
-    let name = paint.dim(format!("{}:", plain::line(name)));
+    let name = paint.dim(format!("{}:", plain::safe_line(name)));
     let text = match value {
         Value::String(text) if text.lines().count() <= 1 => {
-            return format!("{name} {}", clip(&plain::block(text), WIDTH));
+            return format!("{name} {}", clip(&plain::safe_block(text), WIDTH));
         }
-        Value::String(text) => plain::block(text),
-        Value::Array(_) | Value::Object(_) => plain::block(&indented(value, 0)),
+        Value::String(text) => plain::safe_block(text),
+        Value::Array(_) | Value::Object(_) => plain::safe_block(&indented(value, 0)),
         other => return format!("{name} {other}"),
     };
     format!("{name}\n{}", cut_text(&text, paint))
 }
 
-/// Leaves out the end of a long text, and says so.
+/// Cuts a long text.
 fn cut_text(text: &str, paint: Paint) -> String {
     let count = text.lines().count();
     let mut lines: Vec<String> = text.lines().take(LINES).map(|line| clip(line, WIDTH)).collect();

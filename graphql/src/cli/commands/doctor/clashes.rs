@@ -1,4 +1,4 @@
-//! Names that several tools have, and what they mean.
+//! Names that several tools share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,11 @@ use toolbox::{Found, Toolbox};
 
 use super::Check;
 
-/// The most names that are told.
+/// The most names in the report.
 const TOLD: usize = 10;
 
-/// Lists names that several tools have. That is no fault: the earliest set is meant.
+/// Lists names that several tools share. This is no problem: the name means the tool of the
+/// earliest toolset.
 pub(crate) fn names(toolbox: &Toolbox) -> Check {
     let clashes = clashes(toolbox);
     let mut told: Vec<String> = clashes.iter().take(TOLD).map(Clash::told).collect();
@@ -30,11 +31,10 @@ pub(crate) fn names(toolbox: &Toolbox) -> Check {
     Check { name: "names of tools".to_owned(), found: Ok(found), help: "" }
 }
 
-/// A name that several tools have.
 struct Clash {
     name: ToolName,
     meant: String,
-    /// The set of the meant tool is switched off.
+    /// The toolset of the tool with this name is inactive.
     is_off: bool,
     others: Vec<String>,
 }
@@ -71,7 +71,7 @@ fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
     several.filter_map(clash).collect()
 }
 
-/// Returns the names that a tool may be called by.
+/// Returns all names of a tool.
 fn callings(tool: &ToolDefinition) -> BTreeSet<ToolName> {
     let short = tool.name.as_str().split_once('.').and_then(|(_, name)| name.parse().ok());
     [Some(tool.qualified_name()), Some(tool.name.clone()), short].into_iter().flatten().collect()

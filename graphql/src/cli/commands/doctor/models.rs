@@ -5,10 +5,10 @@ use planner::model::{Message, Model, ModelError, Provider, Question, Settings};
 use super::Check;
 use crate::config::Config;
 
-/// The question to a model whose provider lists no models.
+/// The message to a model whose provider lists no models.
 const HELLO: &str = "Answer with the word OK.";
 
-/// Checks the planner. The one without a model always works.
+/// Checks the planner. The offline planner always works.
 pub(crate) async fn planner(config: &Config) -> Vec<Check> {
     let Some(model) = config.planning_model() else {
         let found = Ok("offline: no model, no network".to_owned());
@@ -38,7 +38,7 @@ async fn answers(settings: &Settings) -> Result<String, ModelError> {
     match provider.is_listed().await {
         Ok(true) => return Ok(format!("`{name}` is there")),
         Err(err @ ModelError::Unavailable { .. }) => return Err(err),
-        // Not everybody lists all there is, or anything.
+        // Some providers list only some models, or none.
         Ok(false) | Err(ModelError::Refused { .. }) => (),
     }
     let messages = vec![Message::User(HELLO.to_owned())];

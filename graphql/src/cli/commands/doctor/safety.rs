@@ -6,10 +6,9 @@ use toolbox::ToolSet;
 use toolsets::sources::SetConfig;
 
 use super::Check;
-use crate::{cli::view::plain, config::AccessConfig};
+use crate::{cli::view::format::count, config::AccessConfig};
 
-/// Checks that the confinement of this kernel is enough for the sets that are
-/// switched on.
+/// Checks that this kernel can confine the commands of the active toolsets.
 pub(crate) fn confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
     let there = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
@@ -45,8 +44,7 @@ pub(crate) fn access(
              may do everything"
         )),
         n => {
-            let said =
-                format!("{}: whoever connects to `{listen}` needs one", plain::count(n, "token"));
+            let said = format!("{}: whoever connects to `{listen}` needs one", count(n, "token"));
             access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
@@ -54,7 +52,7 @@ pub(crate) fn access(
     Check { name: "access".to_owned(), found, help }
 }
 
-/// Finds patterns of tokens that match no tool.
+/// Reports tool patterns of access tokens that match no tool.
 pub(crate) fn patterns(
     access: &AccessConfig,
     sets: &[SetConfig],
@@ -72,7 +70,7 @@ pub(crate) fn patterns(
     })
 }
 
-/// Finds secrets of sets that are not in the environment.
+/// Reports secrets of toolsets that the environment lacks.
 pub(crate) fn secrets(sets: &[SetConfig], variable: impl Fn(&str) -> Option<String>) -> Vec<Check> {
     let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for set in sets {

@@ -1,10 +1,10 @@
-//! Opening the browser, where there is one.
+//! Opens the browser.
 
 use std::process::{Command, Stdio};
 
 use crate::config::Environment;
 
-/// Opens an address in the browser of this machine; returns whether something was asked to.
+/// Opens an address in the browser. Returns `false` if it started no program.
 pub(crate) fn open(environment: &Environment, is_live: bool, url: &str) -> bool {
     let Some((program, arguments)) = program(environment, is_live) else { return false };
     let mut command = Command::new(program);
@@ -13,8 +13,8 @@ pub(crate) fn open(environment: &Environment, is_live: bool, url: &str) -> bool 
     command.spawn().is_ok()
 }
 
-/// Returns what opens addresses: what `BROWSER` names, and without it what the system has, where
-/// somebody looks at a screen.
+/// Returns the program that opens addresses: `BROWSER`, or the system's if the machine has a
+/// display.
 fn program(environment: &Environment, is_live: bool) -> Option<(&str, Vec<&str>)> {
     if let Some(browser) = &environment.browser {
         let mut words = browser.split_whitespace();

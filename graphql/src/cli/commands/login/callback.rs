@@ -17,20 +17,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The path that the browser comes back to.
+/// The path to which the browser returns.
 const PATH: &str = "/callback";
-/// Browsers that wait.
+/// The most browsers that wait for a page.
 const WAITING: usize = 8;
 /// Timeout of sending the last page.
 const CLOSE: Duration = Duration::from_secs(2);
-/// Nothing of a page is loaded, kept or told to others.
+/// The page is not cached, loads nothing, and sends no referrer.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
 ];
 
-/// Waits for the browser.
 pub(crate) struct Callback {
     address: String,
     came: mpsc::Receiver<Came>,
@@ -38,13 +37,11 @@ pub(crate) struct Callback {
     tasks: JoinSet<()>,
 }
 
-/// A browser that came back, and who tells it what became of that.
+/// The address with which a browser returned, and the reply to it.
 type Came = (String, Reply);
 
-/// Shows a page in the browser that returned.
 pub(crate) struct Reply(oneshot::Sender<String>);
 
-/// The page after a login.
 #[derive(Clone, Copy)]
 pub(crate) enum Page<'a> {
     Done(&'a str),
@@ -55,7 +52,7 @@ pub(crate) enum Page<'a> {
 impl Page<'_> {
     fn html(&self) -> String {
         let text = match self {
-            // The names of sets have no letter that means something here.
+            // Names of toolsets need no escaping in HTML.
             Self::Done(set) => {
                 format!("You are logged in to <b>{set}</b>. You may close this page.")
             }
@@ -73,13 +70,12 @@ impl Page<'_> {
 
 impl Reply {
     pub(crate) fn show(self, page: Page<'_>) {
-        // A browser that has gone needs no page.
+        // The browser may have closed the connection.
         let _ = self.0.send(page.html());
     }
 }
 
 impl Callback {
-    /// Begins to listen.
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
         let (sender, came) = mpsc::channel(WAITING);
@@ -95,17 +91,16 @@ impl Callback {
         Ok(Self { address: format!("{origin}{PATH}"), came, stop, tasks })
     }
 
-    /// Returns the address that the browser is to come back to.
+    /// Returns the address to which the browser returns.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns the next browser that comes back.
     pub(crate) async fn next(&mut self) -> Option<Came> {
         self.came.recv().await
     }
 
-    /// Lets the last page be sent, and ends.
+    /// Sends the last page, then stops.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         let _ = timeout(CLOSE, self.tasks.join_next()).await;

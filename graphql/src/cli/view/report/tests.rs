@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn told(request: Value) -> String {
-    report(&serde_json::from_value(request).unwrap(), None, false, Paint::new(false))
+    draw_report(&serde_json::from_value(request).unwrap(), None, false, Paint::new(false))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
