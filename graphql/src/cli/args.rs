@@ -1,4 +1,4 @@
-//! The arguments of the command line.
+//! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
 mod looking;
 mod plans;
@@ -19,7 +19,7 @@ pub(crate) use self::{
 };
 use crate::{bench::BenchArgs, config::Flags};
 
-/// Turns a request in words into a plan of tool calls and carries it out to the end.
+/// Turns a request in words into a plan of tool calls and executes the plan.
 #[derive(Debug, Parser)]
 #[command(
     name = "faber",
@@ -37,14 +37,13 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Options of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
     /// The store: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// The configuration; `./faber.yaml` if it is there (`FABER_CONFIG`).
+    /// The configuration file; default: `./faber.yaml`, if it exists (`FABER_CONFIG`).
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print one JSON document.
@@ -55,24 +54,23 @@ pub(crate) struct Globals {
     pub(crate) server: Option<String>,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Plan a query, or take a plan, execute it and print the outputs.
+    /// Plan a query, or read a plan, then execute it and print the outputs.
     #[command(override_usage = "faber run [OPTIONS] <QUERY|--plan FILE|--saved NAME>")]
     Run(RunArgs),
     /// Plan a query and execute nothing.
     Plan(PlanArgs),
-    /// Let the configured model do what a query asks, turn by turn.
+    /// Let the configured model answer a query by calling tools, turn by turn.
     Agent(AgentArgs),
-    /// Execute a plan, the newest plan of a request, or carry an execution on.
+    /// Execute a plan or the newest plan of a request, or continue an execution.
     Execute(ExecuteArgs),
-    /// Watch an execution until it ends.
+    /// Watch an execution until it is finished.
     Watch {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
     },
-    /// Stop an execution.
+    /// Cancel an execution.
     Cancel {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
@@ -80,12 +78,12 @@ pub(crate) enum Command {
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Let an execution begin no further step.
+    /// Pause an execution: no further step starts.
     Pause {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
     },
-    /// Let an execution that was paused go on, and carry it on.
+    /// Resume a paused execution and drive it.
     Resume {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
@@ -93,134 +91,136 @@ pub(crate) enum Command {
         #[arg(long)]
         wait: bool,
     },
-    /// Do again what an ended execution did not get done, or more of it.
+    /// Retry a finished execution: run the steps that did not succeed, or more.
     Retry(RetryArgs),
-    /// Let the configured model plan anew what an execution did not get done, and carry that out.
+    /// Replan: let the configured model finish a failed or cancelled execution, and execute the new
+    /// plan.
     Replan {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
         #[command(flatten)]
         planning: Planning,
     },
-    /// Let a step that waits for a person go on, or not, and carry its execution on.
+    /// Approve or reject a step that waits for a person, and continue its execution.
     Approve(ApproveArgs),
-    /// Tell an execution something that a step waits for, and carry it on.
+    /// Send a signal that a step waits for, and continue its execution.
     Signal(SignalArgs),
-    /// Make the next version of a plan.
+    /// Create the next version of a plan.
     Revise {
         /// `plan_…`, any version.
         plan: String,
         /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,
     },
-    /// Give a plan a name, and types to what it is given; `run --saved NAME` runs it.
+    /// Save a plan under a name, with types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
-    /// Take a name away from its plan, which stays.
+    /// Remove the name of a saved plan; the plan stays.
     Unsave {
         /// The name.
         name: String,
     },
-    /// Write a plan down as YAML or JSON, so that `run --plan` and `save --plan` read it.
+    /// Export a plan as YAML or JSON for `run --plan` and `save --plan`.
     Export(ExportArgs),
-    /// Serve Faber's own tools as an MCP server over standard input and output.
+    /// Serve Faber's operations as an MCP server over standard input and output.
     Mcp,
-    /// Remove what is over and older than a time, for good: executions, then plans and requests
-    /// that nothing refers to.
+    /// Remove finished executions that are older than an age, then plans and requests without
+    /// references.
     Prune {
-        /// The age, counted from the end: `30d`, `12h`, `90m`, `3600s`.
+        /// The age since the execution finished: `30d`, `12h`, `90m`, `3600s`.
         #[arg(long, value_name = "AGE")]
         older_than: String,
     },
-    /// Show everything about a request: how the plan came to be, and every step of every run.
+    /// Show everything about a request: its plans, executions, steps and failures.
     Debug(DebugArgs),
-    /// List requests, plans or executions, the newest first, or saved plans.
+    /// List requests, plans or executions, newest first, or saved plans.
     List {
         /// The kind of objects.
         #[command(subcommand)]
         what: List,
     },
-    /// Write a large binary that a tool returned to a file, or to standard output.
+    /// Write a blob that a tool returned to a file, or to standard output.
     Blob {
         /// The value of `$blob` in an output: `exec_…/SHA-256`.
         id: String,
-        /// The file; standard output where there is none.
+        /// The file; default: standard output.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Show the tools that plans may use, and call them.
+    /// List, show, call, load and select tools.
     Tools {
-        /// The action.
+        /// The operation.
         #[command(subcommand)]
         what: Tools,
     },
-    /// Show the toolsets, and switch them on and off.
+    /// List, activate and deactivate toolsets.
     Toolsets {
-        /// The action.
+        /// The operation.
         #[command(subcommand)]
         what: Toolsets,
     },
-    /// Log in to an MCP server that is told by OAuth who calls.
+    /// Log in to an MCP server with OAuth.
     Login {
         /// The toolset.
         #[arg(value_name = "TOOLSET")]
         set: String,
-        /// Only say where to go, and open nothing.
+        /// Print the address and open no browser.
         #[arg(long)]
         no_browser: bool,
     },
-    /// Forget a login, and tell the server so.
+    /// Remove a login and revoke it on the server.
     Logout {
         /// The toolset.
         #[arg(value_name = "TOOLSET")]
         set: String,
     },
-    /// Show the toolkit: which tools go with which actions.
+    /// Show the toolkit: actions and their tools.
     Toolkit {
-        /// The action.
+        /// The operation.
         #[command(subcommand)]
         what: ToolkitCommand,
     },
-    /// Fetch embedding models, which let tools be chosen by meaning.
+    /// Download and list embedding models for tool selection.
     Models {
-        /// The action.
+        /// The operation.
         #[command(subcommand)]
         what: Models,
     },
-    /// Serve the GraphQL API and execute whatever is there.
+    /// Serve the GraphQL API and drive executions.
     Serve {
         /// The address to listen on; port 0 picks a port (`FABER_LISTEN`) [default: 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
-    /// Execute what other processes accept, without serving.
+    /// Drive executions that other processes start, without serving the API.
     Worker,
     /// Measure the engine on this machine.
     Bench(BenchArgs),
     /// Print the GraphQL schema.
     Schema,
-    /// Print the effective configuration, and where each value came from.
+    /// Print the effective configuration and the origin of each value.
     Config,
-    /// Say what is missing or unreachable, and how to mend it.
+    /// Check the configuration, the store and the tools, and print remedies.
     Doctor {
-        /// Only ask the server of `--server` whether it can work (`/health/ready`): for health checks.
+        /// Check only whether the server of `--server` is ready (`/health/ready`), for health
+        /// checks.
         #[arg(long)]
         ready: bool,
     },
-    /// Print a script that completes commands.
+    /// Print a completion script for a shell.
     Completions {
-        /// For which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
-    /// The demo: a small blog as an MCP server over standard input and output.
+    /// Demo: a small blog as an MCP server over standard input and output.
     BlogMcp {
-        /// The file for its data (`FABER_BLOG_FILE`).
+        /// The data file (`FABER_BLOG_FILE`).
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
 }
 
 impl Cli {
-    /// Returns what the configuration needs to know of the command line.
+    /// Returns the options that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
         let listen = match &self.command {
             Command::Serve { listen } => listen.clone(),
@@ -235,7 +235,7 @@ impl Cli {
     }
 }
 
-/// Returns how the API calls a value.
+/// Returns the API's name of a value.
 pub(crate) fn api_name(value: &impl ValueEnum) -> String {
     let name = value.to_possible_value().map(|name| name.get_name().to_uppercase());
     name.unwrap_or_default().replace('-', "_")
