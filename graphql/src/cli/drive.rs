@@ -61,7 +61,7 @@ impl Drive {
                 Ok(Look::Over) => return,
                 Ok(Look::Wanted) => self.handle.claim(id).await,
                 Ok(Look::Fine) => (),
-                Err(err) => tracing::warn!(%err, "cannot look after the execution"),
+                Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }
             tokio::select! {
                 _ = work.changed() => (),

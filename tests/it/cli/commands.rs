@@ -327,7 +327,7 @@ async fn toolsets_say_how_they_were_switched() {
     let home = Home::new();
     home.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
     for (verb, said) in
-        [("activate", "code_tools: switched on"), ("deactivate", "code_tools: switched off")]
+        [("activate", "code_tools: activated"), ("deactivate", "code_tools: deactivated")]
     {
         let switched = home.run(&["toolsets", verb, "code_tools"]).await;
         assert_eq!((switched.status, switched.out.trim()), (0, said), "{switched:?}");

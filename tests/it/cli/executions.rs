@@ -250,9 +250,9 @@ async fn who_watches_hears_that_nobody_carries_it_on() {
 
     let id = newest(&home).await;
     let mut watching = home.begin(&["watch", &id]);
-    watching.line(&format!("nobody carries it on: `faber execute {id}` does")).await;
+    watching.line(&format!("no worker drives it: `faber execute {id}` does")).await;
     watching.signal("-INT");
     assert_eq!(watching.end().await.status, 130);
     let told = home.run(&["signal", &id, "go", "--no-run"]).await;
-    assert!(told.err.contains("no process carries it on"), "{told:?}");
+    assert!(told.err.contains("no worker drives it"), "{told:?}");
 }

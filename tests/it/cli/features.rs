@@ -56,7 +56,7 @@ async fn a_dry_run_says_what_would_not_work() {
     };
     let fits = run(r#"{"ms":60000}"#).await;
     assert_eq!(fits.status, 0, "{fits:?}");
-    assert!(fits.err.contains("fits; nothing is called in a dry run"), "{fits:?}");
+    assert!(fits.err.contains("valid; a dry run calls nothing"), "{fits:?}");
     let unfit = run(r#"{"ms":"soon"}"#).await;
     assert_eq!(unfit.status, 1, "{unfit:?}");
     assert!(unfit.err.contains("tool.invalid_parameters"), "{unfit:?}");
@@ -132,7 +132,7 @@ async fn items_are_counted_and_what_is_undone_is_told() {
         "✗ l[1]",
         "3 items, 1 of them failed",
         "its condition does not hold",
-        "undoing what was done",
+        "compensating",
         "↩ done[2] (undo)",
     ] {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);

@@ -174,7 +174,7 @@ async fn who_logs_out_is_forgotten_on_both_sides() {
     let mut world = World::new().await;
     world.login().await;
     let out = world.run(&["logout", "s"]).await;
-    assert_eq!((out.status, out.out.trim()), (0, "the login to `s` is forgotten"));
+    assert_eq!((out.status, out.out.trim()), (0, "the login to `s` was removed"));
     assert_eq!(world.server.tell("tell").await["revoked"], 1);
     assert!(world.kept().is_empty());
     wants_login(&world.call("s.whoami").await);

@@ -199,7 +199,7 @@ async fn figures_are_made_of_nothing_that_cannot_be_right() {
     let queries = home.file("q.jsonl", r#"{"query": "rain", "gold": ["weather"]}"#);
     let eval = ["tools", "eval", "--by", "lexical", "--queries"];
     let ended = home.run(&[&eval[..], &[&queries]].concat()).await;
-    assert!(ended.status == 2 && ended.err.contains("`weather` is switched off"), "{ended:?}");
+    assert!(ended.status == 2 && ended.err.contains("`weather` is inactive"), "{ended:?}");
     home.json(&[&eval[..], &[&queries, "--all"]].concat(), 0).await;
     home.run(&["toolsets", "activate", "tools"]).await;
     let good = r#"{"query": "rain", "gold": ["tools.weather"]}"#;
@@ -277,7 +277,7 @@ async fn a_file_of_tools_is_taken_or_told_what_is_wrong_with_it() {
     let odd = home.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
     let ended = home.run(&["tools", "load", &odd]).await;
     assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");
-    assert!(ended.err.contains("; what stands before it is loaded"), "{ended:?}");
+    assert!(ended.err.contains("; the tools before it are loaded"), "{ended:?}");
     home.json(&["tools", "show", "first"], 0).await;
     // The configuration reads the same files.
     home.file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");

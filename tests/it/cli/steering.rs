@@ -154,7 +154,7 @@ async fn a_cancellation_after_the_end_says_that_it_had_ended() {
     let id = text(&done["executionId"]);
     let told = home.run(&["cancel", id]).await;
     assert_eq!((told.status, told.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
-    let expected = format!("`{id}` had ended already (COMPLETED): nothing was stopped\n");
+    let expected = format!("`{id}` is already finished (COMPLETED): nothing was cancelled\n");
     assert_eq!(told.err, expected);
     assert_eq!(home.json(&["cancel", id], 0).await["state"], "COMPLETED");
 }

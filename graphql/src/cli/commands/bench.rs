@@ -25,7 +25,7 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
         () = signals::interrupted() => None,
     };
     drop(own);
-    let Some(measured) = measured else { return app.detach("nothing was measured to its end") };
+    let Some(measured) = measured else { return app.detach("no measurement was completed") };
     app.screen.print_json(&measured?)?;
     Ok(ExitStatus::Done)
 }

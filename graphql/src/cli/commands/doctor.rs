@@ -133,12 +133,12 @@ fn configuration(app: &App, wrong: &[String]) -> Vec<Check> {
     let check = |found| Check {
         name: "configuration".to_owned(),
         found,
-        help: "correct the file; until then no other command works with it",
+        help: "correct the file; no other command works with it",
     };
     if wrong.is_empty() {
         let found = match &app.config.file {
             Some(file) => file.display().to_string(),
-            None => "no file; everything as it comes".to_owned(),
+            None => "no file; every setting has its default".to_owned(),
         };
         return vec![check(Ok(found))];
     }
@@ -148,7 +148,7 @@ fn configuration(app: &App, wrong: &[String]) -> Vec<Check> {
 async fn server_ready(app: &App, url: &str) -> Check {
     let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
     let found = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
-    let help = "start it with `faber serve`, and see that it can write its store";
+    let help = "start it with `faber serve`, and check that it can write its store";
     Check { name: "server".to_owned(), found, help }
 }
 
@@ -164,8 +164,7 @@ async fn server_answers(app: &App, url: &str) -> Vec<Check> {
         Err(failure) => vec![Check {
             name: "server".to_owned(),
             found: Err(format!("{url}: {}", failure.message)),
-            help: "start it with `faber serve`, and show it a token with FABER_TOKEN if it asks \
-                   for one",
+            help: "start it with `faber serve`, and set FABER_TOKEN if it needs a token",
         }],
     }
 }
@@ -175,11 +174,11 @@ fn check_remote_set(set: &RemoteSet) -> Check {
     let tools = count(set.tools.len(), "tool");
     let found = match (&*set.status, set.active) {
         ("failed", true) => Err(error()),
-        ("failed", false) => Ok(format!("switched off; {}", error())),
+        ("failed", false) => Ok(format!("inactive; {}", error())),
         ("connecting", true) => Err("does not answer in time".to_owned()),
-        ("hidden", _) => Ok("not there, as its condition does not hold".to_owned()),
-        _ if set.error.is_some() => Err(format!("{tools}, and these are left out: {}", error())),
-        (_, false) => Ok(format!("{tools}, switched off")),
+        ("hidden", _) => Ok("hidden, because its condition does not hold".to_owned()),
+        _ if set.error.is_some() => Err(format!("{tools}, but some are left out: {}", error())),
+        (_, false) => Ok(format!("{tools}, inactive")),
         (_, true) => Ok(tools),
     };
     Check {
@@ -200,7 +199,7 @@ async fn store_works(app: &App) -> Check {
     Check {
         name: "store".to_owned(),
         found: found.map_err(|failure| format!("{name}: {}", failure.message)),
-        help: "name one that works with `--store` or FABER_STORE, such as `sqlite:./faber.db`",
+        help: "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`",
     }
 }
 
@@ -271,22 +270,22 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
 fn embedding(choice: &Choice) -> Check {
     let used = match &choice.embedding {
         Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
-        None => "tools are chosen by their words alone".to_owned(),
+        None => "tools are selected by words alone".to_owned(),
     };
     let why: Vec<String> = choice.passed_over.iter().map(|source| source.why.to_string()).collect();
     let why = why.join("; ");
     Check {
         name: "embedding".to_owned(),
         found: if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) },
-        help: "correct `embedding` in the configuration, or fetch a model: \
+        help: "correct `embedding` in the configuration, or download a model: \
                `faber models pull all-MiniLM-L6-v2`",
     }
 }
 
 fn retention(config: &Config) -> Check {
     let found = match config.retention.value {
-        Some(kept) => format!("what is over is kept for {}", age::text(kept)),
-        None => "what is over is kept for ever; `retention: 30d` in the configuration removes it"
+        Some(kept) => format!("finished executions are kept for {}", age::text(kept)),
+        None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
             .to_owned(),
     };
     Check { name: "retention".to_owned(), found: Ok(found), help: "" }
@@ -296,16 +295,16 @@ fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
         SetStatus::Ready if !set.left_out.is_empty() => {
             let (tools, why) = (count(set.tools.len(), "tool"), set.left_out.join("; "));
-            Err(format!("{tools}, and these are left out: {why}"))
+            Err(format!("{tools}, but some are left out: {why}"))
         }
         SetStatus::Ready => {
-            let active = if set.is_active { "" } else { ", switched off" };
+            let active = if set.is_active { "" } else { ", inactive" };
             Ok(count(set.tools.len(), "tool") + active)
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
-        SetStatus::Hidden => Ok("not there, as its condition does not hold".to_owned()),
+        SetStatus::Hidden => Ok("hidden, because its condition does not hold".to_owned()),
         // An inactive toolset is not used. Activation checks it again.
-        SetStatus::Failed { error } if !set.is_active => Ok(format!("switched off; {error}")),
+        SetStatus::Failed { error } if !set.is_active => Ok(format!("inactive; {error}")),
         SetStatus::Failed { error } => Err(error.clone()),
     };
     Check {

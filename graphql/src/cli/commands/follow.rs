@@ -165,23 +165,23 @@ impl Follower<'_> {
                 (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
                     let version = plan.version;
                     say(format!(
-                        "planned anew as version {version} because {reason}; {id} goes on"
+                        "replanned as version {version} because {reason}; {id} continues"
                     ));
                     return Ok(Stopped::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
                     let why = replanning.given_up.as_ref().map(Text::to_string);
-                    say(format!("not planned anew after all: {}", why.unwrap_or_default()));
+                    say(format!("the replan was given up: {}", why.unwrap_or_default()));
                     return Ok(Stopped::GivenUp);
                 }
-                _ if !is_told => say(format!("a model plans anew because {reason}")),
+                _ if !is_told => say(format!("a model replans because {reason}")),
                 _ => (),
             }
             is_told = true;
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
-                say(format!("nobody plans it anew: `faber execute {}` does", self.id));
+                say(format!("no worker replans it: `faber execute {}` does", self.id));
                 return Ok(Stopped::Over);
             }
             time::sleep(REPLAN_POLL).await;
@@ -266,7 +266,7 @@ impl Watching<'_> {
                 }
                 () = &mut unowned, if !*is_told => {
                     let id = self.of.id;
-                    let note = format!("nobody carries it on: `faber execute {id}` does");
+                    let note = format!("no worker drives it: `faber execute {id}` does");
                     self.view.tell(&News::Note(note), self.tree.root().steps_over);
                     *is_told = true;
                 }
@@ -361,17 +361,17 @@ async fn show_waiting(
     screen.print(&format!("{id}  WAITING"))?;
     for (step, answer) in answered.iter().take(ASKED) {
         screen.say(&format!(
-            "`{}` was {answer}, and no process carries it on",
+            "`{}` was {answer}, but no worker drives it",
             plain::safe_line(step)
         ));
     }
     if !answered.is_empty() {
-        screen.say(&format!("faber execute {id}   carries it on"));
+        screen.say(&format!("faber execute {id}   continues it"));
     }
     for (of, step) in asked.iter().take(ASKED) {
         let step = quoted(step);
-        screen.say(&format!("faber approve {of} {step}            lets it go on"));
-        screen.say(&format!("faber approve {of} {step} --reject   refuses it"));
+        screen.say(&format!("faber approve {of} {step}            approves the step"));
+        screen.say(&format!("faber approve {of} {step} --reject   rejects it"));
     }
     if asked.len() > ASKED {
         screen.say(&format!("and {} more", asked.len() - ASKED));
@@ -407,10 +407,10 @@ pub(crate) async fn show_state(
 /// Ends a command after Ctrl-C, and prints how to continue.
 fn detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     let message = if session.client.is_remote() {
-        format!("detached; `{id}` goes on: `faber watch {id}` watches it")
+        format!("detached; `{id}` continues: `faber watch {id}` watches it")
     } else {
         format!(
-            "detached; `{id}` is in the store: `faber execute {id}` carries it on, `faber watch \
+            "detached; `{id}` is in the store: `faber execute {id}` continues it, `faber watch \
              {id}` watches it, `faber cancel {id}` stops it"
         )
     };

@@ -41,7 +41,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     show(app, name, begun.url(), no_browser);
     tokio::select! {
         logged_in = wait(app, &begun, callback, name) => tell(app, name, &logged_in?),
-        () = signals::interrupted() => app.detach("nobody was logged in"),
+        () = signals::interrupted() => app.detach("the login was not completed"),
     }
 }
 
@@ -55,9 +55,9 @@ pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure
     if screen.json {
         screen.print_json(&json!({ "toolset": name, "forgotten": forgotten }))?;
     } else if forgotten {
-        screen.print(&format!("the login to `{name}` is forgotten"))?;
+        screen.print(&format!("the login to `{name}` was removed"))?;
     } else {
-        screen.say(&format!("nobody was logged in to `{name}`"));
+        screen.say(&format!("there was no login to `{name}`"));
     }
     Ok(ExitStatus::Done)
 }
@@ -66,7 +66,7 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     let Some(server) = &app.config.server else { return Ok(()) };
     let server = &server.value;
     Err(Failure::usage(format!(
-        "a login is kept where the tools are called: type `faber {command}` there, not with `{server}`"
+        "a login is stored on the machine that calls the tools: run `faber {command}` there, not with `{server}`"
     )))
 }
 
@@ -85,7 +85,7 @@ async fn find(app: &App, name: &str) -> Result<SetConfig, Failure> {
 fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
     match &set.source {
         Source::Mcp(server) => Ok(server),
-        _ => Err(Failure::usage(format!("nobody logs in to `{}`: it is no MCP server", set.name))),
+        _ => Err(Failure::usage(format!("`{}` has no login: it is no MCP server", set.name))),
     }
 }
 
@@ -145,7 +145,7 @@ async fn wait(
             Some(address) = line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = PATIENCE.as_secs() / 60;
-                let why = format!("nobody logged in within {minutes} minutes");
+                let why = format!("the login was not completed within {minutes} minutes");
                 return Err(Failure::new("LOGIN_REFUSED", why));
             }
         };
@@ -161,7 +161,7 @@ async fn wait(
         match finished {
             Err(LoginError::Stray) if was_pasted => app
                 .screen
-                .say("this is no answer to the login that is under way: paste the whole address"),
+                .say("this address does not belong to the current login: paste the whole address"),
             Err(LoginError::Stray) => {}
             finished => {
                 callback.close().await;
@@ -200,7 +200,7 @@ fn tell(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failu
         if scopes.is_empty() { String::new() } else { format!(", for {}", scopes.join(" ")) };
     let until = match lasts {
         _ if *is_renewed => String::new(),
-        Some(lasts) => format!("; it ends in {} min", lasts.as_secs().div_ceil(60)),
+        Some(lasts) => format!("; it expires in {} min", lasts.as_secs().div_ceil(60)),
         None => String::new(),
     };
     screen.print(&format!("logged in to `{name}`{allows}{until}"))?;

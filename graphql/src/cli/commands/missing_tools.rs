@@ -95,7 +95,7 @@ fn name_configuration(file: Option<&Path>) -> String {
         Some(Ok(file)) => {
             format!("the configuration is `{}`: add the toolset there", file.display())
         }
-        _ => "no configuration file was read: name the one that has the toolset with `--config`"
+        _ => "no configuration file was read: name the file with the toolset by `--config`"
             .to_owned(),
     }
 }

@@ -12,7 +12,7 @@ pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus,
         Models::Pull { name, sha256 } => tokio::select! {
             pulled = fetch(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
             () = signals::interrupted() => {
-                app.detach("what was fetched is kept: the same command goes on with it")
+                app.detach("the downloaded part is kept: the same command continues the download")
             }
         },
     }
@@ -26,7 +26,7 @@ fn list(app: &App) -> Result<ExitStatus, Failure> {
             models.iter().map(|model| json!({ "name": model, "path": directory.join(model) }));
         screen.print_json(&models.collect())?;
     } else if models.is_empty() {
-        screen.say("there are none: `faber models pull all-MiniLM-L6-v2` fetches one");
+        screen.say("no model is downloaded: `faber models pull all-MiniLM-L6-v2` downloads one");
     } else {
         screen.print(
             &models.iter().map(|model| plain::safe_line(model)).collect::<Vec<_>>().join("\n"),
@@ -64,7 +64,7 @@ async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
         screen.print_json(&json!({ "name": name, "path": path, "model": model, "from": from }))?;
         return Ok(ExitStatus::Done);
     }
-    let how = from.map_or_else(|| "it was there".to_owned(), |it| format!("from {it}"));
+    let how = from.map_or_else(|| "already downloaded".to_owned(), |it| format!("from {it}"));
     screen.print(&format!(
         "{} ({model}, {how})\nuse it with `embedding: {{ model: {name} }}` in the configuration",
         path.display()

@@ -48,9 +48,9 @@ pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<Ex
         session.screen.hint(if args.by.is_none() {
             let criteria = Criteria { by: By::Hybrid, ..criteria };
             found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
-            "no tool has `examples` to be near to: chosen by meaning and words, as `--by hybrid` does"
+            "no tool has `examples`: selected by similarity and words, as with `--by hybrid`"
         } else {
-            "no tool has `examples` to be near to: give them some, or choose `--by hybrid`"
+            "no tool has `examples`: add some, or use `--by hybrid`"
         });
     }
     show_matches(session, &found)
@@ -236,7 +236,7 @@ async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
             return Err(unfit("`query` is empty"));
         }
         if known.gold.is_empty() {
-            return Err(unfit("`gold` names no tool, so that no answer would be right"));
+            return Err(unfit("`gold` names no tool, so no selection would be correct"));
         }
         Ok(Known { place, ..known })
     });
@@ -261,7 +261,7 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
         for name in gold {
             let why = match is_active.get(name.as_str()) {
                 Some(is_active) if *is_active || all => continue,
-                Some(_) => "switched off: `--all` counts it, too".to_owned(),
+                Some(_) => "inactive: `--all` includes it".to_owned(),
                 None => {
                     let help = planner::nearest::did_you_mean(name, is_active.keys().copied());
                     let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());

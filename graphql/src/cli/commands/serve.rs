@@ -41,7 +41,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     if !address.ip().is_loopback() && !access.wants_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens: everybody but this machine is refused; add `access.tokens` to the \
+             tokens: only this machine may connect; add `access.tokens` to the \
              configuration, or listen on 127.0.0.1"
         )));
     }
@@ -121,8 +121,8 @@ fn warn_of_free_commands(app: &App) {
         return;
     }
     app.screen.say(&app.screen.err.yellow(format!(
-        "warning: {support}: tools that run commands refuse to where their files and sockets cannot be confined, \
-         unless their `confine` says `required: false`"
+        "warning: {support}: tools refuse to run commands whose files and sockets cannot be confined, \
+         unless their `confine` sets `required: false`"
     )));
 }
 
@@ -161,7 +161,7 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
 }
 
 fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
-    let deaf = |err| Failure::new("INTERNAL", format!("signals cannot be heard: {err}"));
+    let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
     signals::told_to_end().map_err(deaf)
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn cancel(
     let ExecutionHead { execution_id: id, state, .. } = find_execution(&session.client, id).await?;
     if state.is_finished() {
         let state = state.as_str();
-        session.screen.say(&format!("`{id}` had ended already ({state}): nothing was stopped"));
+        session.screen.say(&format!("`{id}` is already finished ({state}): nothing was cancelled"));
         return show_state(session, id).await;
     }
     send_and_stop(session, id, "cancelExecution", &[("reason: String", json!(reason))]).await?;
@@ -217,7 +217,7 @@ async fn root_to_drive(
 /// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
-        let hint = format!("recorded; no process carries it on: `faber execute {id}` does");
+        let hint = format!("recorded; no worker drives it: `faber execute {id}` does");
         session.screen.say(&hint);
     }
     show_state(session, id).await
@@ -270,7 +270,7 @@ async fn may_repeat_calls(
         return Ok(true);
     }
     let screen = session.screen;
-    screen.say("this retry repeats calls that have an effect each time:");
+    screen.say("this retry repeats calls of `once` tools:");
     screen.say(&call_table(&found.repeated_calls));
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if args.yes || screen.json || !is_interactive {
@@ -306,7 +306,7 @@ pub(crate) async fn warn_of_repeated_calls(
 fn call_table(calls: &[RepeatedCall]) -> String {
     let rows = calls.iter().map(|call| {
         let unknown =
-            if call.outcome_unknown { ", and nobody knows if it took effect" } else { "" };
+            if call.outcome_unknown { ", with an unknown outcome" } else { "" };
         let calls = count(call.calls, "call");
         vec![format!("  {}", call.step_id), call.tool_name.to_string(), format!("{calls}{unknown}")]
     });
@@ -323,7 +323,7 @@ async fn ask_person(question: &str) -> Result<bool, Failure> {
     });
     let answer = tokio::select! {
         answer = read => answer,
-        () = signals::interrupted() => return Err(Failure::new("DETACHED", "nothing was begun")),
+        () = signals::interrupted() => return Err(Failure::new("DETACHED", "nothing was started")),
     };
     let failed = |err: &dyn std::fmt::Display| {
         Failure::new("INTERNAL", format!("the answer cannot be read: {err}"))

@@ -132,9 +132,9 @@ async fn set_active(
         session.screen.print_json(&found)?;
     } else {
         for (names, result) in [
-            (&change.changed, if on { "switched on" } else { "switched off" }),
+            (&change.changed, if on { "activated" } else { "deactivated" }),
             (&change.not_found, "there is no such toolset"),
-            (&change.refused, "always switched on"),
+            (&change.refused, "always active"),
         ] {
             for name in names {
                 session.screen.print(&format!("{name}: {result}"))?;
@@ -237,7 +237,7 @@ async fn load_tools(
             Err(failure) => {
                 let place = format!("`{}`: `tools_list[{place}]` (`{shown}`)", file.display());
                 let before =
-                    if loaded.is_empty() { "" } else { "; what stands before it is loaded" };
+                    if loaded.is_empty() { "" } else { "; the tools before it are loaded" };
                 let message = format!("{place}: {}{before}", failure.message);
                 return Err(Failure { message, ..failure });
             }

@@ -267,12 +267,12 @@ impl Board {
             "cancel_requested" => "cancelling".to_owned(),
             "execution_failed" => {
                 let why = data.error.as_ref().map(|error| &*error.message).unwrap_or_default();
-                format!("it cannot go on: {why}")
+                format!("it cannot continue: {why}")
             }
-            "deadline_passed" => "its time is up".to_owned(),
-            "paused" => format!("paused: `faber resume {}` lets it go on", self.id),
+            "deadline_passed" => "its deadline passed".to_owned(),
+            "paused" => format!("paused: `faber resume {}` resumes it", self.id),
             "resumed" => "resumed".to_owned(),
-            "compensation_started" => "undoing what was done".to_owned(),
+            "compensation_started" => "compensating".to_owned(),
             _ => return None,
         };
         Some(News::Note(note))
@@ -306,10 +306,10 @@ fn error_text(data: &EventData) -> Option<String> {
 
 fn skip_reason(data: &EventData) -> Option<String> {
     match data.reason.as_deref()? {
-        "dependency" => Some("what it depends on did not succeed".to_owned()),
+        "dependency" => Some("a dependency did not succeed".to_owned()),
         "execution_failed" => None,
         "condition" => Some("its condition does not hold".to_owned()),
-        "dry_run" => Some("fits; nothing is called in a dry run".to_owned()),
+        "dry_run" => Some("valid; a dry run calls nothing".to_owned()),
         other => Some(other.replace('_', " ")),
     }
 }

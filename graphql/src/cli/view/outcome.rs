@@ -199,8 +199,7 @@ impl<'a> Outcome<'a> {
                 return None;
             }
             _ if self.execution.dry_run => return None,
-            "tool.outcome_unknown" => "it may have happened all the same, so that it is not for \
-                 a machine to try again"
+            "tool.outcome_unknown" => "its outcome is unknown, so only a person may retry it"
                 .to_owned(),
             _ if !error.retryable => "it would fail again".to_owned(),
             _ if max_attempts == 1 => {
@@ -266,16 +265,16 @@ fn commands_and_claims(entries: &[&TimelineEntry]) -> Vec<String> {
             }
             "cancel_requested" => {
                 let why = detail.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                format!("Somebody cancelled it{why}.")
+                format!("It was cancelled{why}.")
             }
             "execution_failed" => {
                 let why = detail.error.as_ref().map(|error| error.message.to_string());
-                format!("It could not go on: {}.", why.unwrap_or_default())
+                format!("It could not continue: {}.", why.unwrap_or_default())
             }
-            "deadline_passed" => "Its time was up.".to_owned(),
-            "paused" => "Somebody paused it.".to_owned(),
-            "resumed" => "Somebody let it go on.".to_owned(),
-            "signal_received" => format!("Signal `{}` came.", detail.name),
+            "deadline_passed" => "Its deadline passed.".to_owned(),
+            "paused" => "It was paused.".to_owned(),
+            "resumed" => "It was resumed.".to_owned(),
+            "signal_received" => format!("Signal `{}` arrived.", detail.name),
             _ => continue,
         });
     }

@@ -127,13 +127,13 @@ fn continuation_of(execution: &Execution) -> String {
     let why =
         replanning.map(|replanning| format!(" because {}", replanning.reason)).unwrap_or_default();
     match (&execution.next, replanning) {
-        (Some(next), _) => format!("planned anew as {}{why}", next.execution_id),
+        (Some(next), _) => format!("replanned as {}{why}", next.execution_id),
         (None, Some(replanning)) if replanning.state == ReplanningState::GivenUp => {
             let given_up =
                 replanning.given_up.as_ref().map(ToString::to_string).unwrap_or_default();
-            format!("not planned anew{why}: {given_up}")
+            format!("not replanned{why}: {given_up}")
         }
-        (None, Some(_)) => format!("a model plans anew{why}"),
+        (None, Some(_)) => format!("a model replans{why}"),
         (None, None) => String::new(),
     }
 }
@@ -321,11 +321,11 @@ fn next_commands(request: &Request, execution: &Execution) -> Vec<String> {
         Failed | Cancelled if !execution.dry_run || execution.state == Cancelled => {
             let is_failed = execution.state == Failed;
             let failed = "does again what failed, and keeps the rest";
-            let effect = if is_failed { failed } else { "does what was not done" };
+            let effect = if is_failed { failed } else { "runs the steps that did not run" };
             all.push((format!("faber retry {id}"), effect));
             all.push((format!("faber retry {id} --all"), "does all of it again"));
         }
-        Paused => all.push((format!("faber resume {id}"), "lets it go on")),
+        Paused => all.push((format!("faber resume {id}"), "resumes it")),
         Completed | Failed => (),
         _ => {
             all.extend(answer_commands(execution));
@@ -348,18 +348,18 @@ fn answer_commands(execution: &Execution) -> Vec<Hint> {
         let step = quoted(&part_name(step, wait.index));
         match &*wait.kind {
             "approval" | "decision" => {
-                all.push((format!("faber approve {id} {step}"), "lets the step go on"));
-                all.push((format!("faber approve {id} {step} --reject"), "refuses it"));
+                all.push((format!("faber approve {id} {step}"), "approves the step"));
+                all.push((format!("faber approve {id} {step} --reject"), "rejects it"));
             }
             "worker" => {
-                let execute = (format!("faber execute {id}"), "carries it on");
+                let execute = (format!("faber execute {id}"), "continues it");
                 if !all.contains(&execute) {
                     all.push(execute);
                 }
             }
             "signal" => {
                 let name = quoted(wait.name.as_deref().unwrap_or_default());
-                all.push((format!("faber signal {id} {name}"), "tells the step to go on"));
+                all.push((format!("faber signal {id} {name}"), "sends the signal"));
             }
             _ => (),
         }

@@ -134,7 +134,7 @@ async fn what_fails_goes_on_by_itself_and_is_followed() {
     configure(&home, &model.speaking("openai"));
     let ran = home.run(&["run", SEED, "--replans", "2"]).await;
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("planned anew as version 2 because `createBlog` failed"), "{ran:?}");
+    assert!(ran.err.contains("replanned as version 2 because `createBlog` failed"), "{ran:?}");
     assert_eq!(model.asked().await.len(), 2);
     let executions = home.json(&["list", "executions"], 0).await;
     let executions = executions.as_array().unwrap();

@@ -16,14 +16,13 @@ pub(crate) fn names(toolbox: &Toolbox) -> Check {
     let clashes = clashes(toolbox);
     let mut told: Vec<String> = clashes.iter().take(TOLD).map(Clash::told).collect();
     let found = match clashes.len() {
-        0 => "every name of a tool means one only".to_owned(),
+        0 => "every name means one tool".to_owned(),
         n => {
             if n > TOLD {
                 told.push(format!("and {} more", n - TOLD));
             }
             format!(
-                "where several tools have one the earliest set is meant, and `set.name` always \
-                 works: {}",
+                "a shared name means the tool of the earliest set, and `set.name` always works: {}",
                 told.join("; ")
             )
         }
@@ -42,7 +41,7 @@ struct Clash {
 impl Clash {
     fn told(&self) -> String {
         let others: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
-        let off = if self.is_off { ", which is switched off" } else { "" };
+        let off = if self.is_off { ", which is inactive" } else { "" };
         format!("`{}` is `{}`{off}, not {}", self.name, self.meant, others.join(" or "))
     }
 }
@@ -100,9 +99,9 @@ mod tests {
 
     #[test]
     fn the_earliest_set_is_meant() {
-        expect!["every name of a tool means one only"]
+        expect!["every name means one tool"]
             .assert_eq(&told(&json!({ "a": ["x"], "b": ["y"] })));
-        expect!["where several tools have one the earliest set is meant, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is switched off, not `a.get` or `b.get`"]
+        expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
             .assert_eq(&told(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
         let many: Vec<String> = (0..12).map(|it| format!("t{it:02}")).collect();
         let told = told(&json!({ "a": many, "b": many }));

@@ -17,7 +17,7 @@ pub(crate) fn confinement(sets: &[SetConfig], support: sandbox::Support) -> Chec
     let found = match (refused.as_slice(), usual) {
         ([], None) => Ok(there),
         ([], Some(missing)) => {
-            Ok(format!("{there}; commands to be confined are refused: nothing sees to {missing}"))
+            Ok(format!("{there}; commands to be confined are refused: the kernel lacks {missing}"))
         }
         (refused, _) => {
             let names = refused.join("`, `");
@@ -44,7 +44,7 @@ pub(crate) fn access(
              may do everything"
         )),
         n => {
-            let said = format!("{}: whoever connects to `{listen}` needs one", count(n, "token"));
+            let said = format!("{}: every caller of `{listen}` needs one", count(n, "token"));
             access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
@@ -129,7 +129,7 @@ mod tests {
         check(
             json!([token("CI")]),
             "[::]:80",
-            expect!["1 token: whoever connects to `[::]:80` needs one"],
+            expect!["1 token: every caller of `[::]:80` needs one"],
         );
         check(
             json!([token("CI"), token("OWNER")]),

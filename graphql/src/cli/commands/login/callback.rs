@@ -59,7 +59,7 @@ impl Page<'_> {
             Self::Failed(set) => {
                 format!("You are not logged in to <b>{set}</b>: the terminal says why.")
             }
-            Self::Stray => "This is no answer to the login that is under way.".to_owned(),
+            Self::Stray => "This page does not belong to the current login.".to_owned(),
         };
         format!(
             "<!doctype html><html lang=en><meta charset=utf-8><title>Faber</title>\
@@ -85,7 +85,7 @@ impl Callback {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             if let Err(err) = axum::serve(listener, routes).with_graceful_shutdown(stopped).await {
-                tracing::warn!(%err, "the browser is not heard");
+                tracing::warn!(%err, "cannot listen for the browser");
             }
         });
         Ok(Self { address: format!("{origin}{PATH}"), came, stop, tasks })

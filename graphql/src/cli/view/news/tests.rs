@@ -95,7 +95,7 @@ fn items_are_counted_and_few_are_told_of() {
 fn what_is_undone_does_not_count_as_a_step() {
     let mut board = Board::default();
     let note = board.apply(&event(1, "compensation_started", None, &json!({})));
-    assert_eq!(note, Some(News::Note("undoing what was done".to_owned())));
+    assert_eq!(note, Some(News::Note("compensating".to_owned())));
     board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
     let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
     let (name, view) = step(news);

@@ -129,11 +129,11 @@ fn of_what_waits() {
           written by hand, 4 steps
 
         Next
-          faber approve exec_1_aaaaaaaaa pay              lets the step go on
-          faber approve exec_1_aaaaaaaaa pay --reject     refuses it
-          faber approve exec_1_aaaaaaaaa decide           lets the step go on
-          faber approve exec_1_aaaaaaaaa decide --reject  refuses it
-          faber signal exec_1_aaaaaaaaa go                tells the step to go on
+          faber approve exec_1_aaaaaaaaa pay              approves the step
+          faber approve exec_1_aaaaaaaaa pay --reject     rejects it
+          faber approve exec_1_aaaaaaaaa decide           approves the step
+          faber approve exec_1_aaaaaaaaa decide --reject  rejects it
+          faber signal exec_1_aaaaaaaaa go                sends the signal
           faber watch exec_1_aaaaaaaaa                    watches it
           faber cancel exec_1_aaaaaaaaa                   stops it
           faber debug exec_1_aaaaaaaaa --full             every value, and how the plan came to be"#]],
