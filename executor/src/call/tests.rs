@@ -104,7 +104,7 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
     ] {
         let name = "m.b".parse().unwrap();
         let found = find(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
-        let error = found.map(|it| it.definition().qualified_name()).unwrap_err();
+        let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }
 }
@@ -172,7 +172,7 @@ impl Trial {
                     };
                     writeln!(story, "{ms} {end}").unwrap();
                     assert!(reports.recv().now_or_never().is_none(), "it has ended");
-                    return (story, ended.result.map(|it| it.output));
+                    return (story, ended.result.map(|answer| answer.output));
                 }
                 (_, it) = reports.recv() => {
                     writeln!(story, "{} {}", begun.elapsed().as_millis(), it.progress).unwrap();
@@ -193,7 +193,7 @@ fn outputs_have_a_limit() {
     assert!(check(json!("x".repeat(10)), 12).is_ok());
     let error = check(json!("x".repeat(11)), 12).unwrap_err();
     assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
-    let deep = (0..200).fold(json!(1), |it, _| json!([it]));
+    let deep = (0..200).fold(json!(1), |number, _| json!([number]));
     assert_eq!(check(deep, 1 << 20).unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
 }
 

@@ -96,12 +96,12 @@ impl Scene {
 
     async fn kinds(&self) -> Vec<&'static str> {
         let log = self.store.read(self.driver.execution.id(), Seq::START).await.unwrap();
-        log.iter().map(|it| it.event.kind()).collect()
+        log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 }
 
 fn limited(n: usize) -> Arc<Plan> {
-    plan((0..n).map(|it| step(&format!("s{it}"), "set.limited", json!({}))).collect())
+    plan((0..n).map(|number| step(&format!("s{number}"), "set.limited", json!({}))).collect())
 }
 
 fn parts(n: usize) -> Arc<Plan> {
@@ -292,7 +292,8 @@ async fn no_more_permits_are_asked_for_than_could_be_used() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
     let begun = time::Instant::now();
-    let steps = (0..5).map(|it| step(&format!("s{it}"), "set.limited", json!({ "k": it })));
+    let steps =
+        (0..5).map(|number| step(&format!("s{number}"), "set.limited", json!({ "k": number })));
     let options = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
     let rate = Rate { calls: 1, per_ms: 3_600_000 };
     let mut scene = Scene::rated(rate, plan(steps.collect()), options).await;
@@ -418,7 +419,8 @@ fn only_who_has_an_execution_renews_its_claim() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let request = RequestId::draw(Timestamp::UNIX_EPOCH);
     let created = Created::new(plan.id(), request, ExecutionOptions::default());
-    let [one, other] = [1, 2].map(|it| format!("work_{it}_aaaaaaaaa").parse::<WorkerId>().unwrap());
+    let [one, other] =
+        [1, 2].map(|number| format!("work_{number}_aaaaaaaaa").parse::<WorkerId>().unwrap());
     let claim = |worker, epoch, renewed| {
         Event::Claimed(Claimed { worker, node: "n".into(), epoch: Epoch(epoch), renewed })
     };

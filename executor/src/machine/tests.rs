@@ -40,6 +40,8 @@ struct Story {
     now: Timestamp,
     commands: u32,
     told: usize,
+    /// The positions in the log at which decisions start.
+    starts: BTreeSet<usize>,
     limited: Arc<BTreeSet<ToolName>>,
 }
 
@@ -59,7 +61,7 @@ fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
         id: id.parse().unwrap(),
         tool: tool.parse().unwrap(),
         parameters: Arc::new(json!({})),
-        depends_on: after.iter().map(|it| it.parse().unwrap()).collect(),
+        depends_on: after.iter().map(|name| name.parse().unwrap()).collect(),
         output_mapping: Vec::new(),
         policy: StepPolicy { effect: Effect::Idempotent, ..Default::default() },
         plan: None,
@@ -202,12 +204,13 @@ impl Story {
     fn created(plan: &Arc<Plan>, created: Created) -> Self {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (execution, created) = create_as(id, plan, created, at(0)).unwrap();
-        let limited = Arc::default();
-        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1, limited }
+        let (starts, limited) = (BTreeSet::new(), Arc::default());
+        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1, starts, limited }
     }
 
     fn decide(&mut self, input: &Input) -> &mut Self {
         let moment = Moment::from(self.now);
+        self.starts.insert(self.log.len());
         self.log.extend(decide(&mut self.execution, input.clone(), moment));
         if !matches!(input, Input::Claimed { .. }) {
             let again = decide(&mut self.execution, input.clone(), moment);
@@ -250,7 +253,7 @@ impl Story {
 
     /// Returns what `a`, `a[2]`, `a/undo` or `a[2]/undo` names.
     fn task(&self, name: &str) -> Task {
-        let (name, undo) = name.strip_suffix("/undo").map_or((name, false), |it| (it, true));
+        let (name, undo) = name.strip_suffix("/undo").map_or((name, false), |name| (name, true));
         let (name, item) = match name.split_once('[') {
             Some((name, item)) => (name, Some(item.trim_end_matches(']').parse().unwrap())),
             None => (name, None),
@@ -293,16 +296,34 @@ impl Story {
         self.decide(&Input::Woken)
     }
 
-    /// Compares what happened since the last check, and replays everything.
+    /// Compares the events since the last check, one decision a line. Replays the log, and makes
+    /// sure that nothing follows its end.
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
-        let mut text = String::new();
-        for recorded in &self.log[self.told..] {
-            writeln!(text, "{}", line(recorded)).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        for (n, recorded) in self.log.iter().enumerate().skip(self.told) {
+            let event = describe_event(&recorded.event);
+            let is_start = self.starts.contains(&n) || self.log[n - 1].at != recorded.at;
+            match lines.last_mut().filter(|_| !is_start) {
+                Some(line) if line.len() + event.len() <= 85 => write!(line, ", {event}").unwrap(),
+                Some(line) => {
+                    line.push(',');
+                    lines.push(format!("  {event}"));
+                }
+                None => lines.push(format!("{} {event}", millis(recorded.at))),
+            }
         }
         self.told = self.log.len();
-        expected.assert_eq(&text);
+        expected.assert_eq(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
         self.replays();
+        if let Some(Event::Finished { outcome }) = self.log.last().map(|last| &last.event) {
+            let state = match outcome {
+                Outcome::Completed => ExecutionState::Completed,
+                Outcome::Failed => ExecutionState::Failed,
+                Outcome::Cancelled => ExecutionState::Cancelled,
+            };
+            self.is_over(state);
+        }
         self
     }
 
@@ -320,7 +341,7 @@ impl Story {
 
     /// Says that calls of some tools need permits here.
     fn limit(&mut self, tools: &[&str]) -> &mut Self {
-        let tools: BTreeSet<ToolName> = tools.iter().map(|it| it.parse().unwrap()).collect();
+        let tools: BTreeSet<ToolName> = tools.iter().map(|name| name.parse().unwrap()).collect();
         self.limited = Arc::new(tools);
         self.execution.set_limited_tools(Arc::clone(&self.limited));
         self
@@ -357,7 +378,8 @@ impl Story {
         for cut in 1..self.log.len() {
             let log = &self.log[..cut];
             let execution = Execution::replay(self.execution.id(), Arc::clone(plan), log).unwrap();
-            let mut story = Self { execution, log: log.to_vec(), limited: Arc::default(), ..*self };
+            let (starts, limited) = (BTreeSet::new(), Arc::default());
+            let mut story = Self { execution, log: log.to_vec(), starts, limited, ..*self };
             story.claim();
             for _ in 0..100 {
                 story.run(|_| Ok(json!("again")));
@@ -372,22 +394,23 @@ impl Story {
     }
 
     fn wakes_at(&self) -> Option<i64> {
-        wake_at(&self.execution).map(|it| (it - at(0)).num_milliseconds())
+        wake_at(&self.execution).map(millis)
     }
 
     /// Asserts that it ended, that everybody was counted, and that nothing more happens.
     fn is_over(&mut self, state: ExecutionState) -> StepCounts {
         assert_eq!(self.state(), state);
-        let finished = self.log.iter().filter(|it| it.event.is_last()).count();
+        let finished = self.log.iter().filter(|recorded| recorded.event.is_last()).count();
         assert_eq!(finished, 1);
-        assert!(self.log.last().is_some_and(|it| it.event.is_last()));
+        assert!(self.log.last().is_some_and(|recorded| recorded.event.is_last()));
         let tally = self.execution.count_steps();
         let StepCounts { total, successful, failed, skipped, cancelled } = tally;
         assert_eq!(total, successful + failed + skipped + cancelled);
-        let events = self.log.len();
+        let (events, now) = (self.log.len(), self.now);
         self.claim().cancel().tell(Command::Pause).signal("go", json!(1)).wake(1 << 40);
         assert_eq!(self.log.len(), events, "nothing follows the end");
         assert_eq!(self.wakes_at(), None);
+        self.now = now;
         tally
     }
 }
@@ -396,10 +419,10 @@ impl Story {
 /// need a permit, and whose conditions were found to hold, whoever replays the log finds again.
 fn essence(execution: &Execution) -> String {
     let agenda = execution.agenda();
-    let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|it| it.1).collect();
+    let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|retry| retry.1).collect();
     let due = [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), &retrying];
     let due: BTreeSet<Task> = due.into_iter().flatten().copied().collect();
-    let judging = agenda.conditional().iter().map(|it| Task::from(*it));
+    let judging = agenda.conditional().iter().map(|number| Task::from(*number));
     let open: BTreeSet<Task> = due.into_iter().chain(agenda.undoing()).chain(judging).collect();
     let rest = [
         format!("{:?} {:?}", agenda.to_skip(), agenda.running()),
@@ -413,12 +436,16 @@ fn essence(execution: &Execution) -> String {
     format!("{open:#?}\n{}\n{:#?}", rest.join("\n"), execution.steps())
 }
 
-/// Tells an event in one line.
-fn line(recorded: &RecordedEvent) -> String {
-    let RecordedEvent { at: when, event, .. } = recorded;
-    let mut line = format!("{} {}", (*when - at(0)).num_milliseconds(), event.kind());
+/// Returns the milliseconds from the beginning to a moment.
+fn millis(moment: Timestamp) -> i64 {
+    (moment - at(0)).num_milliseconds()
+}
+
+/// Describes an event, such as `a[2]#1 succeeded 7`.
+fn describe_event(event: &Event) -> String {
+    let mut line = String::new();
     if let Some(step) = event.step() {
-        write!(line, " {step}").unwrap();
+        write!(line, "{step}").unwrap();
     }
     if let Some(item) = event.part().item {
         write!(line, "[{item}]").unwrap();
@@ -426,10 +453,13 @@ fn line(recorded: &RecordedEvent) -> String {
     if let Some(attempt) = event.attempt() {
         write!(line, "#{attempt}").unwrap();
     }
-    let ms = |it: &Timestamp| (*it - at(0)).num_milliseconds();
+    match event.kind().strip_prefix("step_") {
+        Some(kind) => write!(line, " {kind}").unwrap(),
+        None => line.push_str(event.kind()),
+    }
     match event {
         Event::StepStarted(StepStarted { until: Some(until), .. }) => {
-            write!(line, " until {}", ms(until)).unwrap();
+            write!(line, " until {}", millis(*until)).unwrap();
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
             write!(line, " of {n}").unwrap();
@@ -442,7 +472,7 @@ fn line(recorded: &RecordedEvent) -> String {
         }
         Event::StepProgress { progress, .. } => write!(line, " {}", progress.progress).unwrap(),
         Event::StepRetryScheduled { error, until, .. } => {
-            write!(line, " {} until {}", error.code, ms(until)).unwrap();
+            write!(line, " {} until {}", error.code, millis(*until)).unwrap();
         }
         Event::StepFailed { error, .. } => write!(line, " {}", error.code).unwrap(),
         Event::StepSkipped { reason, .. } => write!(line, " {reason:?}").unwrap(),

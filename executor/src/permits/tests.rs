@@ -61,7 +61,7 @@ impl Scene {
         let looking = async {
             loop {
                 look.tick().await;
-                let found = lock(&self.turns).iter().find(|it| it.0 == who).map(|it| it.1);
+                let found = lock(&self.turns).iter().find(|turn| turn.0 == who).map(|turn| turn.1);
                 if let Some(at) = found {
                     return at;
                 }
@@ -92,7 +92,7 @@ async fn who_is_more_urgent_overtakes_also_the_first_in_line() {
         scene.comes(who, priority, 1_000).await;
     }
     scene.turn_of("b").await;
-    let turns: Vec<String> = lock(&scene.turns).iter().map(|it| it.0.clone()).collect();
+    let turns: Vec<String> = lock(&scene.turns).iter().map(|turn| turn.0.clone()).collect();
     assert_eq!(turns, ["holder", "urgent", "sooner", "soon", "a", "b"]);
 }
 

@@ -180,7 +180,7 @@ impl Scene {
 
     async fn kinds(&self, id: ExecutionId) -> Vec<&'static str> {
         let log = self.store.read(id, Seq::START).await.unwrap();
-        log.iter().map(|it| it.event.kind()).collect()
+        log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
     /// Waits until an event of a kind is in a log, and fails if that takes longer than it may.
@@ -229,7 +229,7 @@ async fn what_waits_for_a_limit_keeps_nobody_out() {
         let log = async {
             loop {
                 let log = scene.store.read(id, Seq::START).await.unwrap();
-                if log.iter().any(|it| it.event.kind() == "step_started") {
+                if log.iter().any(|recorded| recorded.event.kind() == "step_started") {
                     return log;
                 }
                 time::sleep(Duration::from_millis(100)).await;
@@ -245,7 +245,7 @@ async fn what_waits_for_a_limit_keeps_nobody_out() {
 #[tokio::test(start_paused = true)]
 async fn who_has_slept_lets_the_next_one_sleep() {
     let scene = Scene::within(vec![one_at_a_time("flow.sleep")]);
-    let sleeps = ["a", "b"].map(|it| step(it, "flow.sleep", json!({ "ms": 500 })));
+    let sleeps = ["a", "b"].map(|id| step(id, "flow.sleep", json!({ "ms": 500 })));
     let id = scene.start(sleeps.to_vec()).await;
     scene.until(id, ExecutionState::Completed, Duration::from_secs(10)).await;
 }
@@ -277,7 +277,7 @@ async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     assert!(scene.store.inbox(Some(id)).await.unwrap().is_empty());
     let head = scene.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state.is_finished()), (None, false));
-    assert!(head.due.is_some_and(|it| it <= head.created_at), "others find it");
+    assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
     let log = scene.store.read(id, Seq::START).await.unwrap();
     assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
     scene.tasks.shutdown().await;
@@ -319,7 +319,7 @@ fn close(toolbox: &Toolbox) {
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
-    let depends_on = others.iter().map(|it| it.parse().unwrap()).collect();
+    let depends_on = others.iter().map(|name| name.parse().unwrap()).collect();
     UncheckedStep { depends_on, ..step }
 }
 
@@ -340,7 +340,7 @@ async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
     time::sleep(Duration::from_secs(1)).await;
     let head = scene.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state), (None, ExecutionState::InProgress));
-    assert!(head.due.is_some_and(|it| it <= head.created_at), "others find it");
+    assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
     assert_eq!(scene.kinds(id).await, expected, "nobody claims it for nothing");
@@ -360,10 +360,10 @@ async fn a_tool_that_is_back_is_called_while_others_still_run() {
     close(&scene.toolbox);
     time::sleep(Duration::from_secs(10)).await;
     let told = scene.kinds(id).await;
-    assert_eq!(told.iter().filter(|it| **it == "step_started").count(), 2, "{told:?}");
+    assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
     scene.toolbox.put(door());
     let both = async {
-        while scene.kinds(id).await.iter().filter(|it| **it == "step_succeeded").count() < 2 {
+        while scene.kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count() < 2 {
             time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -385,7 +385,7 @@ async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
     close(&scene.toolbox);
     scene.until_told(id, "deadline_passed", Duration::from_secs(25)).await;
     scene.until(id, ExecutionState::Failed, Duration::from_secs(5)).await;
-    assert_eq!(scene.kinds(id).await.iter().filter(|it| **it == "claimed").count(), 2);
+    assert_eq!(scene.kinds(id).await.iter().filter(|kind| **kind == "claimed").count(), 2);
 }
 
 /// Servers take tools away that have been used, such as one to log in.

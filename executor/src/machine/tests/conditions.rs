@@ -15,19 +15,11 @@ fn a_condition_is_told_once_everything_before_it_is_over() {
     ];
     let mut story = Story::new(steps);
     story.ok("a").claim().ok("b").ok("yes").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_started b#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_skipped no Condition
-        0 step_skipped after_no Dependency
-        0 claimed
-        0 step_interrupted b#1
-        0 step_started b#2
-        0 step_succeeded b#2 {"by":"b"}
-        0 step_started yes#1
-        0 step_succeeded yes#1 {"by":"yes"}
-        0 finished Completed
+        0 claimed, a#1 started, b#1 started
+        0 a#1 succeeded {"by":"a"}, no skipped Condition, after_no skipped Dependency
+        0 claimed, b#1 interrupted, b#2 started
+        0 b#2 succeeded {"by":"b"}, yes#1 started
+        0 yes#1 succeeded {"by":"yes"}, finished Completed
     "#]]);
     let tally = story.is_over(ExecutionState::Completed);
     assert_eq!((tally.successful, tally.skipped), (3, 2));
@@ -49,19 +41,12 @@ fn of_what_depends_on_a_skipped_step_its_own_condition_alone_decides() {
     let mut story = Story::new(steps);
     assert_eq!(story.called_with("own"), json!({ "got": null, "plain": null }));
     story.ok("own").ok("asks").ok("join").check(expect![[r#"
-        0 claimed
-        0 step_skipped a Condition
-        0 step_skipped no Condition
-        0 step_started asks#1
-        0 step_skipped plain Dependency
-        0 step_started own#1
-        0 step_succeeded own#1 {"by":"own"}
-        0 step_succeeded asks#1 {"by":"asks"}
-        0 step_started join#1
-        0 step_succeeded join#1 {"by":"join"}
-        0 finished Completed
+        0 claimed, a skipped Condition, no skipped Condition, asks#1 started,
+          plain skipped Dependency, own#1 started
+        0 own#1 succeeded {"by":"own"}
+        0 asks#1 succeeded {"by":"asks"}, join#1 started
+        0 join#1 succeeded {"by":"join"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -73,15 +58,10 @@ fn a_condition_is_not_doomed_by_a_failure_that_the_execution_survives() {
     ];
     let mut story = Story::new(steps);
     story.end("a", Err(failed())).ok("b").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_failed a#1 tool.failed
-        0 step_skipped c Dependency
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 failed tool.failed, c skipped Dependency, b#1 started
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -90,27 +70,18 @@ fn a_condition_that_cannot_be_told_fails_its_step() {
         || vec![call("a", &[]), when("a.missing > 1", call("b", &["a"])), call("c", &["b"])];
     let mut story = Story::new(steps());
     story.ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_failed b#1 template.unresolved
-        0 step_skipped c ExecutionFailed
-        0 finished Failed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 failed template.unresolved, c skipped ExecutionFailed,
+          finished Failed
     "#]]);
-    story.is_over(ExecutionState::Failed);
     let mut ignored = steps();
     ignored[1].policy.on_error = OnError::Ignore;
     let mut story = Story::new(ignored);
     story.ok("a").ok("c").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_failed b#1 template.unresolved
-        0 step_started c#1
-        0 step_succeeded c#1 {"by":"c"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 failed template.unresolved, c#1 started
+        0 c#1 succeeded {"by":"c"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -125,15 +96,10 @@ fn a_condition_sees_the_input_and_the_variables() {
     let input = Arc::new(json!({ "days": 7 }));
     let mut story = Story::with(steps, ExecutionOptions { input, ..Default::default() });
     story.ok("a").ok("b").check(expect![[r#"
-        0 claimed
-        0 step_skipped c Condition
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 claimed, c skipped Condition, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 started
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -146,40 +112,27 @@ fn a_condition_comes_before_consent_and_before_the_list() {
     ];
     let mut story = Story::new(steps);
     story.end("a", Ok(list)).approve("yes", true).run(|_| Ok(json!(0))).check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"list":[1,2]}
-        0 step_skipped no Condition
-        0 step_waiting yes approval
-        0 step_approved yes
-        0 step_started yes#1 of 2
-        0 step_started yes[0]#1
-        0 step_started yes[1]#1
-        0 step_succeeded yes[0]#1 0
-        0 step_succeeded yes[1]#1 0
-        0 step_succeeded yes#1
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"list":[1,2]}, no skipped Condition, yes waiting approval
+        0 yes approved, yes#1 started of 2, yes[0]#1 started, yes[1]#1 started
+        0 yes[0]#1 succeeded 0
+        0 yes[1]#1 succeeded 0, yes#1 succeeded, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn nothing_is_judged_during_a_pause_nor_by_a_worker_that_is_about_to_end() {
     let mut story = Story::new(vec![call("a", &[]), when("false", call("b", &["a"]))]);
     story.tell(Command::Pause).ok("a").claim().check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 paused
-        0 step_succeeded a#1 {"by":"a"}
+        0 a#1 succeeded {"by":"a"}
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r"
-        0 resumed
-        0 step_skipped b Condition
-        0 finished Completed
-    "]]);
-    story.is_over(ExecutionState::Completed);
+    story.tell(Command::Resume).check(expect![[r#"
+        0 resumed, b skipped Condition, finished Completed
+    "#]]);
 }
 
 #[test]
@@ -187,25 +140,16 @@ fn a_step_with_a_condition_is_stopped_like_any_other() {
     let steps = || vec![call("a", &[]), call("x", &[]), when("true", call("b", &["a"]))];
     let mut failing = Story::new(steps());
     failing.end("x", Err(failed())).ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_started x#1
-        0 step_failed x#1 tool.failed
-        0 step_skipped b ExecutionFailed
-        0 step_succeeded a#1 {"by":"a"}
-        0 finished Failed
+        0 claimed, a#1 started, x#1 started
+        0 x#1 failed tool.failed, b skipped ExecutionFailed
+        0 a#1 succeeded {"by":"a"}, finished Failed
     "#]]);
-    failing.is_over(ExecutionState::Failed);
     let mut cancelled = Story::new(steps());
     cancelled.cancel().end("x", Err(stopped())).ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_started x#1
-        0 cancel_requested
-        0 step_cancelled b
-        0 step_cancelled x
-        0 step_succeeded a#1 {"by":"a"}
-        0 finished Cancelled
+        0 claimed, a#1 started, x#1 started
+        0 cancel_requested, b cancelled
+        0 x cancelled
+        0 a#1 succeeded {"by":"a"}, finished Cancelled
     "#]]);
     let tally = cancelled.is_over(ExecutionState::Cancelled);
     assert_eq!((tally.successful, tally.cancelled), (1, 2));

@@ -16,14 +16,10 @@ fn a_slow_branch_does_not_hold_a_fast_one() {
     ];
     let mut story = Story::new(steps);
     story.ok("fast").ok("faster").ok("fastest").check(expect![[r#"
-        0 claimed
-        0 step_started slow#1
-        0 step_started fast#1
-        0 step_succeeded fast#1 {"by":"fast"}
-        0 step_started faster#1
-        0 step_succeeded faster#1 {"by":"faster"}
-        0 step_started fastest#1
-        0 step_succeeded fastest#1 {"by":"fastest"}
+        0 claimed, slow#1 started, fast#1 started
+        0 fast#1 succeeded {"by":"fast"}, faster#1 started
+        0 faster#1 succeeded {"by":"faster"}, fastest#1 started
+        0 fastest#1 succeeded {"by":"fastest"}
     "#]]);
     story.ok("slow").ok("join");
     story.is_over(ExecutionState::Completed);
@@ -55,8 +51,8 @@ fn a_long_loop_does_not_hold_the_branch_beside_it() {
 #[test]
 fn a_join_of_six_thousand_branches_begins_after_the_last() {
     const BRANCHES: usize = 6_000;
-    let names: Vec<String> = (0..BRANCHES).map(|it| format!("b{it}")).collect();
-    let mut steps: Vec<UncheckedStep> = names.iter().map(|it| call(it, &[])).collect();
+    let names: Vec<String> = (0..BRANCHES).map(|number| format!("b{number}")).collect();
+    let mut steps: Vec<UncheckedStep> = names.iter().map(|name| call(name, &[])).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     steps.push(call("join", &all));
     let mut story = Story::new(steps);
@@ -71,7 +67,7 @@ fn a_join_of_six_thousand_branches_begins_after_the_last() {
     }
     assert_eq!(story.execution.step(join).state.name(), "running");
     story.ok("join");
-    let begun = story.log.iter().filter(|it| it.event.kind() == "step_started").count();
+    let begun = story.log.iter().filter(|recorded| recorded.event.kind() == "step_started").count();
     assert_eq!(begun, BRANCHES + 1, "each once");
     story.is_over(ExecutionState::Completed);
 }
@@ -108,17 +104,11 @@ fn a_join_of_no_branches_goes_on() {
     ];
     let mut story = Story::new(steps);
     story.end("a", Ok(json!([]))).ok("join").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 []
-        0 step_skipped no Condition
-        0 step_started each#1 of 0
-        0 step_succeeded each#1
-        0 step_started join#1
-        0 step_succeeded join#1 {"by":"join"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded [], no skipped Condition, each#1 started of 0, each#1 succeeded,
+          join#1 started
+        0 join#1 succeeded {"by":"join"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// Conductor: an optional task that fails completes the join early.
@@ -152,20 +142,14 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
         when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
-    story.check(expect![[r"
-        0 claimed
-        0 step_skipped skipped Condition
-        0 step_started other#1
-        0 step_skipped plain Dependency
-    "]]);
+    story.check(expect![[r#"
+        0 claimed, skipped skipped Condition, other#1 started, plain skipped Dependency
+    "#]]);
     assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
     story.ok("other").ok("own").check(expect![[r#"
-        0 step_succeeded other#1 {"by":"other"}
-        0 step_started own#1
-        0 step_succeeded own#1 {"by":"own"}
-        0 finished Completed
+        0 other#1 succeeded {"by":"other"}, own#1 started
+        0 own#1 succeeded {"by":"own"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// Mastra: a branch that is suspended loses its siblings' results, or gets another's.
@@ -224,28 +208,18 @@ fn what_waits_holds_no_slot() {
     assert_eq!(story.execution.step(story.number("z")).state.name(), "running");
     story.ok("z").wake(100).ok("r").approve("a", true).ok("a").approve("d", true).ok("d");
     story.signal("go", json!(1)).check(expect![[r#"
-        0 claimed
-        0 step_waiting a approval
-        0 step_waiting w signal go
-        0 step_started r#1
-        0 step_retry_scheduled r#1 tool.failed until 100
-        0 step_started d#1
-        0 step_waiting d decision tool.failed
-        0 step_started z#1
-        0 step_succeeded z#1 {"by":"z"}
-        100 step_started r#2
-        100 step_succeeded r#2 {"by":"r"}
-        100 step_approved a
-        100 step_started a#1
-        100 step_succeeded a#1 {"by":"a"}
-        100 step_approved d
-        100 step_started d#2
-        100 step_succeeded d#2 {"by":"d"}
-        100 signal_received
-        100 step_succeeded w#1 1
-        100 finished Completed
+        0 claimed, a waiting approval, w waiting signal go, r#1 started
+        0 r#1 retry_scheduled tool.failed until 100, d#1 started
+        0 d waiting decision tool.failed, z#1 started
+        0 z#1 succeeded {"by":"z"}
+        100 r#2 started
+        100 r#2 succeeded {"by":"r"}
+        100 a approved, a#1 started
+        100 a#1 succeeded {"by":"a"}
+        100 d approved, d#2 started
+        100 d#2 succeeded {"by":"d"}
+        100 signal_received, w#1 succeeded 1, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// Kestra: a loop inside a limit of one deadlocks with itself.

@@ -32,27 +32,17 @@ fn the_output_is_the_list_of_outputs_in_order_whoever_ends_first() {
     assert_eq!(story.called_with("each[1]"), json!({ "it": "y", "at": 1 }));
     story.ok("each[2]").claim().end("each[0]", Ok(json!("0"))).end("each[1]", Ok(json!(null)));
     story.check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 ["x","y","z"]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_started each[2]#1
-        0 step_succeeded each[2]#1 {"by":"each[2]"}
-        0 claimed
-        0 step_interrupted each[0]#1
-        0 step_interrupted each[1]#1
-        0 step_started each[0]#2
-        0 step_started each[1]#2
-        0 step_succeeded each[0]#2 "0"
-        0 step_succeeded each[1]#2 null
-        0 step_succeeded each#1
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded ["x","y","z"], each#1 started of 3, each[0]#1 started,
+          each[1]#1 started, each[2]#1 started
+        0 each[2]#1 succeeded {"by":"each[2]"}
+        0 claimed, each[0]#1 interrupted, each[1]#1 interrupted, each[0]#2 started,
+          each[1]#2 started
+        0 each[0]#2 succeeded "0"
+        0 each[1]#2 succeeded null, each#1 succeeded, finished Completed
     "#]]);
     assert_eq!(story.output("each"), json!(["0", null, { "by": "each[2]" }]));
     story.survives_every_cut();
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -63,17 +53,11 @@ fn an_empty_list_gives_an_empty_list_at_once() {
     story.end("a", Ok(json!([])));
     assert_eq!(story.called_with("after"), json!({ "got": [] }));
     story.ok("after").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 []
-        0 step_started each#1 of 0
-        0 step_succeeded each#1
-        0 step_started after#1
-        0 step_succeeded after#1 {"by":"after"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded [], each#1 started of 0, each#1 succeeded, after#1 started
+        0 after#1 succeeded {"by":"after"}, finished Completed
     "#]]);
     story.survives_every_cut();
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -94,30 +78,19 @@ fn what_is_no_list_is_said_to_be_none() {
     }
     let mut missing = Story::new(vec![call("a", &[]), for_each("{{a.list}}", each())]);
     missing.ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_failed each#1 step.not_a_list
-        0 finished Failed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, each#1 failed step.not_a_list, finished Failed
     "#]]);
-    missing.is_over(ExecutionState::Failed);
 }
 
 #[test]
 fn a_failed_item_fails_the_step_and_names_the_item() {
     let mut story = begun(width(2, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).ok("each[0]").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_failed each[1]#1 tool.failed
-        0 step_skipped each[2] ExecutionFailed
-        0 step_succeeded each[0]#1 {"by":"each[0]"}
-        0 step_failed each#1 tool.failed
-        0 finished Failed
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started
+        0 each[1]#1 failed tool.failed, each[2] skipped ExecutionFailed
+        0 each[0]#1 succeeded {"by":"each[0]"}, each#1 failed tool.failed, finished Failed
     "#]]);
     let StepState::Failed(error) = &story.execution.step(story.number("each")).state else {
         panic!("it is not over");
@@ -131,22 +104,15 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
 fn ignore_puts_null_in_the_place_of_a_failed_item() {
     let mut story = begun(on_error(OnError::Ignore, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).end("each[0]", Ok(json!(0))).end("each[2]", Ok(json!(2)));
-    story.check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_started each[2]#1
-        0 step_failed each[1]#1 tool.failed
-        0 step_succeeded each[0]#1 0
-        0 step_succeeded each[2]#1 2
-        0 step_succeeded each#1
-        0 finished Completed
-    "]]);
+    story.check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
+          each[2]#1 started
+        0 each[1]#1 failed tool.failed
+        0 each[0]#1 succeeded 0
+        0 each[2]#1 succeeded 2, each#1 succeeded, finished Completed
+    "#]]);
     assert_eq!(story.output("each"), json!([0, null, 2]));
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -171,17 +137,13 @@ fn a_list_of_which_every_item_fails_is_still_a_list() {
 #[test]
 fn items_are_tried_again_alone() {
     let mut story = begun(tries(2, each()), json!([1, 2]));
-    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2]
-        0 step_started each#1 of 2
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_retry_scheduled each[0]#1 tool.failed until 100
-        0 step_succeeded each[1]#1 1
-        100 step_started each[0]#2
-    "]]);
+    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started, each[1]#1 started
+        0 each[0]#1 retry_scheduled tool.failed until 100
+        0 each[1]#1 succeeded 1
+        100 each[0]#2 started
+    "#]]);
     story.end("each[0]", Ok(json!(0)));
     assert_eq!(story.output("each"), json!([0, 1]));
     story.survives_every_cut();
@@ -204,32 +166,20 @@ fn a_list_has_its_own_width() {
 fn consent_is_asked_once_before_the_loop() {
     let mut story = begun(approved(each()), json!([1, 2]));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r"
+    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2], each waiting approval
         0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2]
-        0 step_waiting each approval
-        0 claimed
-        0 step_approved each
-        0 step_started each#1 of 2
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_succeeded each[0]#1 0
-        0 step_succeeded each[1]#1 0
-        0 step_succeeded each#1
-        0 finished Completed
-    "]]);
-    story.is_over(ExecutionState::Completed);
+        0 each approved, each#1 started of 2, each[0]#1 started, each[1]#1 started
+        0 each[0]#1 succeeded 0
+        0 each[1]#1 succeeded 0, each#1 succeeded, finished Completed
+    "#]]);
     let mut refused = begun(approved(each()), json!([1, 2]));
-    refused.approve("each", false).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2]
-        0 step_waiting each approval
-        0 step_failed each#1 step.rejected
-        0 finished Failed
-    "]]);
-    refused.is_over(ExecutionState::Failed);
+    refused.approve("each", false).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2], each waiting approval
+        0 each#1 failed step.rejected, finished Failed
+    "#]]);
 }
 
 #[test]
@@ -238,80 +188,54 @@ fn a_person_decides_about_one_item_or_about_all() {
     one.end("each[0]", Err(failed())).end("each[2]", Err(failed())).ok("each[1]");
     assert_eq!(one.state(), ExecutionState::Waiting);
     one.claim().approve("each[2]", true).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
+          each[2]#1 started
+        0 each[0] waiting decision tool.failed
+        0 each[2] waiting decision tool.failed
+        0 each[1]#1 succeeded {"by":"each[1]"}
         0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_started each[2]#1
-        0 step_waiting each[0] decision tool.failed
-        0 step_waiting each[2] decision tool.failed
-        0 step_succeeded each[1]#1 {"by":"each[1]"}
-        0 claimed
-        0 step_approved each[2]
-        0 step_started each[2]#2
+        0 each[2] approved, each[2]#2 started
     "#]]);
     one.ok("each[2]").approve("each[0]", true).ok("each[0]");
     one.is_over(ExecutionState::Completed);
     let mut all = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    all.run(|_| Err(failed())).approve("each", true).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_started each[2]#1
-        0 step_waiting each[0] decision tool.failed
-        0 step_waiting each[1] decision tool.failed
-        0 step_waiting each[2] decision tool.failed
-        0 step_approved each[0]
-        0 step_approved each[1]
-        0 step_approved each[2]
-        0 step_started each[0]#2
-        0 step_started each[1]#2
-        0 step_started each[2]#2
-    "]]);
+    all.run(|_| Err(failed())).approve("each", true).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
+          each[2]#1 started
+        0 each[0] waiting decision tool.failed
+        0 each[1] waiting decision tool.failed
+        0 each[2] waiting decision tool.failed
+        0 each[0] approved, each[1] approved, each[2] approved, each[0]#2 started,
+          each[1]#2 started, each[2]#2 started
+    "#]]);
     all.run(|_| Ok(json!(0)));
     all.is_over(ExecutionState::Completed);
     let mut refused = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_started each[2]#1
-        0 step_waiting each[0] decision tool.failed
-        0 step_waiting each[1] decision tool.failed
-        0 step_waiting each[2] decision tool.failed
-        0 step_failed each[1]#1 tool.failed
-        0 step_failed each[0]#1 tool.failed
-        0 step_failed each[2]#1 tool.failed
-        0 step_failed each#1 tool.failed
-        0 finished Failed
-    "]]);
-    refused.is_over(ExecutionState::Failed);
+    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
+          each[2]#1 started
+        0 each[0] waiting decision tool.failed
+        0 each[1] waiting decision tool.failed
+        0 each[2] waiting decision tool.failed
+        0 each[1]#1 failed tool.failed, each[0]#1 failed tool.failed,
+          each[2]#1 failed tool.failed, each#1 failed tool.failed, finished Failed
+    "#]]);
 }
 
 #[test]
 fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() {
     let mut story = begun(width(1, on_error(OnError::Wait, each())), json!([1, 2, 3]));
-    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_waiting each[0] decision tool.failed
-        0 step_started each[1]#1
-        0 step_approved each[0]
-    "]]);
+    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started
+        0 each[0] waiting decision tool.failed, each[1]#1 started
+        0 each[0] approved
+    "#]]);
     story.ok("each[1]").check(expect![[r#"
-        0 step_succeeded each[1]#1 {"by":"each[1]"}
-        0 step_started each[0]#2
+        0 each[1]#1 succeeded {"by":"each[1]"}, each[0]#2 started
     "#]]);
     story.ok("each[0]").ok("each[2]");
     story.is_over(ExecutionState::Completed);
@@ -340,22 +264,16 @@ fn an_item_that_came_back_and_is_stopped_never_begins() {
 fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
     let each = with(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
-    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r"
+    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [50,20], each#1 started of 2, each[0]#1 started until 50,
+          each[1]#1 started until 20
         0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [50,20]
-        0 step_started each#1 of 2
-        0 step_started each[0]#1 until 50
-        0 step_started each[1]#1 until 20
-        0 claimed
-        20 step_succeeded each[1]#1 null
+        20 each[1]#1 succeeded null
         20 claimed
-        50 step_succeeded each[0]#1 null
-        50 step_succeeded each#1
-        50 finished Completed
-    "]]);
+        50 each[0]#1 succeeded null, each#1 succeeded, finished Completed
+    "#]]);
     assert_eq!(story.output("each"), json!([null, null]));
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -365,43 +283,25 @@ fn items_wait_for_signals_each_its_own() {
     story.signal("go y", json!("early")).end("a", Ok(json!(["x", "y", "z"])));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.signal("go z", json!("late")).claim().signal("go x", json!("last")).check(expect![[r#"
+        0 claimed, a#1 started
+        0 signal_received
+        0 a#1 succeeded ["x","y","z"], each#1 started of 3, each[0] waiting signal go x,
+          each[1] waiting signal go y, each[1]#1 succeeded "early", each[2] waiting signal go z
+        0 signal_received, each[2]#1 succeeded "late"
         0 claimed
-        0 step_started a#1
-        0 signal_received
-        0 step_succeeded a#1 ["x","y","z"]
-        0 step_started each#1 of 3
-        0 step_waiting each[0] signal go x
-        0 step_waiting each[1] signal go y
-        0 step_succeeded each[1]#1 "early"
-        0 step_waiting each[2] signal go z
-        0 signal_received
-        0 step_succeeded each[2]#1 "late"
-        0 claimed
-        0 signal_received
-        0 step_succeeded each[0]#1 "last"
-        0 step_succeeded each#1
-        0 finished Completed
+        0 signal_received, each[0]#1 succeeded "last", each#1 succeeded, finished Completed
     "#]]);
     assert_eq!(story.output("each"), json!(["last", "early", "late"]));
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn one_at_a_time_items_begin_in_order() {
     let mut story = begun_with(each(), json!([1, 2, 3]), sequential());
-    story.run(|_| Ok(json!(0))).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[0]#1
-        0 step_succeeded each[0]#1 0
-        0 step_started each[1]#1
-        0 step_succeeded each[1]#1 0
-        0 step_started each[2]#1
-        0 step_succeeded each[2]#1 0
-        0 step_succeeded each#1
-        0 finished Completed
-    "]]);
-    story.is_over(ExecutionState::Completed);
+    story.run(|_| Ok(json!(0))).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started
+        0 each[0]#1 succeeded 0, each[1]#1 started
+        0 each[1]#1 succeeded 0, each[2]#1 started
+        0 each[2]#1 succeeded 0, each#1 succeeded, finished Completed
+    "#]]);
 }

@@ -9,46 +9,33 @@ fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
     let asked = with(json!({ "who": "{{a.by}}" }), approved(call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), asked]);
     story.approve("b", true).ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 command_ignored
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_waiting b approval
+        0 a#1 succeeded {"by":"a"}, b waiting approval
     "#]]);
     let b = story.execution.step(story.number("b"));
     assert_eq!(b.parameters.as_deref(), Some(&json!({ "who": "a" })));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.approve("b", true).ok("b").check(expect![[r#"
-        0 step_approved b
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 b approved, b#1 started
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn a_refusal_is_a_rejected_step() {
     let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
-    story.approve("a", false).check(expect![[r"
-        0 claimed
-        0 step_waiting a approval
-        0 step_failed a#1 step.rejected
-        0 step_skipped b ExecutionFailed
-        0 finished Failed
-    "]]);
-    story.is_over(ExecutionState::Failed);
+    story.approve("a", false).check(expect![[r#"
+        0 claimed, a waiting approval
+        0 a#1 failed step.rejected, b skipped ExecutionFailed, finished Failed
+    "#]]);
     let mut goes_on =
         Story::new(vec![on_error(OnError::Ignore, approved(call("a", &[]))), call("b", &["a"])]);
     goes_on.approve("a", false).ok("b").check(expect![[r#"
-        0 claimed
-        0 step_waiting a approval
-        0 step_failed a#1 step.rejected
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 claimed, a waiting approval
+        0 a#1 failed step.rejected, b#1 started
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    goes_on.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -56,50 +43,33 @@ fn consent_outlives_retries_and_claims() {
     let mut story = Story::new(vec![tries(2, approved(call("a", &[])))]);
     story.claim().approve("a", true).claim().end("a", Err(failed())).wake(100).ok("a");
     story.check(expect![[r#"
+        0 claimed, a waiting approval
         0 claimed
-        0 step_waiting a approval
-        0 claimed
-        0 step_approved a
-        0 step_started a#1
-        0 claimed
-        0 step_interrupted a#1
-        0 step_started a#2
-        0 step_retry_scheduled a#2 tool.failed until 100
-        100 step_started a#3
-        100 step_succeeded a#3 {"by":"a"}
-        100 finished Completed
+        0 a approved, a#1 started
+        0 claimed, a#1 interrupted, a#2 started
+        0 a#2 retry_scheduled tool.failed until 100
+        100 a#3 started
+        100 a#3 succeeded {"by":"a"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn a_signal_ends_a_wait_whether_it_comes_early_or_late() {
     let mut late = Story::new(vec![wait("w", "go", &[])]);
     late.signal("other", json!(0)).claim().signal("go", json!({ "x": 1 })).check(expect![[r#"
-        0 claimed
-        0 step_waiting w signal go
+        0 claimed, w waiting signal go
         0 signal_received
         0 claimed
-        0 signal_received
-        0 step_succeeded w#1 {"x":1}
-        0 finished Completed
+        0 signal_received, w#1 succeeded {"x":1}, finished Completed
     "#]]);
-    late.is_over(ExecutionState::Completed);
     let mut early = Story::new(vec![call("a", &[]), wait("w", "go", &["a"])]);
     early.signal("go", json!(1)).signal("go", json!(2)).claim().ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 signal_received
         0 signal_received
-        0 claimed
-        0 step_interrupted a#1
-        0 step_started a#2
-        0 step_succeeded a#2 {"by":"a"}
-        0 step_waiting w signal go
-        0 step_succeeded w#1 1
-        0 finished Completed
+        0 claimed, a#1 interrupted, a#2 started
+        0 a#2 succeeded {"by":"a"}, w waiting signal go, w#1 succeeded 1, finished Completed
     "#]]);
-    early.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -107,46 +77,30 @@ fn each_signal_ends_one_wait_in_the_order_they_came() {
     let steps = vec![wait("v", "go", &[]), wait("w", "go", &[]), wait("x", "go", &["v"])];
     let mut story = Story::new(steps);
     story.signal("go", json!(1)).signal("go", json!(2)).signal("go", json!(3));
-    story.check(expect![[r"
-        0 claimed
-        0 step_waiting v signal go
-        0 step_waiting w signal go
-        0 signal_received
-        0 step_succeeded v#1 1
-        0 step_waiting x signal go
-        0 signal_received
-        0 step_succeeded w#1 2
-        0 signal_received
-        0 step_succeeded x#1 3
-        0 finished Completed
-    "]]);
-    story.is_over(ExecutionState::Completed);
+    story.check(expect![[r#"
+        0 claimed, v waiting signal go, w waiting signal go
+        0 signal_received, v#1 succeeded 1, x waiting signal go
+        0 signal_received, w#1 succeeded 2
+        0 signal_received, x#1 succeeded 3, finished Completed
+    "#]]);
 }
 
 #[test]
 fn a_wait_may_need_consent_first() {
     let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
-    story.signal("go", json!(1)).approve("w", true).check(expect![[r"
-        0 claimed
-        0 step_waiting w approval
+    story.signal("go", json!(1)).approve("w", true).check(expect![[r#"
+        0 claimed, w waiting approval
         0 signal_received
-        0 step_approved w
-        0 step_waiting w signal go
-        0 step_succeeded w#1 1
-        0 finished Completed
-    "]]);
-    story.is_over(ExecutionState::Completed);
+        0 w approved, w waiting signal go, w#1 succeeded 1, finished Completed
+    "#]]);
 }
 
 #[test]
 fn a_wait_for_nothing_is_an_invalid_parameter() {
     let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
-    story.check(expect![[r"
-        0 claimed
-        0 step_failed w#1 tool.invalid_parameters
-        0 finished Failed
-    "]]);
-    story.is_over(ExecutionState::Failed);
+    story.check(expect![[r#"
+        0 claimed, w#1 failed tool.invalid_parameters, finished Failed
+    "#]]);
 }
 
 #[test]
@@ -160,15 +114,12 @@ fn a_command_counts_once_however_often_it_comes() {
             story.decide(&Input::Command(envelope.clone()));
         }
     }
-    story.check(expect![[r"
-        0 claimed
-        0 step_waiting v signal go
-        0 step_waiting w signal go
-        0 signal_received
-        0 step_succeeded v#1 null
+    story.check(expect![[r#"
+        0 claimed, v waiting signal go, w waiting signal go
+        0 signal_received, v#1 succeeded null
         0 paused
         0 resumed
-    "]]);
+    "#]]);
 }
 
 #[test]
@@ -194,20 +145,17 @@ fn a_pause_starts_nothing_and_records_what_ends() {
     story.tell(Command::Pause).tell(Command::Pause);
     assert_eq!(story.state(), ExecutionState::Paused);
     story.ok("a").claim().check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 paused
         0 command_ignored
-        0 step_succeeded a#1 {"by":"a"}
+        0 a#1 succeeded {"by":"a"}
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r"
-        0 resumed
-        0 step_waiting c approval
-        0 step_started b#1
+    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r#"
+        0 resumed, c waiting approval, b#1 started
         0 command_ignored
-    "]]);
+    "#]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
@@ -219,10 +167,9 @@ fn a_pause_before_the_first_claim_holds() {
         0 claimed
     "]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r"
-        0 resumed
-        0 step_started a#1
-    "]]);
+    story.tell(Command::Resume).check(expect![[r#"
+        0 resumed, a#1 started
+    "#]]);
 }
 
 #[test]
@@ -231,20 +178,16 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
         Story::new(vec![sleep("s", 50, &[]), tries(2, call("a", &[])), call("b", &["s"])]);
     story.end("a", Err(failed())).tell(Command::Pause);
     assert_eq!(story.wakes_at(), Some(50));
-    story.wake(500).check(expect![[r"
-        0 claimed
-        0 step_started s#1 until 50
-        0 step_started a#1
-        0 step_retry_scheduled a#1 tool.failed until 100
+    story.wake(500).check(expect![[r#"
+        0 claimed, s#1 started until 50, a#1 started
+        0 a#1 retry_scheduled tool.failed until 100
         0 paused
-        500 step_succeeded s#1 null
-    "]]);
+        500 s#1 succeeded null
+    "#]]);
     assert_eq!(story.wakes_at(), None);
-    story.tell(Command::Resume).check(expect![[r"
-        500 resumed
-        500 step_started a#2
-        500 step_started b#1
-    "]]);
+    story.tell(Command::Resume).check(expect![[r#"
+        500 resumed, a#2 started, b#1 started
+    "#]]);
 }
 
 /// After a crash a command may be heard again, in another state: `pause` where nothing was to be
@@ -253,22 +196,18 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
 fn what_changed_nothing_changes_nothing_later_either() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
     let [first, second, go_on] =
-        [Command::Pause, Command::Pause, Command::Resume].map(|it| story.envelope(it));
+        [Command::Pause, Command::Pause, Command::Resume].map(|command| story.envelope(command));
     for envelope in [&first, &second, &go_on, &go_on, &second, &first] {
         story.decide(&Input::Command(envelope.clone()));
     }
     story.ok("a").ok("b").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 paused
         0 command_ignored
         0 resumed
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 a#1 succeeded {"by":"a"}, b#1 started
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// Somebody clicks twice. The second click must not answer what is asked later, not even where it
@@ -288,15 +227,13 @@ fn a_second_click_answers_no_later_question() {
         story.decide(&Input::Command(click.clone()));
     }
     story.end("a", Err(failed())).claim().decide(&Input::Command(clicks[1].clone()));
-    story.check(expect![[r"
-        0 claimed
-        0 step_waiting a approval
-        0 step_approved a
-        0 step_started a#1
+    story.check(expect![[r#"
+        0 claimed, a waiting approval
+        0 a approved, a#1 started
         0 command_ignored
-        0 step_waiting a decision tool.failed
+        0 a waiting decision tool.failed
         0 claimed
-    "]]);
+    "#]]);
     assert_eq!(story.state(), ExecutionState::Waiting);
 }
 
@@ -310,18 +247,12 @@ fn a_wait_with_a_timeout_ends_at_its_time() {
     let mut story = Story::new(vec![patient(500, "a"), patient(800, "b"), call("c", &["b"])]);
     assert_eq!(story.wakes_at(), Some(500));
     story.wake(499).claim().wake(500).signal("b", json!(1)).ok("c").check(expect![[r#"
-        0 claimed
-        0 step_waiting a signal a
-        0 step_waiting b signal b
+        0 claimed, a waiting signal a, b waiting signal b
         499 claimed
-        500 step_failed a#1 tool.timeout
-        500 signal_received
-        500 step_succeeded b#1 1
-        500 step_started c#1
-        500 step_succeeded c#1 {"by":"c"}
-        500 finished Completed
+        500 a#1 failed tool.timeout
+        500 signal_received, b#1 succeeded 1, c#1 started
+        500 c#1 succeeded {"by":"c"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
     // Without one it has all the time there is.
     let story = Story::new(vec![wait("a", "a", &[])]);
     assert_eq!(story.wakes_at(), None);

@@ -21,20 +21,16 @@ fn a_step_without_a_permit_is_pending_and_holds_nothing() {
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut parallel = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
     parallel.ok("b").check(expect![[r#"
-        0 claimed
-        0 step_started b#1
-        0 step_started c#1
-        0 step_succeeded b#1 {"by":"b"}
+        0 claimed, b#1 started, c#1 started
+        0 b#1 succeeded {"by":"b"}
     "#]]);
     assert_eq!(parallel.execution.step(parallel.number("a")).state, StepState::Pending);
     assert_eq!(parallel.wakes_at(), None, "the permit wakes it");
     parallel.permit("a").ok("c").ok("a").check(expect![[r#"
-        0 step_started a#1
-        0 step_succeeded c#1 {"by":"c"}
-        0 step_succeeded a#1 {"by":"a"}
-        0 finished Completed
+        0 a#1 started
+        0 c#1 succeeded {"by":"c"}
+        0 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
-    parallel.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -42,17 +38,13 @@ fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
     let steps = vec![call("a", &[]), limited("b", &[]), call("c", &[])];
     let mut story = begun(steps, sequential());
     story.ok("a").claim().permit("b").ok("b").ok("c").check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}
         0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 claimed
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 step_started c#1
-        0 step_succeeded c#1 {"by":"c"}
-        0 finished Completed
+        0 b#1 started
+        0 b#1 succeeded {"by":"b"}, c#1 started
+        0 c#1 succeeded {"by":"c"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// It woke at once, again and again, for a retry that could not begin.
@@ -66,22 +58,17 @@ fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
     story.wake(100);
     assert_eq!(story.wakes_at(), None);
     story.permit("b[0]").ok("b[0]").permit("b[1]").ok("b[1]").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [0,1]
-        0 step_started b#1 of 2
-        0 step_started b[0]#1
-        0 step_retry_scheduled b[0]#1 tool.failed until 100
-        0 step_started b[1]#1
-        0 step_retry_scheduled b[1]#1 tool.failed until 100
-        100 step_started b[0]#2
-        100 step_succeeded b[0]#2 {"by":"b[0]"}
-        100 step_started b[1]#2
-        100 step_succeeded b[1]#2 {"by":"b[1]"}
-        100 step_succeeded b#1
-        100 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded [0,1], b#1 started of 2
+        0 b[0]#1 started
+        0 b[0]#1 retry_scheduled tool.failed until 100
+        0 b[1]#1 started
+        0 b[1]#1 retry_scheduled tool.failed until 100
+        100 b[0]#2 started
+        100 b[0]#2 succeeded {"by":"b[0]"}
+        100 b[1]#2 started
+        100 b[1]#2 succeeded {"by":"b[1]"}, b#1 succeeded, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -91,14 +78,11 @@ fn a_permit_counts_once_and_only_for_what_waits_for_one() {
     story.permit("b");
     assert_eq!(story.log.len(), events);
     story.permit("a").permit("a").ok("a").permit("a").ok("b").check(expect![[r#"
-        0 claimed
-        0 step_started b#1
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 claimed, b#1 started
+        0 a#1 started
+        0 a#1 succeeded {"by":"a"}
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -111,16 +95,13 @@ fn a_permit_that_comes_without_a_slot_or_in_a_pause_begins_nothing() {
     story.permit("a");
     assert_eq!(story.log.len(), events);
     story.tell(Command::Resume).permit("a").ok("a").ok("b").check(expect![[r#"
-        0 claimed
-        0 step_started b#1
+        0 claimed, b#1 started
         0 paused
         0 resumed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_succeeded b#1 {"by":"b"}
-        0 finished Completed
+        0 a#1 started
+        0 a#1 succeeded {"by":"a"}
+        0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -133,13 +114,11 @@ fn another_try_needs_another_permit() {
     assert!(story.execution.agenda().waiting_for_permit().contains(&story.task("a")));
     story.permit("a").ok("a").check(expect![[r#"
         0 claimed
-        0 step_started a#1
-        0 step_retry_scheduled a#1 tool.failed until 100
-        100 step_started a#2
-        100 step_succeeded a#2 {"by":"a"}
-        100 finished Completed
+        0 a#1 started
+        0 a#1 retry_scheduled tool.failed until 100
+        100 a#2 started
+        100 a#2 succeeded {"by":"a"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -151,20 +130,15 @@ fn items_wait_for_permits_each_its_own_and_keep_their_turns() {
     story.permit("each[1]").ok("each[1]");
     assert_eq!(story.execution.agenda().waiting_for_permit().len(), 2);
     story.permit("each[2]").permit("each[0]").ok("each[0]").ok("each[2]").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3]
-        0 step_started each#1 of 3
-        0 step_started each[1]#1
-        0 step_succeeded each[1]#1 {"by":"each[1]"}
-        0 step_started each[2]#1
-        0 step_started each[0]#1
-        0 step_succeeded each[0]#1 {"by":"each[0]"}
-        0 step_succeeded each[2]#1 {"by":"each[2]"}
-        0 step_succeeded each#1
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded [1,2,3], each#1 started of 3
+        0 each[1]#1 started
+        0 each[1]#1 succeeded {"by":"each[1]"}
+        0 each[2]#1 started
+        0 each[0]#1 started
+        0 each[0]#1 succeeded {"by":"each[0]"}
+        0 each[2]#1 succeeded {"by":"each[2]"}, each#1 succeeded, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -194,22 +168,17 @@ fn a_compensation_waits_for_its_permit() {
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(story.execution.agenda().has_work());
     story.claim().permit("a/undo").end("a/undo", Err(failed())).wake(100).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, x#1 started
+        0 x#1 failed tool.failed, compensation_started
         0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_started x#1
-        0 step_failed x#1 tool.failed
-        0 compensation_started
-        0 claimed
-        0 step_compensation_started a#1
-        0 step_compensation_retry_scheduled a#1 tool.failed until 100
+        0 a#1 compensation_started
+        0 a#1 compensation_retry_scheduled tool.failed until 100
     "#]]);
     story.permit("a/undo").ok("a/undo").check(expect![[r#"
-        100 step_compensation_started a#2
-        100 step_compensated a#2 {"by":"a/undo"}
-        100 finished Failed
+        100 a#2 compensation_started
+        100 a#2 compensated {"by":"a/undo"}, finished Failed
     "#]]);
-    story.is_over(ExecutionState::Failed);
 }
 
 #[test]
@@ -231,16 +200,13 @@ fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
     story.end("b", Err(failed()));
     assert_eq!(story.wakes_at(), Some(100));
     story.wake(100).ok("b").permit("a").ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started b#1
-        0 step_retry_scheduled b#1 tool.failed until 100
-        100 step_started b#2
-        100 step_succeeded b#2 {"by":"b"}
-        100 step_started a#1
-        100 step_succeeded a#1 {"by":"a"}
-        100 finished Completed
+        0 claimed, b#1 started
+        0 b#1 retry_scheduled tool.failed until 100
+        100 b#2 started
+        100 b#2 succeeded {"by":"b"}
+        100 a#1 started
+        100 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// What is set aside is known to one worker only. It hid a retry behind it from all others.
@@ -268,6 +234,6 @@ fn who_takes_over_begins_in_the_same_order() {
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
     let events = decide(&mut other, input.clone(), Moment::from(story.now));
     assert_eq!(events, decide(&mut story.execution, input, Moment::from(story.now)));
-    let begun = |it: &RecordedEvent| matches!(&it.event, Event::StepStarted(it) if it.step.as_str() == "again");
+    let begun = |recorded: &RecordedEvent| matches!(&recorded.event, Event::StepStarted(started) if started.step.as_str() == "again");
     assert!(events.iter().any(begun));
 }

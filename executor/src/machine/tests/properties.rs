@@ -31,7 +31,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         4 => any::<usize>().prop_map(|pick| Move::Permit { pick }),
         1 => any::<usize>().prop_map(|pick| Move::Report { pick }),
         4 => (0..3_000_i64).prop_map(|ms| Move::Wake { ms }),
-        1 => prop::bool::weighted(0.2).prop_map(|it| if it { Move::Cancel } else { Move::Claim }),
+        1 => prop::bool::weighted(0.2).prop_map(|cancels| if cancels { Move::Cancel } else { Move::Claim }),
         1 => Just(Move::Pause),
         2 => Just(Move::Resume),
         2 => (0..12_usize, item, prop::bool::weighted(0.8))
@@ -75,11 +75,13 @@ const EFFECTS: [Effect; 3] = [Effect::Read, Effect::Idempotent, Effect::Once];
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
 fn a_step(n: usize, features: &Features) -> UncheckedStep {
-    let after: Vec<String> =
-        (0..n).filter(|it| features.after[*it]).map(|it| format!("s{it}")).collect();
+    let after: Vec<String> = (0..n)
+        .filter(|number| features.after[*number])
+        .map(|number| format!("s{number}"))
+        .collect();
     let names: Vec<&str> = after.iter().map(String::as_str).collect();
     let id = format!("s{n}");
-    let inputs: Vec<String> = names.iter().map(|it| format!("{{{{{it}.by}}}}")).collect();
+    let inputs: Vec<String> = names.iter().map(|name| format!("{{{{{name}.by}}}}")).collect();
     let inputs = json!({ "inputs": inputs });
     let mut step = match features.kind {
         0 => sleep(&id, 400, &names),
@@ -94,7 +96,7 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
     step.policy.max_parallel = features.width;
     let on = names.last();
     if features.is_list {
-        let list = on.map_or("{{input.list}}".to_owned(), |it| format!("{{{{{it}.list}}}}"));
+        let list = on.map_or("{{input.list}}".to_owned(), |name| format!("{{{{{name}.list}}}}"));
         step.for_each = Some(list);
     }
     step.when = features.when.map(|it| match (it, on) {
@@ -118,7 +120,8 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
 
 fn steps() -> impl Strategy<Value = Vec<UncheckedStep>> {
     let features = (1..10_usize).prop_flat_map(|n| (0..n).map(features).collect::<Vec<_>>());
-    features.prop_map(|it| it.iter().enumerate().map(|(n, it)| a_step(n, it)).collect())
+    features
+        .prop_map(|all| all.iter().enumerate().map(|(n, features)| a_step(n, features)).collect())
 }
 
 fn options() -> impl Strategy<Value = ExecutionOptions> {
@@ -144,8 +147,8 @@ impl Story {
     /// Returns what somebody else carries out: calls and sub-plans.
     fn running(&self) -> Vec<Task> {
         let agenda = self.execution.agenda();
-        let sleeps = |it: &Task| agenda.sleeping().iter().any(|(_, number)| number == it);
-        agenda.running().iter().copied().filter(|it| !sleeps(it)).collect()
+        let sleeps = |task: &Task| agenda.sleeping().iter().any(|(_, number)| number == task);
+        agenda.running().iter().copied().filter(|task| !sleeps(task)).collect()
     }
 
     fn input(&mut self, a_move: &Move) -> Option<Input> {
@@ -217,7 +220,7 @@ impl Story {
         assert_eq!(essence(&replayed), essence(&self.execution));
         self.is_taken_over_alike(replayed);
         if self.execution.started_at().is_some() {
-            let wakes = wake_at(&self.execution).is_none_or(|it| it > self.now);
+            let wakes = wake_at(&self.execution).is_none_or(|wake| wake > self.now);
             assert!(wakes, "it would wake at once, for ever: {:?}", self.execution.agenda());
         }
     }
@@ -233,7 +236,7 @@ impl Story {
             );
             assert_eq!(before.undoable().last().unwrap().compensation(), task);
         } else {
-            let is_over = |it: &StepNumber| before.step(*it).state.is_finished();
+            let is_over = |number: &StepNumber| before.step(*number).state.is_finished();
             assert!(plan.step(number).depends_on.iter().all(is_over), "{} early", started.step);
             assert_eq!(before.phase(), Phase::Open);
             assert!(!before.is_paused());
@@ -242,7 +245,8 @@ impl Story {
         let of = |it: &&RecordedEvent| {
             it.event.step() == Some(&started.step) && it.event.part() == started.part
         };
-        let last = self.log.iter().take_while(|it| it.seq <= before.seq()).filter(of).last();
+        let last =
+            self.log.iter().take_while(|recorded| recorded.seq <= before.seq()).filter(of).last();
         if is_once && started.attempt > Attempt::FIRST {
             let may = match &last.unwrap().event {
                 Event::StepRetryScheduled { error, .. } => error.is_definite,
@@ -291,7 +295,7 @@ impl Story {
 
     /// Returns what a deterministic tool makes of a task's parameters.
     fn deterministic(&self, task: Task) -> Result<Answer, ToolError> {
-        let got = self.execution.task(task).and_then(|it| it.parameters.clone());
+        let got = self.execution.task(task).and_then(|task| task.parameters.clone());
         match task.step.get() + task.part.item.map_or(0, |it| it as usize) {
             n if n % 4 == 0 => Err(failed().without_retry()),
             n => Ok(json!({ "by": n, "got": got, "list": vec![n; n] }).into()),
@@ -336,15 +340,18 @@ fn holds(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());
     for (number, step) in execution.plan().steps().iter().enumerate() {
-        let of = |it: &&Task| it.step.get() == number && it.part.item.is_some();
+        let of = |task: &&Task| task.step.get() == number && task.part.item.is_some();
         let items = agenda.running().iter().filter(of).count();
         assert!(items <= step.policy.max_parallel() as usize, "{items} items of `{}`", step.id);
     }
-    let first = execution.steps().iter().position(|it| !it.state.is_finished());
-    let is_next = |it: &Task| it.part.undo || Some(it.step.get()) == first;
+    let first = execution.steps().iter().position(|step| !step.state.is_finished());
+    let is_next = |task: &Task| task.part.undo || Some(task.step.get()) == first;
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
-    assert!(!is_sequential || begun(execution).all(|it| is_next(&it)), "out of turn: {agenda:?}");
-    let is_open = |it: &Task| execution.task(*it).is_none_or(|it| !it.state.is_finished());
+    assert!(
+        !is_sequential || begun(execution).all(|task| is_next(&task)),
+        "out of turn: {agenda:?}"
+    );
+    let is_open = |task: &Task| execution.task(*task).is_none_or(|task| !task.state.is_finished());
     let listed =
         [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
     assert!(listed.into_iter().flatten().all(is_open), "{agenda:?}");
@@ -356,8 +363,8 @@ fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     let listed =
         [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
     let tasks = listed.into_iter().chain([agenda.waiting()]).flatten().copied();
-    let steps = agenda.conditional().iter().map(|it| Task::from(*it));
-    tasks.chain(steps).chain(agenda.retrying().iter().map(|it| it.1))
+    let steps = agenda.conditional().iter().map(|number| Task::from(*number));
+    tasks.chain(steps).chain(agenda.retrying().iter().map(|retry| retry.1))
 }
 
 fn result(how: u8, task: Task) -> Result<Answer, ToolError> {
@@ -425,7 +432,7 @@ proptest! {
             let count = story.execution.steps().len();
             let outputs = (0..count).map(StepNumber::new);
             let outputs: Vec<Option<Value>> =
-                outputs.map(|it| story.execution.output(it).cloned()).collect();
+                outputs.map(|id| story.execution.output(id).cloned()).collect();
             (outputs, story.execution.count_steps())
         };
         prop_assert_eq!(outputs(ExecutionMode::Sequential), outputs(ExecutionMode::Parallel));

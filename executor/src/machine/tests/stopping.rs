@@ -32,21 +32,15 @@ fn everything_open(options: ExecutionOptions) -> Story {
 #[test]
 fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().cancel().check(expect![[r"
-        0 cancel_requested
-        0 step_cancelled sleeping
-        0 step_cancelled retrying
-        0 step_cancelled asking
-        0 step_cancelled waiting
-        0 step_cancelled deciding
-        0 step_cancelled pending
-    "]]);
+    story.cancel().cancel().check(expect![[r#"
+        0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
+          waiting cancelled, deciding cancelled, pending cancelled
+    "#]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
-        0 step_cancelled running
-        0 step_failed once#1 tool.outcome_unknown
-        0 finished Cancelled
-    "]]);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+        0 running cancelled
+        0 once#1 failed tool.outcome_unknown, finished Cancelled
+    "#]]);
     let tally = story.is_over(ExecutionState::Cancelled);
     assert_eq!((tally.cancelled, tally.failed), (7, 1));
 }
@@ -55,66 +49,42 @@ fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
 fn what_succeeds_while_cancelled_has_succeeded() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
     story.cancel().ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 cancel_requested
-        0 step_cancelled b
-        0 step_succeeded a#1 {"by":"a"}
-        0 finished Cancelled
+        0 claimed, a#1 started
+        0 cancel_requested, b cancelled
+        0 a#1 succeeded {"by":"a"}, finished Cancelled
     "#]]);
-    story.is_over(ExecutionState::Cancelled);
 }
 
 #[test]
 fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
     let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
-    story.cancel().end("a", Err(not_begun)).check(expect![[r"
-        0 claimed
-        0 step_started a#1
+    story.cancel().end("a", Err(not_begun)).check(expect![[r#"
+        0 claimed, a#1 started
         0 cancel_requested
-        0 step_cancelled a
-        0 finished Cancelled
-    "]]);
-    story.is_over(ExecutionState::Cancelled);
+        0 a cancelled, finished Cancelled
+    "#]]);
 }
 
 #[test]
 fn a_claim_ends_what_a_cancelled_execution_was_doing() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().claim().check(expect![[r"
-        0 cancel_requested
-        0 step_cancelled sleeping
-        0 step_cancelled retrying
-        0 step_cancelled asking
-        0 step_cancelled waiting
-        0 step_cancelled deciding
-        0 step_cancelled pending
-        0 claimed
-        0 step_interrupted running#1
-        0 step_failed once#1 tool.outcome_unknown
-        0 step_cancelled running
-        0 finished Cancelled
-    "]]);
-    story.is_over(ExecutionState::Cancelled);
+    story.cancel().claim().check(expect![[r#"
+        0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
+          waiting cancelled, deciding cancelled, pending cancelled
+        0 claimed, running#1 interrupted, once#1 failed tool.outcome_unknown, running cancelled,
+          finished Cancelled
+    "#]]);
 }
 
 #[test]
 fn cancelling_before_the_first_claim_runs_nothing() {
     let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
-    story.claim_and_cancel().check(expect![[r"
-        0 claimed
-        0 cancel_requested
-        0 step_cancelled running
-        0 step_cancelled once
-        0 step_cancelled retrying
-        0 step_cancelled sleeping
-        0 step_cancelled asking
-        0 step_cancelled waiting
-        0 step_cancelled deciding
-        0 step_cancelled pending
-        0 finished Cancelled
-    "]]);
+    story.claim_and_cancel().check(expect![[r#"
+        0 claimed, cancel_requested, running cancelled, once cancelled, retrying cancelled,
+          sleeping cancelled, asking cancelled, waiting cancelled, deciding cancelled,
+          pending cancelled, finished Cancelled
+    "#]]);
     assert_eq!(story.is_over(ExecutionState::Cancelled).cancelled, 8);
 }
 
@@ -140,21 +110,16 @@ fn a_deadline_counts_from_the_start_and_ends_everything() {
         0 paused
     "]]);
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).check(expect![[r"
-        10000 deadline_passed
-        10000 step_failed sleeping#1 execution.deadline
-        10000 step_failed retrying#1 execution.deadline
-        10000 step_failed asking#1 execution.deadline
-        10000 step_failed waiting#1 execution.deadline
-        10000 step_failed deciding#1 execution.deadline
-        10000 step_skipped pending ExecutionFailed
-    "]]);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
-        10000 step_failed running#1 execution.deadline
-        10000 step_failed once#1 tool.outcome_unknown
-        10000 finished Failed
-    "]]);
-    story.is_over(ExecutionState::Failed);
+    story.wake(10_000).check(expect![[r#"
+        10000 deadline_passed, sleeping#1 failed execution.deadline,
+          retrying#1 failed execution.deadline, asking#1 failed execution.deadline,
+          waiting#1 failed execution.deadline, deciding#1 failed execution.deadline,
+          pending skipped ExecutionFailed
+    "#]]);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+        10000 running#1 failed execution.deadline
+        10000 once#1 failed tool.outcome_unknown, finished Failed
+    "#]]);
 }
 
 #[test]
@@ -162,16 +127,12 @@ fn a_deadline_runs_while_an_execution_is_failing() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed()));
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).end("b", Err(stopped())).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_started b#1
-        0 step_failed a#1 tool.failed
+    story.wake(10_000).end("b", Err(stopped())).check(expect![[r#"
+        0 claimed, a#1 started, b#1 started
+        0 a#1 failed tool.failed
         10000 deadline_passed
-        10000 step_failed b#1 execution.deadline
-        10000 finished Failed
-    "]]);
-    story.is_over(ExecutionState::Failed);
+        10000 b#1 failed execution.deadline, finished Failed
+    "#]]);
 }
 
 #[test]
@@ -180,11 +141,10 @@ fn a_deadline_does_not_run_before_the_start() {
     let mut story = Story::with(vec![call("a", &[])], options);
     story.wake(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);
-    story.wake(60_000).claim().check(expect![[r"
+    story.wake(60_000).claim().check(expect![[r#"
         0 claimed
-        60000 claimed
-        60000 step_started a#1
-    "]]);
+        60000 claimed, a#1 started
+    "#]]);
     assert_eq!(story.wakes_at(), Some(70_000));
 }
 
@@ -203,14 +163,11 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
     let steps = vec![call("a", &[]), call("b", &["a"]), call("c", &["b"])];
     let mut story = Story::with(steps, deadline(10_000));
     story.tell(Command::Pause).ok("a").wake(10_000).check(expect![[r#"
-        0 claimed
-        0 step_started a#1
+        0 claimed, a#1 started
         0 paused
-        0 step_succeeded a#1 {"by":"a"}
-        10000 deadline_passed
-        10000 step_skipped b ExecutionFailed
-        10000 step_skipped c ExecutionFailed
-        10000 finished Failed
+        0 a#1 succeeded {"by":"a"}
+        10000 deadline_passed, b skipped ExecutionFailed, c skipped ExecutionFailed,
+          finished Failed
     "#]]);
     let tally = story.is_over(ExecutionState::Failed);
     assert_eq!((tally.successful, tally.skipped, tally.failed), (1, 2, 0));
@@ -249,20 +206,15 @@ fn a_deadline_that_finds_everything_done_changes_nothing() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &["a"])], deadline(10_000));
     story.now = at(20_000);
     story.ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        20000 step_succeeded a#1 {"by":"a"}
-        20000 deadline_passed
-        20000 step_skipped b ExecutionFailed
-        20000 finished Failed
+        0 claimed, a#1 started
+        20000 a#1 succeeded {"by":"a"}, deadline_passed, b skipped ExecutionFailed,
+          finished Failed
     "#]]);
     let mut story = Story::with(vec![call("a", &[])], deadline(10_000));
     story.now = at(20_000);
     story.ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        20000 step_succeeded a#1 {"by":"a"}
-        20000 finished Completed
+        0 claimed, a#1 started
+        20000 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
 }
 

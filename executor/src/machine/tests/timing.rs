@@ -13,18 +13,12 @@ fn sequential_runs_one_step_at_a_time_in_plan_order() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &[])];
     let mut story = Story::with(steps, sequential());
     story.ok("a").ok("b").ok("c").ok("d").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 step_started c#1
-        0 step_succeeded c#1 {"by":"c"}
-        0 step_started d#1
-        0 step_succeeded d#1 {"by":"d"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 started
+        0 b#1 succeeded {"by":"b"}, c#1 started
+        0 c#1 succeeded {"by":"c"}, d#1 started
+        0 d#1 succeeded {"by":"d"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// A condition was decided, and failed everything, before the steps in front of it had begun.
@@ -39,27 +33,17 @@ fn one_after_another_a_condition_is_decided_in_its_turn() {
     let input = Arc::new(json!({ "x": 1 }));
     let mut story = Story::with(steps.clone(), ExecutionOptions { input, ..sequential() });
     story.ok("a").ok("b").ok("d").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 step_skipped c Condition
-        0 step_started d#1
-        0 step_succeeded d#1 {"by":"d"}
-        0 finished Completed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 started
+        0 b#1 succeeded {"by":"b"}, c skipped Condition, d#1 started
+        0 d#1 succeeded {"by":"d"}, finished Completed
     "#]]);
     let mut story = Story::with(steps, sequential());
     story.ok("a").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        0 step_failed b#1 template.unresolved
-        0 step_skipped c ExecutionFailed
-        0 step_skipped d ExecutionFailed
-        0 finished Failed
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, b#1 failed template.unresolved, c skipped ExecutionFailed,
+          d skipped ExecutionFailed, finished Failed
     "#]]);
-    story.is_over(ExecutionState::Failed);
 }
 
 /// Later steps ran while one waited for its next try, and were done when that failed for good.
@@ -68,16 +52,12 @@ fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
     let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
-    story.wake(100).end("a", Err(failed())).check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        0 step_retry_scheduled a#1 tool.failed until 100
-        100 step_started a#2
-        100 step_failed a#2 tool.failed
-        100 step_skipped b ExecutionFailed
-        100 finished Failed
-    "]]);
-    story.is_over(ExecutionState::Failed);
+    story.wake(100).end("a", Err(failed())).check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 retry_scheduled tool.failed until 100
+        100 a#2 started
+        100 a#2 failed tool.failed, b skipped ExecutionFailed, finished Failed
+    "#]]);
 }
 
 /// A wait for a signal was over before its turn, and people were asked before theirs.
@@ -100,28 +80,18 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
     story.approve("z", true).approve("p", true).ok("p").end("d", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.approve("d", true).ok("d").ok("z").check(expect![[r#"
-        0 claimed
-        0 step_started s#1 until 400
-        400 step_succeeded s#1 null
-        400 step_waiting w signal go
-        500 signal_received
-        500 step_succeeded w#1 1
-        500 step_waiting p approval
+        0 claimed, s#1 started until 400
+        400 s#1 succeeded null, w waiting signal go
+        500 signal_received, w#1 succeeded 1, p waiting approval
         500 claimed
         500 command_ignored
-        500 step_approved p
-        500 step_started p#1
-        500 step_succeeded p#1 {"by":"p"}
-        500 step_started d#1
-        500 step_waiting d decision tool.failed
-        500 step_approved d
-        500 step_started d#2
-        500 step_succeeded d#2 {"by":"d"}
-        500 step_started z#1
-        500 step_succeeded z#1 {"by":"z"}
-        500 finished Completed
+        500 p approved, p#1 started
+        500 p#1 succeeded {"by":"p"}, d#1 started
+        500 d waiting decision tool.failed
+        500 d approved, d#2 started
+        500 d#2 succeeded {"by":"d"}, z#1 started
+        500 z#1 succeeded {"by":"z"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 /// What earlier steps were taken over from another execution are over: the first that is not has
@@ -130,17 +100,13 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
 fn one_after_another_what_is_taken_over_is_passed_over() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
     let mut created = Created::new(plan.id(), plan.info().request, sequential());
-    created.reused = ["a", "c"].map(|it| (it.parse().unwrap(), Arc::new(json!(it)))).into();
+    created.reused = ["a", "c"].map(|name| (name.parse().unwrap(), Arc::new(json!(name)))).into();
     let mut story = Story::created(&plan, created);
     story.claim().ok("b").ok("d").check(expect![[r#"
-        0 claimed
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 step_started d#1
-        0 step_succeeded d#1 {"by":"d"}
-        0 finished Completed
+        0 claimed, b#1 started
+        0 b#1 succeeded {"by":"b"}, d#1 started
+        0 d#1 succeeded {"by":"d"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -148,32 +114,24 @@ fn parallel_runs_what_is_ready_up_to_its_limit() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &[]), call("d", &["b"])];
     let mut story = Story::with(steps, width(2));
     story.ok("b").ok("c").check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_started b#1
-        0 step_succeeded b#1 {"by":"b"}
-        0 step_started c#1
-        0 step_succeeded c#1 {"by":"c"}
-        0 step_started d#1
+        0 claimed, a#1 started, b#1 started
+        0 b#1 succeeded {"by":"b"}, c#1 started
+        0 c#1 succeeded {"by":"c"}, d#1 started
     "#]]);
 }
 
 #[test]
 fn sleeps_hold_a_slot_and_survive_a_claim() {
     let mut story = Story::with(vec![sleep("s", 1_000, &[]), call("a", &[])], width(1));
-    story.wake(500).claim().check(expect![[r"
-        0 claimed
-        0 step_started s#1 until 1000
+    story.wake(500).claim().check(expect![[r#"
+        0 claimed, s#1 started until 1000
         500 claimed
-    "]]);
+    "#]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::InProgress, Some(1_000)));
     story.wake(1_000).ok("a").check(expect![[r#"
-        1000 step_succeeded s#1 null
-        1000 step_started a#1
-        1000 step_succeeded a#1 {"by":"a"}
-        1000 finished Completed
+        1000 s#1 succeeded null, a#1 started
+        1000 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
-    story.is_over(ExecutionState::Completed);
 }
 
 #[test]
@@ -185,58 +143,43 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
         call("a", &[]),
     ];
     let mut story = Story::with(steps, width(1));
-    story.end("r", Err(failed())).check(expect![[r"
-        0 claimed
-        0 step_waiting w signal go
-        0 step_waiting p approval
-        0 step_started r#1
-        0 step_retry_scheduled r#1 tool.failed until 100
-        0 step_started a#1
-    "]]);
+    story.end("r", Err(failed())).check(expect![[r#"
+        0 claimed, w waiting signal go, p waiting approval, r#1 started
+        0 r#1 retry_scheduled tool.failed until 100, a#1 started
+    "#]]);
     assert_eq!(story.wakes_at(), None, "the retry waits for the slot");
     story.wake(200).ok("a").check(expect![[r#"
-        200 step_succeeded a#1 {"by":"a"}
-        200 step_started r#2
+        200 a#1 succeeded {"by":"a"}, r#2 started
     "#]]);
 }
 
 #[test]
 fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
     let mut story = Story::new(vec![sleep("s", 0, &[])]);
-    story.check(expect![[r"
-        0 claimed
-        0 step_started s#1 until 0
-        0 step_succeeded s#1 null
-        0 finished Completed
-    "]]);
+    story.check(expect![[r#"
+        0 claimed, s#1 started until 0, s#1 succeeded null, finished Completed
+    "#]]);
     let mut long = sleep("s", 5_000, &[]);
     long.policy.timeout_ms = 1_000;
     let mut story = Story::new(vec![long]);
-    story.wake(1_000).check(expect![[r"
-        0 claimed
-        0 step_started s#1 until 1000
-        1000 step_failed s#1 tool.timeout
-        1000 finished Failed
-    "]]);
+    story.wake(1_000).check(expect![[r#"
+        0 claimed, s#1 started until 1000
+        1000 s#1 failed tool.timeout, finished Failed
+    "#]]);
     let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
-    Story::new(vec![bad]).check(expect![[r"
-        0 claimed
-        0 step_started s#1
-        0 step_failed s#1 tool.invalid_parameters
-        0 finished Failed
-    "]]);
+    Story::new(vec![bad]).check(expect![[r#"
+        0 claimed, s#1 started, s#1 failed tool.invalid_parameters, finished Failed
+    "#]]);
 }
 
 #[test]
 fn a_sleep_of_an_hour_needs_no_timeout_of_its_own() {
     let mut story = Story::new(vec![sleep("s", 3_600_000, &[])]);
     assert_eq!(story.wakes_at(), Some(3_600_000));
-    story.wake(3_600_000).check(expect![[r"
-        0 claimed
-        0 step_started s#1 until 3600000
-        3600000 step_succeeded s#1 null
-        3600000 finished Completed
-    "]]);
+    story.wake(3_600_000).check(expect![[r#"
+        0 claimed, s#1 started until 3600000
+        3600000 s#1 succeeded null, finished Completed
+    "#]]);
 }
 
 #[test]
@@ -248,10 +191,9 @@ fn nothing_starts_before_its_time() {
     "]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Pending, Some(5_000)));
     story.now = at(5_000);
-    story.claim().check(expect![[r"
-        5000 claimed
-        5000 step_started a#1
-    "]]);
+    story.claim().check(expect![[r#"
+        5000 claimed, a#1 started
+    "#]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
@@ -264,16 +206,13 @@ fn a_worker_that_is_about_to_end_begins_nothing() {
     let moment = Moment { now: at(1), may_start: false };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
-    story.check(expect![[r"
-        0 claimed
-        0 step_started a#1
-        1 step_succeeded a#1 1
-    "]]);
-    story.claim().check(expect![[r"
-        0 claimed
-        0 step_waiting c approval
-        0 step_started b#1
-    "]]);
+    story.check(expect![[r#"
+        0 claimed, a#1 started
+        1 a#1 succeeded 1
+    "#]]);
+    story.claim().check(expect![[r#"
+        0 claimed, c waiting approval, b#1 started
+    "#]]);
 }
 
 #[test]

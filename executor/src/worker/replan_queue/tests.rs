@@ -134,7 +134,7 @@ impl Scene {
         let wait = async {
             loop {
                 look.tick().await;
-                if self.store.head(id).await.unwrap().is_some_and(|it| is_so(&it)) {
+                if self.store.head(id).await.unwrap().is_some_and(|head| is_so(&head)) {
                     return;
                 }
             }
@@ -155,8 +155,8 @@ impl Scene {
 
     /// Waits until an execution went on, and nothing of it is left to do.
     async fn until_gone_on(&self, id: ExecutionId) {
-        self.until(id, |it| it.state == ExecutionState::Failed && it.owner.is_none()).await;
-        self.until(next(id), |it| it.state == ExecutionState::Completed).await;
+        self.until(id, |head| head.state == ExecutionState::Failed && head.owner.is_none()).await;
+        self.until(next(id), |head| head.state == ExecutionState::Completed).await;
     }
 }
 
@@ -174,11 +174,11 @@ async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
     scene.until_gone_on(id).await;
     let asks = step("a", "flow.replan", json!({ "goal": "more" }));
     let asks = scene.start(plan(vec![asks]), ReplanOptions::default()).await;
-    scene.until(asks, |it| it.state == ExecutionState::Completed && it.owner.is_none()).await;
-    scene.until(next(asks), |it| it.state == ExecutionState::Completed).await;
+    scene.until(asks, |head| head.state == ExecutionState::Completed && head.owner.is_none()).await;
+    scene.until(next(asks), |head| head.state == ExecutionState::Completed).await;
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
     let left_alone = scene.start(fails, ReplanOptions::times(0)).await;
-    scene.until(left_alone, |it| it.state == ExecutionState::Failed).await;
+    scene.until(left_alone, |head| head.state == ExecutionState::Failed).await;
     // Longer than the sweep and every wait.
     time::sleep(LONG).await;
     assert_eq!(working.asked(), 2);
@@ -193,7 +193,7 @@ async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
         let id = scene.fail().await;
         scene.until_asked(&gone, 1).await;
         if does == Does::Begins {
-            scene.until(next(id), |it| it.state == ExecutionState::Completed).await;
+            scene.until(next(id), |head| head.state == ExecutionState::Completed).await;
         }
         let owner = scene.store.head(id).await.unwrap().unwrap().owner;
         assert!(owner.is_some(), "{does:?}");
@@ -203,7 +203,7 @@ async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
         time::sleep(LONG).await;
         assert_eq!(working.asked(), 1, "{does:?}");
         let log = scene.store.read(next(id), shared::id::Seq::START).await.unwrap();
-        let created = log.iter().filter(|it| it.event.kind() == "created").count();
+        let created = log.iter().filter(|recorded| recorded.event.kind() == "created").count();
         assert_eq!(created, 1, "{log:#?}");
     }
 }
@@ -241,11 +241,11 @@ async fn a_model_that_thinks_keeps_nobody_out() {
         owed.push(scene.fail().await);
     }
     for id in &owed {
-        scene.until(*id, |it| it.state == ExecutionState::Failed).await;
+        scene.until(*id, |head| head.state == ExecutionState::Failed).await;
     }
     scene.until_asked(&working, MAX_RUNNING).await;
     let id = scene.start(Arc::clone(&scene.plan), ReplanOptions::default()).await;
-    scene.until(id, |it| it.state == ExecutionState::Completed).await;
+    scene.until(id, |head| head.state == ExecutionState::Completed).await;
     assert_eq!(working.asked(), MAX_RUNNING, "no more at once");
     for id in owed {
         assert!(scene.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
@@ -262,7 +262,7 @@ async fn who_does_not_plan_leaves_it_to_who_does() {
     let mut tasks = JoinSet::new();
     tasks.spawn(without.run());
     let id = scene.fail().await;
-    scene.until(id, |it| it.state == ExecutionState::Failed).await;
+    scene.until(id, |head| head.state == ExecutionState::Failed).await;
     let working = scene.begin(&[]);
     time::sleep(Duration::from_mins(1)).await;
     assert_eq!(working.asked(), 0, "it is the other's for as long as that lives");

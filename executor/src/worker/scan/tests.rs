@@ -18,11 +18,11 @@ use crate::{machine, options::Options, worker::Parts};
 fn workers_share_what_there_is() {
     let now = Timestamp::UNIX_EPOCH;
     let executions: Vec<_> =
-        (0..4_000).map(|it| ExecutionId::derive_child(now, &it.to_string())).collect();
+        (0..4_000).map(|number| ExecutionId::derive_child(now, &number.to_string())).collect();
     for _ in 0..16 {
         let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
         for worker in &workers {
-            let falls = |it: &&ExecutionId| falls_to(**it, &workers) == Some(*worker);
+            let falls = |id: &&ExecutionId| falls_to(**id, &workers) == Some(*worker);
             let n = executions.iter().filter(falls).count();
             // Five and a half standard deviations of a fair draw.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
@@ -63,7 +63,7 @@ impl Crowd {
         let (far, near) = (plan(1, "far.away"), plan(2, "flow.noop"));
         store.put_plan(&far).await.unwrap();
         store.put_plan(&near).await.unwrap();
-        let ids = (0..=many).map(|it| ExecutionId::derive_child(now, &it.to_string()));
+        let ids = (0..=many).map(|number| ExecutionId::derive_child(now, &number.to_string()));
         let mut ids: Vec<_> = ids.collect();
         ids.sort();
         for id in &ids {
