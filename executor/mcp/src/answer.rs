@@ -11,47 +11,47 @@ use shared::{
 };
 use toolbox::blobs::Binary;
 
-/// The JSON-RPC code by which [`super::wire`] reports an answer that was too long to keep.
+/// The JSON-RPC code by which a transport reports an answer that is too long.
 pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
-/// The codes by which [`super::http`] reports what became of a call. No server's word is taken
-/// for them: [`super::message`] sees to that.
+/// The codes by which [`super::http`] reports the outcome of a call. [`super::message`] replaces
+/// them if a server sends them.
 ///
 /// The server cannot have read the call.
 pub(super) const UNSENT: RpcCode = RpcCode(i32::MIN);
 /// The server may have read the call.
 pub(super) const LOST: RpcCode = RpcCode(i32::MIN + 1);
-/// The server does not want the call, now or ever.
+/// The server refuses the call, and will refuse it again.
 pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
-/// The server does not want the call now.
+/// The server refuses the call for now.
 pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 
-/// The server answered the call, and nobody can read what.
+/// The server answered the call, and the answer is unreadable.
 pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
 
-/// Returns whether only we say this.
+/// Returns whether only this client uses a code.
 pub(super) fn is_ours(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
 
-/// The field of structured content that has what is beside it.
+/// The field of structured content that holds the other contents.
 const BESIDE: &str = "$content";
 
 /// The content of a result.
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
-    /// Large binaries, which are taken out of the value.
+    /// Large binaries, removed from the value.
     pub(super) binaries: Vec<Binary>,
 }
 
-/// Returns the output that a result carries.
+/// Returns the output of a call result.
 ///
-/// Structured content is preferred; what is not text beside it, such as an image, is added to it as
-/// the list `$content`, if it is an object that has no such field. Else one content is the output and several are a list; a text
-/// is read as JSON if it is JSON, and everything but text is the object that describes it.
+/// Structured content is the output. If it is an object without a field `$content`, other contents
+/// than text are added as this list. Without structured content, a single content is the output, and
+/// several are a list. A text is parsed as JSON if it is JSON. Any other content is its MCP object.
 ///
-/// Structured content must fit the schema that the server has promised: steps rely on it. One that
-/// does not is a failure, which no other try mends: the call was made, and was answered.
+/// Structured content must match the output schema, because later steps rely on it. Otherwise the
+/// call fails without a retry, since the server has already carried it out.
 pub(super) fn output(
     result: CallToolResult,
     promised: Option<&Schema>,
@@ -75,12 +75,12 @@ pub(super) fn output(
     Ok(output)
 }
 
-/// Returns what a JSON-RPC error means.
+/// Converts a JSON-RPC error.
 pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
         TOO_LARGE => too_large(most),
-        // It may have done all that was asked of it.
+        // The server may have carried out the call.
         UNREADABLE => ToolError::failed(message).with_unknown_outcome(),
         REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
@@ -92,7 +92,7 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     }
 }
 
-/// MCP has one code for unknown tools and wrong parameters; only the words differ.
+/// MCP has one code for unknown tools and invalid parameters. Only the message tells them apart.
 fn names_no_tool(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
@@ -104,7 +104,7 @@ fn too_large(most: usize) -> ToolError {
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
-/// Returns what a failed call says.
+/// Returns the message of a failed call.
 fn complaint(result: &CallToolResult) -> String {
     let texts: Vec<_> = result
         .content
@@ -119,8 +119,8 @@ fn complaint(result: &CallToolResult) -> String {
     }
 }
 
-/// Returns structured content with what is beside it, where that has a place: whatever comes along, the
-/// rest stays where plans look for it. Texts say the same once more.
+/// Adds other contents to structured content. The fields of the structured content stay in place,
+/// because plans refer to them. Texts repeat the structured content and are dropped.
 fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =
@@ -157,7 +157,7 @@ fn contents(contents: Vec<ContentBlock>) -> Output {
     Output { value, binaries }
 }
 
-/// Returns where a content has a binary, and what kind of thing that is.
+/// Returns the JSON pointer of a content's binary, and its media type.
 fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
     let unknown = || "application/octet-stream".to_owned();
     match content {

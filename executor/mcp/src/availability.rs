@@ -27,14 +27,14 @@ pub(super) enum State {
     Starting,
     /// It can be called.
     Up(Arc<Session>),
-    /// It cannot, and is started again when somebody wants it.
+    /// It cannot be called. The next call starts it again.
     Down {
-        /// Why.
+        /// The reason.
         error: Arc<str>,
         /// When it may be started again.
         retry_at: Instant,
     },
-    /// It was stopped for good.
+    /// It was stopped and will not start again.
     Stopped,
 }
 
@@ -47,12 +47,12 @@ impl Availability {
         self.state.send_replace(state);
     }
 
-    /// Returns when somebody wants the server.
+    /// Waits until a call needs the server.
     pub(super) async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Asks for the server where it is down and may be started again; returns whether it will be.
+    /// Requests a start of a server that is down. Returns whether it starts.
     pub fn wake(&self) -> bool {
         let is_due = self.state.send_if_modified(|state| {
             let is_due =
@@ -68,7 +68,7 @@ impl Availability {
         is_due
     }
 
-    /// Waits for a session that works.
+    /// Waits for a working session.
     pub(super) async fn session(&self) -> Result<Arc<Session>, ToolError> {
         let mut state = self.state.subscribe();
         let mut has_asked = false;

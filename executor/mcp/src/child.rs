@@ -25,7 +25,7 @@ const LOG_LINE: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A server that is a process of ours.
+/// A server that this process has started.
 pub(super) struct Child {
     set: ToolSetName,
     command: String,
@@ -36,10 +36,10 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server, which ends with this process as far as `launcher` can see to that. It does
-    /// not answer yet.
+    /// Starts a server. It does not answer yet. `launcher` ends it with this process.
     pub(super) fn spawn(
-        (set, launcher): (&ToolSetName, &Launcher),
+        set: &ToolSetName,
+        launcher: &Launcher,
         spec: &McpCommand,
         most: usize,
         ends: &mut Ends,
@@ -59,11 +59,11 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
-        // What nothing can come from cannot be called either.
+        // A server that has closed its output cannot be called.
         ends.closing = ends.closed.clone();
         ends.seen = Arc::new(Secrets::new(seen));
         let tokens = Arc::clone(&ends.tokens);
-        let wire = Wire::new((stdout, stdin), most, ends.closed.clone(), tokens);
+        let wire = Wire::new(stdout, stdin, most, ends.closed.clone(), tokens);
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
         log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), ends.seen.now()));
@@ -72,7 +72,7 @@ impl Child {
         Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 
-    /// Returns what people know it by.
+    /// Returns the command, for messages.
     pub(super) fn name(&self) -> &str {
         &self.command
     }
@@ -105,7 +105,7 @@ impl Child {
     }
 }
 
-/// Passes the server's standard error on to the log and keeps the tail.
+/// Forwards the server's standard error to the log, and keeps its tail.
 async fn keep_log(
     set: ToolSetName,
     stderr: ChildStderr,
@@ -123,7 +123,8 @@ async fn keep_log(
         }
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
         let is_whole = line.ends_with(b"\n");
-        // Only how a long line begins is shown, and of that nothing that may be part of a secret.
+        // Only the first part of a long line is logged. The cut may split a secret, so the end of
+        // that part is dropped.
         if !std::mem::replace(&mut is_rest, !is_whole) {
             let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
             let end = text.len() - if is_whole { 0 } else { seen.longest().min(text.len()) };

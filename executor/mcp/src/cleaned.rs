@@ -1,5 +1,5 @@
-//! What a server says about its tools, without the secrets that it was told: people and models read
-//! that, and it is stored.
+//! Removes secrets from the descriptions of a server's tools. People and models read the
+//! descriptions, and stores keep them.
 
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use super::EXAMPLES;
 const MAPS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Takes secrets out of what a server says about its tools. By names they are called, so a tool
-/// that has a secret in one is left out; so is a value in a schema that has one: in its place would
-/// stand what nobody may send.
+/// Removes secrets from the tools of a server.
+///
+/// A tool with a secret in a name is skipped, because calls need the name. A value of a schema with
+/// a secret is removed, because its placeholder would be a wrong value.
 pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec<Offer> {
     let cleaned = offers.into_iter().filter_map(|mut offer| {
         let is_fit = !seen.is_in(&offer.name) && clean(&mut offer, seen);
@@ -23,7 +24,7 @@ pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec
             let tool = seen.clean(offer.name.into_owned());
             tracing::warn!(
                 %server, %tool,
-                "a tool of the server is left out: a name in it has a secret that the server was given"
+                "skipped a tool of the server: one of its names contains a secret"
             );
             return None;
         }
@@ -32,7 +33,7 @@ pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec
     cleaned.collect()
 }
 
-/// Takes secrets out of what is said of one tool, and returns whether its names have none.
+/// Removes secrets from one tool. Returns whether its names contain none.
 fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
     offer.description = offer.description.take().map(|text| seen.clean(text.into_owned()).into());
     offer.title = offer.title.take().map(|title| seen.clean(title));
@@ -45,7 +46,7 @@ fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
     schemas.all(|schema| clean_schema(Arc::make_mut(schema), seen))
 }
 
-/// Takes secrets out of a schema, and returns whether its names have none.
+/// Removes secrets from a schema. Returns whether its names contain none.
 fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
     let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {

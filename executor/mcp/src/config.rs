@@ -26,12 +26,12 @@ pub enum McpServer {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpCommand {
-    /// The program; `faber` is this very binary.
+    /// The program. `faber` stands for this binary.
     pub command: String,
     /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Names of variables of Faber's environment that it gets besides the usual.
+    /// Names of additional variables of Faber's environment that the server gets.
     #[serde(default)]
     pub pass: Vec<String>,
     /// Additional environment variables.
@@ -39,7 +39,7 @@ pub struct McpCommand {
     pub env: BTreeMap<String, Text>,
     /// The working directory.
     pub cwd: Option<PathBuf>,
-    /// The folders that the server is told to work in.
+    /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
     /// The answer to a request for input. By default the server may not ask.
@@ -59,7 +59,7 @@ pub struct McpHttp {
     pub(crate) headers: BTreeMap<String, Text>,
     /// The OAuth settings, if the server wants OAuth.
     pub(crate) auth: Option<Box<OAuth>>,
-    /// The folders that the server is told to work in.
+    /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
     /// The answer to a request for input. By default the server may not ask.
@@ -80,7 +80,7 @@ pub(crate) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Elicitation {
-    /// The defaults that it proposes, where they are all it needs.
+    /// The defaults of the form, if every required field has one.
     Defaults,
 }
 
@@ -101,7 +101,7 @@ impl TryFrom<Map<String, Value>> for McpServer {
 }
 
 impl McpHttp {
-    /// Returns how it is told who calls, where that is by OAuth.
+    /// Returns the OAuth settings.
     pub fn auth(&self) -> Option<&OAuth> {
         self.auth.as_deref()
     }
@@ -120,7 +120,7 @@ impl McpHttp {
 }
 
 impl McpServer {
-    /// Returns the secrets that it is told.
+    /// Returns the names of the secrets that the server gets.
     pub fn secrets(&self) -> Vec<&str> {
         let (texts, auth) = match self {
             Self::Command(command) => (&command.env, None),
@@ -141,7 +141,7 @@ impl McpServer {
         }
     }
 
-    /// Returns the folders that the server is told to work in.
+    /// Returns the MCP roots.
     pub(super) fn roots(&self) -> &[PathBuf] {
         match self {
             Self::Command(command) => &command.roots,
@@ -149,7 +149,7 @@ impl McpServer {
         }
     }
 
-    /// Returns what the server is told when it asks for input.
+    /// Returns the answer to a request for input.
     pub(super) fn elicitation(&self) -> Option<Elicitation> {
         match self {
             Self::Command(command) => command.elicitation,

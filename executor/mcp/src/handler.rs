@@ -1,4 +1,4 @@
-//! What a server may ask of us: which folders to work in and, where the configuration lets it, input.
+//! Answers the requests of a server: for its roots and, if the configuration allows it, for input.
 #![expect(deprecated, reason = "newer drafts of MCP have no roots; the servers that there are do")]
 
 use std::{path::PathBuf, sync::Arc};
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::{Elicitation, McpServer};
 
-/// Answers a server, and hears that its tools have changed.
+/// Answers a server's requests, and receives its notifications about changed tools.
 #[derive(Clone)]
 pub(super) struct Handler {
     changed: Arc<Notify>,
@@ -27,14 +27,14 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Makes a handler that tells what the configuration lets it, and notifies `changed`.
+    /// Creates a handler that notifies `changed` when the server's tools have changed.
     pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
         let roots = spec.roots().iter().filter_map(root).collect();
         Self { changed, roots, elicitation: spec.elicitation() }
     }
 }
 
-/// Returns the defaults of a form, unless it needs something that has none.
+/// Returns the defaults of a form, or `None` if a required field has no default.
 fn defaults(form: &Value) -> Option<Map<String, Value>> {
     let fields = form.get("properties").and_then(Value::as_object)?;
     let filled: Map<String, Value> = fields
@@ -45,7 +45,7 @@ fn defaults(form: &Value) -> Option<Map<String, Value>> {
     needed.all(|name| name.as_str().is_some_and(|name| filled.contains_key(name))).then_some(filled)
 }
 
-/// Returns a folder as MCP writes it: an address of the file system, with its own name.
+/// Converts a folder to an MCP root: a `file` URL and a name.
 fn root(folder: &PathBuf) -> Option<Root> {
     let whole = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok()?;
     let uri = Url::from_file_path(&whole).ok()?;
@@ -68,7 +68,7 @@ impl ClientHandler for Handler {
             let form = FormElicitationCapability::default();
             able.elicitation = Some(ElicitationCapability::default().with_form(form));
         }
-        // Later versions have no greeting, so none can be agreed on in one.
+        // Later versions of the protocol have no `initialize` request.
         let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         ClientConfig::new(able, us).with_protocol_version(version)
     }
@@ -88,7 +88,7 @@ impl ClientHandler for Handler {
         let Some(Elicitation::Defaults) = self.elicitation else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        // An address wants a person to go there, and here is none.
+        // A URL needs a person who opens it, and there is none here.
         let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };

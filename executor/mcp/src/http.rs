@@ -1,12 +1,12 @@
-//! JSON-RPC messages over streamable HTTP and, where a server knows nothing newer, over HTTP with a
-//! stream of events.
+//! The HTTP transports: streamable HTTP, and the older HTTP with server-sent events.
 //!
-//! rmcp's own transport calls again by itself when a session has expired, and answers calls that
-//! were under way then as if the server had. This one tells every call what became of it: whether
-//! the server cannot have read it, may have, or has refused it. It never calls twice.
+//! rmcp's own transport repeats requests by itself when a session has expired, and answers running
+//! calls as if the server had. A second call of a `once` tool would repeat its effect. This transport
+//! never sends a call twice. It reports whether the server cannot have read a call, may have read it,
+//! or has refused it.
 //!
-//! A session that has expired, and a server that cannot be reached, end the connection: nothing
-//! more is sent, what is under way may end, and the supervisor connects again when somebody calls.
+//! An expired session or an unreachable server closes the connection for sending. Running calls may
+//! finish, and the supervisor connects again at the next call.
 
 mod connection;
 mod events;
@@ -27,22 +27,22 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::connection::{Caller, headers};
+pub(super) use self::connection::headers;
 use self::{connection::Connection, exchange::exchange, server_stream::hear};
-use super::{McpHttp, answer::UNSENT, message::keep_token, session::Ends};
+use super::{McpHttp, answer::UNSENT, message::keep_token, oauth::Caller, session::Ends};
 
-/// Messages of a server that wait to be read.
+/// Received messages that rmcp has not read yet.
 const WAITING: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// A server that is called over HTTP.
+/// A remote server.
 pub(super) struct Remote {
     connection: Arc<Connection>,
 }
 
 impl Remote {
-    /// Prepares to call a server; nothing is sent yet.
+    /// Prepares the connection to a server. Sends no request.
     pub(super) fn open(
         spec: &McpHttp,
         caller: Caller<'_>,
@@ -50,7 +50,7 @@ impl Remote {
         ends: &mut Ends,
     ) -> Result<(Self, HttpWire), String> {
         let (out, inbox) = mpsc::channel(WAITING);
-        let connection = Arc::new(Connection::new((spec, caller), most, ends, out)?);
+        let connection = Arc::new(Connection::new(spec, caller, most, ends, out)?);
         let mut hearing = JoinSet::new();
         hearing.spawn(hear(Arc::clone(&connection)));
         let wire = HttpWire {
@@ -64,7 +64,7 @@ impl Remote {
         Ok((Self { connection }, wire))
     }
 
-    /// Returns what people know it by.
+    /// Returns the host, for messages.
     pub(super) fn name(&self) -> &str {
         &self.connection.host
     }
@@ -80,16 +80,16 @@ impl Remote {
 pub(super) struct HttpWire {
     connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
-    /// Each request with all that is said in answer to it.
+    /// The running requests. Each task reads the whole answer.
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
     /// The task that reads the server's stream.
     hearing: JoinSet<()>,
-    /// When nothing more is waited for.
+    /// The end of the wait for running requests.
     deadline: Option<Instant>,
 }
 
-/// An id of a request, as it is written.
+/// The id of a request as text.
 type RequestKey = String;
 
 impl HttpWire {
@@ -158,7 +158,7 @@ impl Transport<RoleClient> for HttpWire {
             message = self.inbox.recv() => return message,
             () = drained => {}
         }
-        // The last exchange may have spoken as it ended.
+        // The last request may have delivered a message when it ended.
         if let Ok(message) = self.inbox.try_recv() {
             return Some(message);
         }
@@ -175,7 +175,7 @@ impl Transport<RoleClient> for HttpWire {
     }
 }
 
-/// Returns once nothing more can come.
+/// Waits until no further message can arrive.
 async fn drained(
     connection: &Connection,
     exchanges: &mut JoinSet<()>,
@@ -189,7 +189,7 @@ async fn drained(
     }
 }
 
-/// Returns the request that a message says nobody waits for.
+/// Returns the request that a message cancels.
 fn cancelled(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
     let ClientNotification::CancelledNotification(cancelled) = &notification.notification else {

@@ -1,10 +1,10 @@
-//! Tools of MCP servers, over stdio and over streamable HTTP.
+//! The client of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A [`Supervisor`] owns each server. It connects the server once, and again when a call needs it
-//! after it died or lost the session. Tools hold only its [`Availability`], where they wait for a
-//! `Session` that works.
+//! A [`Supervisor`] owns each server. It connects once, and again when a call needs the server after
+//! it died or lost the session. Tools hold the server's [`Availability`], where their calls wait for
+//! a working `Session`.
 //!
-//! Every call carries a progress token; what a server reports under it goes to that call.
+//! Every call carries a progress token, which routes the server's progress reports to that call.
 
 mod answer;
 mod availability;
@@ -53,15 +53,14 @@ pub use self::{
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
-    /// Why it cannot be called, if so.
+    /// Why the tool cannot be called, if it cannot.
     obstacle: Option<&'static str>,
-    /// The output schema, compiled with the first output.
+    /// The output schema, compiled at the first output.
     promised: OnceLock<Option<Schema>>,
     availability: Arc<Availability>,
 }
 
-/// Makes tools of what a server offers. One whose name nothing could name, or an earlier one has,
-/// is left out: nobody could call it.
+/// Creates the tools of a server. Skips tools with invalid or duplicate names.
 fn tools(
     set: &ToolSetName,
     availability: &Arc<Availability>,
@@ -73,7 +72,7 @@ fn tools(
         let definition = definition(set, offer)?;
         if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
-            tracing::warn!(%set, %name, "the server has two tools of a name: the first is kept");
+            tracing::warn!(%set, %name, "the server has two tools of this name, the first is used");
             return None;
         }
         let availability = Arc::clone(availability);
@@ -94,7 +93,7 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
     let name = match offer.name.parse() {
         Ok(name) => name,
         Err(err) => {
-            tracing::warn!(%set, %err, "a tool of the server is left out");
+            tracing::warn!(%set, %err, "skipped a tool of the server");
             return None;
         }
     };
@@ -124,10 +123,9 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
     })
 }
 
-/// What a server calls the sentences that people would say when they want a tool, in its `_meta`:
-/// MCP has no word for them.
+/// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
 pub const EXAMPLES: &str = "faber/examples";
-/// The most examples of a tool that are taken from a server.
+/// Example requests of one tool.
 const MOST_EXAMPLES: usize = 100;
 
 fn examples(meta: Option<&MetaObject>) -> Vec<String> {
@@ -148,7 +146,7 @@ impl Tool for McpTool {
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
-        // Dropping a call that is under way tells the server that nobody waits for it.
+        // Dropping a running call sends a cancel notification to the server.
         let output = tokio::select! {
             biased;
             result = self.send(request, &cx.reporter) => result?,
@@ -182,7 +180,7 @@ impl McpTool {
         Ok(request)
     }
 
-    /// Calls the server; once more if it was lost and a second call harms nobody.
+    /// Calls the server. Calls it again if the session was lost and a second call has no second effect.
     async fn send(
         &self,
         request: CallToolRequestParams,
@@ -204,13 +202,13 @@ impl McpTool {
         }
     }
 
-    /// Returns what its output is promised to be; nothing where that is no schema.
+    /// Returns the output schema, or `None` if there is none or it is invalid.
     fn promised(&self) -> Option<&Schema> {
         let make = || {
             let made = Schema::new(self.definition.output_schema.as_ref()?);
             made.inspect_err(|error| {
                 let name = self.definition.qualified_name();
-                tracing::warn!(%name, %error, "the `outputSchema` of a tool is none: it is not heeded");
+                tracing::warn!(%name, %error, "ignored the invalid `outputSchema` of a tool");
             })
             .ok()
         };

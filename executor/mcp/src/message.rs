@@ -1,7 +1,7 @@
-//! Changes to messages, the same for each transport.
+//! Reads and changes messages. Used by all transports.
 //!
-//! Reports of progress end here: rmcp makes a task of each, which loses their order and lets a
-//! server that floods fill the memory.
+//! Progress reports do not reach rmcp. It would spawn a task for each one, which loses their order
+//! and lets a server that sends many fill the memory.
 
 use rmcp::{
     model::{
@@ -20,13 +20,13 @@ use super::{
     tokens::Tokens,
 };
 
-/// How much longer a message may be than an output: the output may stand in it twice, as structure
-/// and as text, each of its bytes escaped to six.
+/// Factor between the limits of a message and of an output. A message may contain the output twice,
+/// as structured content and as text, and escaping can turn each byte into six.
 pub(super) const OVERHEAD: usize = 16;
-/// Bytes kept of either end of a message that is too long: its id is there.
+/// Bytes kept of both ends of a message that is too long. One of them contains the id.
 pub(super) const ENDS: usize = 256;
 
-/// Puts a call's own progress token in the place of the one that rmcp draws for every request.
+/// Replaces the progress token that rmcp generates for each request by the token of the call.
 pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
     let JsonRpcMessage::Request(request) = message else { return };
     let ClientRequest::CallToolRequest(call) = &request.request else { return };
@@ -35,7 +35,7 @@ pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
     }
 }
 
-/// Takes a report of progress to its call, and returns any other message.
+/// Delivers a progress report to its call. Returns any other message.
 pub(super) fn report(
     message: RxJsonRpcMessage<RoleClient>,
     tokens: &Tokens,
@@ -43,7 +43,7 @@ pub(super) fn report(
     let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
     match notification.notification {
         ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
-        // A report that is not as MCP wants it.
+        // An invalid progress report.
         ServerNotification::CustomNotification(custom)
             if custom.method == ProgressNotificationMethod::VALUE => {}
         _ => return Some(JsonRpcMessage::Notification(notification)),
@@ -51,8 +51,8 @@ pub(super) fn report(
     None
 }
 
-/// Reads a message of a server, if it is one for us. An answer that is JSON but not MCP is that
-/// call's failure.
+/// Parses a message of a server. An invalid answer becomes the error of the call that it answers.
+/// Other invalid messages are ignored.
 pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let marked = marked(text);
     let text = marked.as_deref().unwrap_or(text);
     match parse_lenient(text) {
-        // What only we may say is not believed.
+        // A server must not send the codes of this client.
         Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
             Some(JsonRpcMessage::Error(error))
@@ -72,17 +72,17 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
         })) => Some(JsonRpcMessage::response(readable(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
-            // Not what it says: that may repeat a secret that the server was given.
-            tracing::debug!(%err, bytes = text.len(), "what an MCP server says is not a message");
+            // The message itself may contain a secret, so the log does not show it.
+            tracing::debug!(%err, bytes = text.len(), "ignored an invalid message of an MCP server");
             refusal(text, &err)
         }
     }
 }
 
-/// What the `_meta` of a tool says here that demands a task: rmcp knows no such word.
+/// The field of `_meta` that marks a tool which requires a task. rmcp drops `taskSupport`.
 pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
 
-/// Returns a list of tools with those marked that [demand a task](DEMANDS_TASK), if there are any.
+/// Marks the tools of a list that [require a task](DEMANDS_TASK). Returns `None` if none does.
 fn marked(text: &[u8]) -> Option<Vec<u8>> {
     const WORD: &[u8] = b"\"taskSupport\"";
     if !text.windows(WORD.len()).any(|word| word == WORD) {
@@ -105,11 +105,11 @@ fn marked(text: &[u8]) -> Option<Vec<u8>> {
     is_any.then(|| message.to_string().into_bytes())
 }
 
-/// Makes of what cannot be read the failure of the call that it answers, where it says which.
+/// Converts an unreadable message to the error of the call that it answers, if it names one.
 fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
-            // Some servers answer a call that came alone with a list, as MCP let them for a while.
+            // Some servers send the answer inside a list. An older version of MCP allowed that.
             let mut answers = batch.iter().filter(|message| answered(message).is_some());
             let answer = answers.next().filter(|_| answers.next().is_none())?;
             return parse(answer.to_string().as_bytes());
@@ -121,7 +121,7 @@ fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<Role
     Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
 }
 
-/// Returns the call that a message answers, if it is an answer, however bad.
+/// Returns the id of the call that an invalid message answers.
 fn answered(message: &Value) -> Option<RequestId> {
     let is_answer = message.get("result").or(message.get("error")).is_some()
         || message.get("jsonrpc").is_some() && message.get("method").is_none();
@@ -129,7 +129,7 @@ fn answered(message: &Value) -> Option<RequestId> {
     serde_json::from_value(id.clone()).ok()
 }
 
-/// Returns the call that a text answers which is no JSON, by its ends.
+/// Returns the id of the call that a text answers which is not JSON. Reads its two ends.
 fn answered_in(text: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(&text[..text.len().min(ENDS)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
@@ -140,9 +140,8 @@ fn answered_in(text: &[u8]) -> Option<RequestId> {
     id.filter(|_| is_answer).map(RequestId::Number)
 }
 
-/// Makes of a result that is none of those that rmcp knows one of them, where only parts of it are
-/// strange: a tool that is described wrongly takes no others with it, and a content of a kind that
-/// is not known here is kept as it is.
+/// Repairs a result that rmcp cannot parse. Skips invalid tools of a list, and turns contents of an
+/// unknown type into texts.
 fn readable(mut result: Value) -> ServerResult {
     if let Some(Value::Array(tools)) = result.get_mut("tools") {
         let mut number = 0;
@@ -151,7 +150,7 @@ fn readable(mut result: Value) -> ServerResult {
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
                 let why = unquoted(&err.to_string());
-                tracing::warn!(number, %why, "a tool in the server's list is left out");
+                tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
         });
@@ -172,10 +171,9 @@ fn readable(mut result: Value) -> ServerResult {
     ServerResult::CustomResult(CustomResult(result))
 }
 
-/// Returns what an error says without what it quotes: that may repeat a secret that the server was
-/// given.
+/// Removes quoted parts from a message, because they may contain a secret.
 fn unquoted(err: &str) -> String {
-    // That names what is missing, and quotes nothing.
+    // This message quotes the name of a field only.
     if err.starts_with("missing field") {
         return err.to_owned();
     }
@@ -186,8 +184,8 @@ fn unquoted(err: &str) -> String {
     }
 }
 
-/// Answers a call whose answer is too long, by the ends of it. Its id is in either, and a text
-/// inside the answer cannot look like it: its quotes would be escaped.
+/// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
+/// one contains the id. A text inside the answer cannot imitate it, because its quotes are escaped.
 pub(super) fn cut_short(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(ENDS.min(line.len()));
     let id = id_at(head, Place::Head).or_else(|| id_at(tail, Place::Tail))?;
@@ -206,7 +204,7 @@ fn id_at(end: &[u8], place: Place) -> Option<i64> {
     let text = String::from_utf8_lossy(end);
     let key = "\"id\":";
     let at = if place == Place::Head {
-        // Beyond this begins the result, which may have ids of its own.
+        // The result starts here, and it may contain other ids.
         text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
     } else {
         text.rfind(key)

@@ -1,12 +1,11 @@
-//! OAuth 2.1 for MCP servers that are called over HTTP.
+//! OAuth 2.1 for MCP servers over HTTP.
 //!
-//! Where the authorization server is, what it can do and what to ask it for is found out by rmcp
-//! (RFC 9728, 8414, 7591, 8707, 9207, PKCE); every request of it goes through a `Web` of ours,
-//! which has the rules of all other sources. What a person was granted is kept as
-//! [`Logins`]; what a program is granted is kept nowhere.
+//! rmcp finds the authorization server and its features, and makes the requests (RFC 9728, 8414,
+//! 7591, 8707, 9207, PKCE). An `AuthHttp` of this crate sends them, so that the network rules of all
+//! other sources apply. [`Logins`] stores the tokens of people. Tokens of programs are not stored.
 //!
-//! A [`Bearer`] has the token for each request to a server: it takes what is kept, renews it before
-//! it ends or when it is refused, and otherwise says who has to do what.
+//! A [`Bearer`] provides the token for each request to a server. It takes a stored token, refreshes
+//! it before it expires or when the server refuses it, and otherwise reports what the user must do.
 
 mod assertion;
 mod background;
@@ -22,6 +21,8 @@ pub(super) mod test_server;
 mod token_store;
 mod web;
 
+use shared::id::ToolSetName;
+
 pub(super) use self::{background::BackgroundTasks, bearer::Bearer};
 pub use self::{
     config::OAuth,
@@ -31,6 +32,16 @@ pub use self::{
 
 /// The message for a server without a login.
 pub const NEEDS_LOGIN: &str = "needs a login";
+
+/// The caller of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) set: &'a ToolSetName,
+    /// The logins of people.
+    pub(crate) logins: Option<&'a Logins>,
+    /// Runs the requests for tokens.
+    pub(crate) background: &'a BackgroundTasks,
+}
 
 /// Rejects servers to which no token may be sent.
 pub(super) fn may_be_told(server: &reqwest::Url) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The secrets that a server is told, of which tokens change while it is up.
+//! The secrets that a server knows. Tokens change while the server is up.
 
 use std::{
     collections::VecDeque,
@@ -8,12 +8,12 @@ use std::{
 
 use secrets::Redaction;
 
-/// Tokens of one server that are known: a server has no use for older ones, nor has anybody else.
+/// Tokens that are removed from texts. Older ones are no longer valid.
 const TOKENS: usize = 4;
 /// The placeholder for a removed token.
 const NAME: &str = "ACCESS_TOKEN";
 
-/// The secrets that a server is told. Clones of an `Arc` of it are one.
+/// The secrets that a server knows.
 #[derive(Default)]
 pub(super) struct Secrets(RwLock<Known>);
 
@@ -25,18 +25,18 @@ struct Known {
 }
 
 impl Secrets {
-    /// Makes those that stay as they are.
+    /// Creates the secrets from those that do not change.
     pub(super) fn new(fixed: Redaction) -> Self {
         let all = Arc::new(fixed.clone());
         Self(RwLock::new(Known { fixed, tokens: VecDeque::new(), all }))
     }
 
-    /// Returns all that must not be seen by now.
+    /// Returns all current secrets.
     pub(super) fn now(&self) -> Arc<Redaction> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 
-    /// Notes a token.
+    /// Adds a token.
     pub(super) fn note(&self, token: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.tokens.iter().any(|other| other == token) {
@@ -51,7 +51,7 @@ impl Secrets {
         known.all = Arc::new(all);
     }
 
-    /// Takes the secrets out of a text.
+    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.now().clean(text)
     }

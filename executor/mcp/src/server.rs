@@ -1,4 +1,4 @@
-//! One MCP server that is up, however it is reached, for its supervisor.
+//! A connected MCP server, as its supervisor sees it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,18 +19,18 @@ use super::{
     child::Child,
     cleaned::cleaned,
     handler::Handler,
-    http::{Caller, HttpWire, Remote},
-    oauth::{BackgroundTasks, Logins},
+    http::{HttpWire, Remote},
+    oauth::{BackgroundTasks, Caller, Logins},
     session::{Ends, Session},
     wire,
 };
 
-/// Pages of tools that a server may have: more would never end.
+/// Pages of a server's tool list. A faulty server might send pages without end.
 const PAGES: usize = 100;
-/// Tools that a server may have.
+/// Tools of a server.
 const TOOLS: usize = 10_000;
 
-/// What only the supervisor of a server has: the server itself, and how to stop it.
+/// A server, with the means to stop it. Only its supervisor has it.
 pub(super) struct Server {
     body: Body,
     service: Option<RunningService<RoleClient, Handler>>,
@@ -45,7 +45,7 @@ pub(super) struct Server {
 pub(super) struct Host<'a> {
     /// The set that its tools are in.
     pub(super) set: &'a ToolSetName,
-    /// As whom it is called, where somebody has logged in to it.
+    /// The logins of people, if there are any.
     pub(super) logins: Option<&'a Logins>,
     /// Runs the requests for tokens.
     pub(super) background: &'a BackgroundTasks,
@@ -65,16 +65,16 @@ pub(super) enum Wire {
     Http(Box<HttpWire>),
 }
 
-/// Why a server that is there cannot be used.
+/// Why a running server cannot be used.
 enum Trouble {
-    /// All there is to say, in words of ours.
+    /// A complete message of this client.
     Told(String),
-    /// The service of rmcp.
+    /// An error of rmcp or of the server, which needs an explanation.
     Odd(String),
 }
 
 impl Server {
-    /// Starts a server, or prepares to call one. It does not answer yet.
+    /// Starts a server, or prepares the connection to a remote one. Sends no request.
     pub(super) fn open(
         Host { set, logins, background, launcher }: Host<'_>,
         spec: &McpServer,
@@ -85,7 +85,7 @@ impl Server {
         let mut ends = Ends::default();
         let (body, wire) = match spec {
             McpServer::Command(spec) => {
-                let (child, wire) = Child::spawn((set, launcher), spec, most, &mut ends)?;
+                let (child, wire) = Child::spawn(set, launcher, spec, most, &mut ends)?;
                 (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
@@ -97,7 +97,7 @@ impl Server {
         Ok((Self { body, service: None, ends, most, changed, handler }, wire))
     }
 
-    /// Returns what people know it by.
+    /// Returns the command or the host, for messages.
     pub(super) fn name(&self) -> &str {
         match &self.body {
             Body::Child(child) => child.name(),
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Greets the server and asks for its tools.
+    /// Initializes the session and lists the tools.
     pub(super) async fn connect(&mut self, wire: Wire) -> Result<(Session, Vec<Offer>), String> {
         let handler = self.handler.clone();
         let served = match wire {
@@ -123,8 +123,8 @@ impl Server {
         Ok((session, offers))
     }
 
-    /// Says why there is no greeting. A server that has answered is let go of, and may end for that:
-    /// then it is its answer that is wrong with it.
+    /// Describes why `initialize` failed. If the server has answered, the answer is the reason, even if
+    /// the process ends afterwards.
     async fn misgreeting(&mut self, err: &ClientInitializeError) -> String {
         let what = match err {
             ClientInitializeError::ConnectionClosed(_)
@@ -153,7 +153,7 @@ impl Server {
         self.ends.seen.clean(complaint)
     }
 
-    /// Asks for the server's tools, page by page.
+    /// Lists the server's tools, page by page.
     pub(super) async fn offers(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match offers(session.peer()).await {
             Ok(offers) => Ok(cleaned(offers, self.name(), &self.ends.seen.now())),
@@ -161,17 +161,17 @@ impl Server {
         }
     }
 
-    /// Returns when the server says that its tools have changed.
+    /// Waits until the server reports that its tools have changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Returns when the server is gone.
+    /// Waits until the connection is closed.
     pub(super) async fn closed(&self) {
         self.ends.closed.cancelled().await;
     }
 
-    /// Describes why the server failed, as far as it is known.
+    /// Describes why the server failed.
     pub(super) async fn complaint(&mut self, what: &str) -> String {
         let complaint = match &mut self.body {
             Body::Child(child) => child.complaint(what).await,
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Adds what the server said last.
+    /// Adds the tail of the server's standard error.
     pub(super) fn with_last_words(&self, how: String) -> String {
         match &self.body {
             Body::Child(child) => child.with_last_words(how),
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    /// Ends the server as MCP asks: close the session or the input, and what is still there then.
+    /// Stops the server as MCP demands: closes the session or the input, then terminates the process.
     pub(super) async fn stop(mut self) {
         if let Some(mut service) = self.service.take() {
             let _ = service.close_with_timeout(STOP_GRACE).await;
@@ -239,9 +239,7 @@ async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, Trouble> {
         match &cursor {
             None => return Ok(offers),
             Some(next) if !cursors.insert(next.clone()) => {
-                return Err(Trouble::Odd(format!(
-                    "its list of tools turns in a circle at `{next}`"
-                )));
+                return Err(Trouble::Odd(format!("its list of tools repeats the page `{next}`")));
             }
             Some(_) => {}
         }

@@ -41,7 +41,7 @@ pub(super) struct Ends {
     pub(super) seen: Arc<Secrets>,
 }
 
-/// A call that a dying server took with it.
+/// A call without an answer, because the session was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     /// The server cannot have read it.
@@ -59,7 +59,7 @@ impl Session {
         &self.peer
     }
 
-    /// Returns whether the server is gone.
+    /// Returns whether nothing more may be sent.
     pub(super) fn is_closed(&self) -> bool {
         self.ends.closing.is_cancelled()
     }
@@ -69,7 +69,7 @@ impl Session {
         if self.is_remote { "broke off" } else { "ended" }
     }
 
-    /// Takes the secrets out of what a call returned, also where it is binary.
+    /// Removes the secrets from the result of a call, and from its binaries.
     fn clean(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
         let (result, binaries) = match result {
             Ok(output) => (Ok(output.value), output.binaries),
@@ -84,7 +84,8 @@ impl Session {
         Ok(Output { value, binaries: binaries.collect() })
     }
 
-    /// Calls a tool, whose output is to be as it was `promised`. Dropping the future tells the server that nobody waits for it.
+    /// Calls a tool, and checks its output against a schema. Dropping the future sends a cancel
+    /// notification to the server.
     pub(super) async fn call(
         &self,
         mut request: CallToolRequestParams,
@@ -125,12 +126,12 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Session").field("is_closed", &self.is_closed()).finish_non_exhaustive()
     }
 }
 
-/// A pipe that nobody reads takes a call with it. Whatever else cut a call short may have let all
-/// of it through but the line's end, which a server could overlook.
+/// Returns whether a failed send may have reached the server. Only a broken pipe delivers nothing.
+/// After any other error, the server may have read the whole message but for the line's end.
 fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> Lost {
     match err.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => Lost::Unsent,

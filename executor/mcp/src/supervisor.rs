@@ -1,4 +1,4 @@
-//! Owns an MCP server: starts it, asks for its tools, and starts it again after it died.
+//! Supervises an MCP server: starts it, lists its tools, and starts it again after it died.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,26 +25,26 @@ const REFRESH: Duration = Duration::from_secs(30);
 const GATHER: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_millis(500);
-/// The longest a start is put off.
+/// The longest delay before a start.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Retry interval for a server whose tools are unknown, since no call can ask for it.
 const RETRY: Duration = Duration::from_mins(1);
-/// A server that lived this long is no longer suspected.
+/// A server that was up for this long starts again without delay.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// Owns one server for as long as the process wants it.
+/// Owns one server.
 #[derive(Debug)]
 pub struct Supervisor {
     set: ToolSetName,
     spec: McpServer,
     logins: Option<Logins>,
-    /// Askings for tokens: they outlast the connection that wants them.
+    /// Token requests, which outlive the connection that needs them.
     background: BackgroundTasks,
     launcher: Launcher,
     toolbox: Toolbox,
     most: usize,
     availability: Arc<Availability>,
-    /// Starts in a row that did not last.
+    /// The number of short runs in a row.
     failures: u32,
 }
 
@@ -72,26 +72,26 @@ impl Supervisor {
         }
     }
 
-    /// Starts the server by this, so that it ends with this process.
+    /// Sets the launcher, which ends the server with this process.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = launcher;
         self
     }
 
-    /// Calls the server as somebody who has logged in to it.
+    /// Sets the logins of people.
     #[must_use]
     pub fn with_logins(mut self, logins: Option<Logins>) -> Self {
         self.logins = logins;
         self
     }
 
-    /// Returns where calls wait for the server.
+    /// Returns the state in which calls wait for the server.
     pub fn availability(&self) -> Arc<Availability> {
         Arc::clone(&self.availability)
     }
 
-    /// Keeps the server until `stop`.
+    /// Runs the server until `stop` fires.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
@@ -110,10 +110,10 @@ impl Supervisor {
         self.background.end().await;
     }
 
-    /// Returns when the server is to be started again.
+    /// Waits until the server should start again.
     async fn wanted(&self, retry_at: Instant) {
         if self.tools().is_empty() {
-            // Nobody can call tools that are not known, so nobody would ask.
+            // No call can request a server whose tools are unknown.
             let _ = timeout(RETRY, self.availability.wanted()).await;
         } else {
             self.availability.wanted().await;
@@ -121,7 +121,7 @@ impl Supervisor {
         sleep_until(retry_at).await;
     }
 
-    /// Starts the server and looks after it until it dies or is to stop.
+    /// Starts the server, and runs it until it dies or `stop` fires.
     async fn serve(&self, stop: &CancellationToken) -> End {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = Host { set: &self.set, logins, background: &self.background, launcher };
@@ -181,7 +181,7 @@ impl Supervisor {
     }
 
     fn keep_tools(&self, error: &str) {
-        tracing::warn!(set = %self.set, %error, "the tools of the MCP server stay as they were");
+        tracing::warn!(set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
     }
 
     fn settle(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
@@ -201,7 +201,7 @@ impl Supervisor {
     }
 }
 
-/// The first start after a life is free; then each waits twice as long as the one before.
+/// Returns the delay before a start. The first restart has none, and each further delay doubles.
 fn backoff(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,

@@ -14,7 +14,7 @@ use toolbox::progress::Reporter;
 
 use super::secrets::Secrets;
 
-/// The tokens of all calls of one server that are under way.
+/// The tokens of a server's running calls.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     next: AtomicI64,
@@ -24,7 +24,7 @@ pub(super) struct Tokens {
 /// The listener of a call, and the secrets to remove from reports.
 type Call = (Reporter, Arc<Secrets>);
 
-/// The token of one call. Reports that come after it was dropped are ignored.
+/// The token of one call. Reports after its drop are ignored.
 #[derive(Debug)]
 pub(super) struct Token {
     number: i64,
@@ -32,14 +32,14 @@ pub(super) struct Token {
 }
 
 impl Tokens {
-    /// Draws a token by which the server reports to `reporter`, of whom it knows these secrets.
+    /// Creates a token. Its reports go to `reporter`, without the secrets in `seen`.
     pub(super) fn draw(self: &Arc<Self>, reporter: Reporter, seen: Arc<Secrets>) -> Token {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.calls().insert(number, (reporter, seen));
         Token { number, tokens: Arc::clone(self) }
     }
 
-    /// Passes a report to its call, if there is one.
+    /// Delivers a report to its call, if that is still running.
     pub(super) fn hear(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
         let Some((reporter, seen)) = self.calls().get(&number).cloned() else { return };
@@ -53,7 +53,7 @@ impl Tokens {
 }
 
 impl Token {
-    /// Returns the token as the server gets it.
+    /// Returns the token in the form of MCP.
     pub(super) fn value(&self) -> ProgressToken {
         ProgressToken(NumberOrString::Number(self.number))
     }

@@ -1,8 +1,8 @@
-//! JSON-RPC messages as lines over a child's pipes.
+//! The stdio transport: JSON-RPC messages as lines over the pipes of a process.
 //!
-//! rmcp's own transport drops a line that is too long or makes no sense, and the call that it
-//! answers then waits for ever. This one turns such a line into that call's error, says when the
-//! other side is gone, and gives up a server that does not read.
+//! rmcp's own transport drops lines that are too long or invalid, and the calls that they answer wait
+//! forever. This transport turns such a line into the error of its call. It also reports when the
+//! server closes its output, and gives up a server that does not read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     tokens::Tokens,
 };
 
-/// Bytes of a line that are kept for the next one.
+/// Bytes of the line buffer that stay allocated between lines.
 const KEPT: usize = 1 << 20;
 /// Time limit for a write to the server's input.
 const WRITE: Duration = Duration::from_secs(30);
@@ -33,18 +33,19 @@ const WRITE: Duration = Duration::from_secs(30);
 pub(super) struct Wire {
     reader: BufReader<ChildStdout>,
     line: Line,
-    // Messages must not mix, so a writer holds the pipe until its line is through; [`WRITE`]
-    // bounds that.
+    // A writer holds the pipe until its line is written, because lines must not mix. `WRITE_TIMEOUT`
+    // limits that time.
     writer: Arc<Mutex<Option<ChildStdin>>>,
     closed: CancellationToken,
     tokens: Arc<Tokens>,
 }
 
 impl Wire {
-    /// Makes a wire that cancels `closed` once nothing more can come or go, and takes reports to
-    /// the calls of their `tokens`.
+    /// Creates a transport. It cancels `closed` once the pipes are unusable, and delivers progress
+    /// reports to `tokens`.
     pub(super) fn new(
-        (stdout, stdin): (ChildStdout, ChildStdin),
+        stdout: ChildStdout,
+        stdin: ChildStdin,
         most: usize,
         closed: CancellationToken,
         tokens: Arc<Tokens>,
@@ -58,7 +59,7 @@ impl Wire {
         }
     }
 
-    /// Reads up to the end of a line. What was read stays when the future is dropped.
+    /// Reads to the end of a line. Cancel safe: the bytes stay in the buffer.
     async fn read_line(&mut self) -> Option<()> {
         loop {
             let bytes = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
@@ -92,7 +93,7 @@ impl Transport<RoleClient> for Wire {
             };
             let written = timeout(WRITE, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            // Half a line may be through: nothing else can follow it.
+            // Half of the line may be written, so no other line can follow.
             written.inspect_err(|_| closed.cancel())
         }
     }
@@ -120,7 +121,7 @@ impl Transport<RoleClient> for Wire {
 
     async fn close(&mut self) -> io::Result<()> {
         self.closed.cancel();
-        // A writer that is stuck gives up by itself, and its pipe with it.
+        // A blocked writer gives up after its timeout, and drops its pipe.
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = None;
         }
@@ -128,7 +129,7 @@ impl Transport<RoleClient> for Wire {
     }
 }
 
-/// A line as far as it was read.
+/// The part of a line that was read.
 struct Line {
     most: usize,
     bytes: Vec<u8>,
@@ -137,7 +138,7 @@ struct Line {
 }
 
 impl Line {
-    /// Makes an empty line that may have `most` bytes.
+    /// Creates a buffer for lines of `most` bytes.
     fn new(most: usize) -> Self {
         Self { most: most.max(2 * ENDS), bytes: Vec::new(), is_cut: false }
     }
@@ -150,7 +151,7 @@ impl Line {
         }
     }
 
-    /// Returns the message of a line that is complete, if it is one for us.
+    /// Returns the message of a complete line, if the line is one.
     fn take(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { cut_short(&self.bytes) } else { parse(&self.bytes) };

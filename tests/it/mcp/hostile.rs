@@ -230,7 +230,7 @@ async fn a_server_that_cannot_start_says_why() {
     let broken = World::failure("broken").await;
     expect!["`node` exited with status 3: Error: cannot find the moon"].assert_eq(&broken);
     let circle = World::failure("circle").await;
-    expect!["`node` does not serve MCP: its list of tools turns in a circle at `again`"]
+    expect!["`node` does not serve MCP: its list of tools repeats the page `again`"]
         .assert_eq(&circle);
     let torrent = World::failure("torrent").await;
     expect!["`node` does not serve MCP: the answer is too long"].assert_eq(&torrent);

@@ -1,4 +1,4 @@
-//! The connection to one server over HTTP, and the headers that all requests share.
+//! The connection to one server over HTTP: its session, its headers and its tokens.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -15,7 +15,6 @@ use rmcp::{
     service::{RoleClient, RxJsonRpcMessage},
 };
 use secrets::Redaction;
-use shared::id::ToolSetName;
 use tokio::{
     sync::{Notify, mpsc},
     time::timeout,
@@ -26,16 +25,16 @@ use crate::{
     McpHttp,
     config::Transport,
     message::{OVERHEAD, report},
-    oauth::{BackgroundTasks, Bearer, Logins},
+    oauth::{Bearer, Caller},
     secrets::Secrets,
     session::Ends,
 };
 
-/// The header that names a session.
+/// The header with the session id.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The header that says what was agreed on.
+/// The header with the negotiated protocol version.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header that says where to take up a stream.
+/// The header with the event after which a stream resumes.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The accepted media types.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -45,7 +44,7 @@ const TELL: Duration = Duration::from_secs(30);
 const HEARD: Duration = Duration::from_secs(2);
 /// Time limit for the end of a session.
 const LEAVE: Duration = Duration::from_secs(2);
-/// Bytes of a refusal that are read.
+/// Bytes of a refusal's body that are read.
 const SAID: usize = 4 << 10;
 
 /// A connection to one server.
@@ -53,9 +52,9 @@ pub(super) struct Connection {
     http: Http,
     pub(super) url: Url,
     pub(super) transport: Option<Transport>,
-    /// The endpoint for messages of an older server.
+    /// The endpoint for messages of a legacy server.
     endpoint: OnceLock<Url>,
-    /// The stream of an older server, until it is read.
+    /// The stream of a legacy server, until a task reads it.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
     /// The source of tokens, if the server wants them.
@@ -64,11 +63,11 @@ pub(super) struct Connection {
     pub(super) host: String,
     /// The most bytes of a message.
     pub(super) most: usize,
-    /// Told once the server may speak unasked.
+    /// Notified when the session is initialized, so that the server may send requests.
     pub(super) greeted: Notify,
-    /// Told once it is known whether the server speaks unasked.
+    /// Notified after the first attempt to open the server's stream.
     pub(super) is_heard: Notify,
-    /// Told whenever the server takes a request, where it wants to know who calls.
+    /// Notified when the server accepts a request with a token.
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
     may_ask: bool,
@@ -88,7 +87,8 @@ struct Agreed {
 
 impl Connection {
     pub(super) fn new(
-        (spec, caller): (&McpHttp, Caller<'_>),
+        spec: &McpHttp,
+        caller: Caller<'_>,
         most: usize,
         ends: &mut Ends,
         out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
@@ -98,10 +98,10 @@ impl Connection {
         headers.insert(header::ACCEPT, ACCEPT);
         ends.seen = Arc::new(Secrets::new(seen));
         let url = spec.url.0.clone();
-        let bearer = spec.auth.as_ref().map(|oauth| {
-            let kept = (caller.logins, caller.background);
-            Bearer::new((caller.set, &url), oauth, kept, Arc::clone(&ends.seen))
-        });
+        let bearer = spec
+            .auth
+            .as_ref()
+            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&ends.seen)));
         Ok(Self {
             bearer,
             http: Http::default(),
@@ -124,7 +124,7 @@ impl Connection {
 
     /// Sends a message.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
-        // An older server answers elsewhere: here it only says that it has heard.
+        // A legacy server sends the answer on its stream, and only confirms the message here.
         self.post_within(self.is_older().then_some(TELL), body).await
     }
 
@@ -143,7 +143,7 @@ impl Connection {
         self.send(asked, limit).await
     }
 
-    /// Speaks to the server as to an older one from now on.
+    /// Uses the legacy transport from now on.
     pub(super) fn turn_older(&self, endpoint: Url, stream: EventStream) {
         if self.endpoint.set(endpoint).is_ok() {
             *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -155,19 +155,19 @@ impl Connection {
         self.endpoint.get().is_some()
     }
 
-    /// Returns what an older server says, to whoever listens.
+    /// Returns the stream of a legacy server. The first caller gets it.
     pub(super) fn take_stream(&self) -> Option<EventStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until a server that may ask for something can: what it asks before that is lost.
+    /// Waits until a server that may send requests has a stream for them. Earlier requests are lost.
     pub(super) async fn heard(&self) {
         if self.may_ask && !self.is_older() {
             let _ = timeout(HEARD, self.is_heard.notified()).await;
         }
     }
 
-    /// Listens, from the event behind `last` if one is named.
+    /// Opens the server's stream, after the event `last` if there is one.
     pub(super) async fn get(&self, last: Option<&str>) -> Result<Response, Broken> {
         let mut asked = self.outgoing(Method::GET);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
@@ -176,10 +176,11 @@ impl Connection {
         self.send(asked, None).await
     }
 
-    /// Sends a request, and says in it who calls. What a server refuses for its token it has not
-    /// done: it is sent again if there is another, and once more if that was only found, and not
-    /// granted now. How long a token takes is not the
-    /// server's doing, and has limits of its own.
+    /// Sends a request with a token.
+    ///
+    /// A request that is refused for its token had no effect, so it is sent again with another token.
+    /// If that one came from the store, a newly granted one may follow. `limit` does not include the
+    /// time to get tokens.
     async fn send(&self, mut asked: Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
         let Some(bearer) = &self.bearer else { return self.hop(&asked, limit).await };
         let token = bearer.token().await?;
@@ -223,7 +224,7 @@ impl Connection {
         })
     }
 
-    /// Sends what has no answer.
+    /// Sends a message without an answer.
     pub(super) async fn tell(&self, body: Vec<u8>) -> Result<(), String> {
         match self.post_within(Some(TELL), body).await {
             Ok(response) if response.status().is_success() => Ok(()),
@@ -239,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// Ends the session. Requests no token for that.
+    /// Ends the session. Uses the last token, and requests no other.
     async fn farewell(&self) -> Result<(), Broken> {
         let mut asked = self.outgoing(Method::DELETE);
         if let Some(bearer) = &self.bearer
@@ -262,7 +263,7 @@ impl Connection {
         Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
     }
 
-    /// Notes the session that an answer begins.
+    /// Records the session id of an answer.
     pub(super) fn note_session(&self, response: &Response) {
         let mut agreed = self.agreed();
         if agreed.session.is_none() {
@@ -270,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// Takes what a server says to where it belongs.
+    /// Delivers a message of the server to its call or to rmcp.
     pub(super) async fn deliver(&self, message: RxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Response(answer) = &message
             && let ServerResult::InitializeResult(greeting) = &answer.result
@@ -309,12 +310,12 @@ impl Connection {
         self.ends.closing.cancelled().await;
     }
 
-    /// Takes the secrets out of a text.
+    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.ends.seen.clean(text)
     }
 
-    /// Returns why the connection ends, where it does.
+    /// Returns why the connection was closed.
     pub(super) fn reason(&self) -> Option<String> {
         self.agreed().reason.clone()
     }
@@ -324,17 +325,7 @@ impl Connection {
     }
 }
 
-/// The caller of a server.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller<'a> {
-    pub(crate) set: &'a ToolSetName,
-    /// The logins of people.
-    pub(crate) logins: Option<&'a Logins>,
-    /// Runs the requests for tokens.
-    pub(crate) background: &'a BackgroundTasks,
-}
-
-/// Returns the headers that the configuration says.
+/// Returns the configured headers.
 pub(crate) fn headers(spec: &McpHttp, seen: &mut Redaction) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, text) in &spec.headers {
@@ -348,15 +339,15 @@ pub(crate) fn headers(spec: &McpHttp, seen: &mut Redaction) -> Result<HeaderMap,
 fn show(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut value = value.map_err(|_| {
-        Broken::Denied("the token that was granted cannot be sent: it is no text".to_owned())
+        Broken::Denied("the granted token contains characters that a header cannot have".to_owned())
     })?;
-    // No log shows it.
+    // Logs do not show sensitive headers.
     value.set_sensitive(true);
     asked.headers.insert(header::AUTHORIZATION, value);
     Ok(())
 }
 
-/// Returns the beginning of what a server says about a refusal.
+/// Reads the start of a refusal's body.
 pub(super) async fn said(response: &mut Response) -> String {
     let mut body = Vec::new();
     while body.len() < SAID
@@ -367,7 +358,7 @@ pub(super) async fn said(response: &mut Response) -> String {
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
-/// Returns whether an answer is of a media type.
+/// Returns whether an answer has a media type.
 pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
@@ -393,8 +384,7 @@ pub(super) mod tests {
         let (out, inbox) = mpsc::channel(8);
         let caller =
             Caller { set: &set(), logins: Some(&world.logins), background: &world.background };
-        let connection =
-            Connection::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
+        let connection = Connection::new(&spec, caller, 1_000, &mut Ends::default(), out).unwrap();
         (Arc::new(connection), inbox)
     }
 

@@ -6,7 +6,7 @@ use reqwest::Response;
 
 use crate::message::ENDS;
 
-/// One event, as far as MCP wants to know.
+/// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     /// The data, if it is a message or the endpoint for messages.
@@ -15,13 +15,13 @@ pub(super) struct Event {
     pub(super) is_endpoint: bool,
     /// `true` if the middle was dropped because the event was too long.
     pub(super) is_cut: bool,
-    /// By which the stream can be taken up behind it.
+    /// The id after which the stream can resume.
     pub(super) id: Option<String>,
     /// Delay before the stream is resumed.
     pub(super) retry: Option<Duration>,
 }
 
-/// An event that is longer than any may be.
+/// An event exceeded the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
@@ -34,12 +34,12 @@ enum Kind {
     Other,
 }
 
-/// Cuts a stream into events, however it arrives.
+/// Splits a stream into events. Chunks may end anywhere.
 #[derive(Debug)]
 pub(super) struct Events {
     most: usize,
     line: Vec<u8>,
-    /// The last byte ended a line, and a `\n` behind it belongs to that.
+    /// The last byte was a `\r`. A `\n` after it belongs to the same line end.
     is_after_cr: bool,
     data: Option<Vec<u8>>,
     kind: Kind,
@@ -50,7 +50,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Makes the events of a stream, each of which may have `most` bytes.
+    /// Creates a parser for events of `most` bytes each.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -65,13 +65,13 @@ impl Events {
         }
     }
 
-    /// Returns the next event that has come whole.
+    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
 
-    /// Adds what has come; says whether an event in it is too long. Of such a one only the ends
-    /// are kept, so that whoever wants to can go on.
+    /// Adds a chunk. Returns an error if an event is too long. The parser keeps both ends of that
+    /// event, and the caller may continue.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
         let mut fits = Ok(());
         while !bytes.is_empty() {
@@ -158,7 +158,7 @@ impl Events {
     }
 }
 
-/// The events of an answer that is still coming.
+/// The events of an open response.
 pub(super) struct EventStream {
     response: Response,
     events: Events,
@@ -170,7 +170,7 @@ impl EventStream {
         Self { response, events: Events::new(most) }
     }
 
-    /// Returns the next event that says something, until the stream ends.
+    /// Returns the next event with data, or `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(event) = self.events.next() {
@@ -179,7 +179,7 @@ impl EventStream {
                 }
             }
             let chunk = self.response.chunk().await.ok().flatten()?;
-            // Of what is too long the ends are kept: they say which call it fails.
+            // The ends of a long event are kept. They contain the id of the call.
             let _ = self.events.push(&chunk);
         }
     }

@@ -1,4 +1,4 @@
-//! One request, and all that a server says until it has answered it.
+//! One request, and the messages of the server until its answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,8 +28,7 @@ const RESUMES: u32 = 20;
 /// The error for a request without an answer.
 type Fate = (ErrorCode, String);
 
-/// Sends a request and delivers what is said about it: always an answer in the end, if only what
-/// became of the request.
+/// Sends a request, and delivers the messages that follow. The last one is an answer or an error.
 pub(super) async fn exchange(
     connection: Arc<Connection>,
     id: RequestId,
@@ -53,7 +52,7 @@ async fn ask(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(
     hear_out(connection, id, response).await
 }
 
-/// Sends the first request, and finds out by it how the server speaks.
+/// Sends `initialize`, and detects the transport of the server.
 async fn greet(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
     if connection.transport == Some(Transport::Sse) {
         legacy_sse::open(connection).await.map_err(|text| (REFUSED, text))?;
@@ -65,7 +64,7 @@ async fn greet(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result
         match legacy_sse::open(connection).await {
             Ok(()) => return ask(connection, id, body).await,
             Err(why) => {
-                tracing::debug!(host = %connection.host, %why, "this is no older server either");
+                tracing::debug!(host = %connection.host, %why, "the server does not support the legacy transport either");
             }
         }
     }
@@ -79,7 +78,7 @@ fn fate(connection: &Connection, broken: &Broken) -> Fate {
             connection.end(text.clone());
             (UNSENT, text)
         }
-        // The connection is as good as it was: what is under way on it goes on.
+        // The connection still works, and running calls continue.
         Broken::Later(_) => (BUSY, text),
         Broken::Refused(_) | Broken::Denied(_) => (REFUSED, text),
         Broken::Lost(_) => (LOST, text),
@@ -92,7 +91,7 @@ async fn hear_out(connection: &Connection, id: &RequestId, response: Response) -
         return refused(connection, id, response).await;
     }
     if connection.is_older() {
-        // The answer comes with all else that the server says.
+        // A legacy server sends the answer on its stream.
         return Ok(());
     }
     connection.note_session(&response);
@@ -105,11 +104,11 @@ async fn hear_out(connection: &Connection, id: &RequestId, response: Response) -
     let host = &connection.host;
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
-    // It has taken the request, and says nothing that could be understood.
+    // The server accepted the request, and its answer is unreadable.
     Err((LOST, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
-/// Reads an answer that is one document.
+/// Reads an answer that is one JSON document.
 async fn whole(
     connection: &Connection,
     id: &RequestId,
@@ -140,11 +139,11 @@ async fn whole(
 /// The end of a stream.
 enum Ending {
     Answered,
-    /// It may be taken up behind this event, after a while.
+    /// It may resume after this event and this delay.
     Broken(Option<String>, Duration),
 }
 
-/// Hears a stream, and those that continue it, until the request is answered.
+/// Reads a stream, and the streams that resume it, until the request is answered.
 async fn stream(connection: &Connection, id: &RequestId, response: Response) -> Result<(), Fate> {
     let mut response = Some(response);
     let mut last: Option<String> = None;
@@ -171,7 +170,7 @@ async fn stream(connection: &Connection, id: &RequestId, response: Response) -> 
                 response = Some(resumed);
             }
             Ok(resumed) if resumed.status().is_client_error() => break,
-            // Asking again and again would renew tokens for nothing.
+            // Each retry would refresh the token, without success.
             Err(Broken::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(LONGEST),
         }
@@ -214,7 +213,7 @@ fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
     }
 }
 
-/// An error that names no request is about the one that it answers.
+/// Adds the id of the request to an error without an id.
 fn addressed(
     mut message: RxJsonRpcMessage<RoleClient>,
     id: &RequestId,
@@ -260,7 +259,7 @@ async fn refused(
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (REFUSED, format!(", which leads to {to} and is not followed: write that address"))
         }
-        // A gateway does not know what became of the request behind it.
+        // A gateway does not know whether the server got the request.
         502 | 504 => (LOST, String::new()),
         429 | 500..=599 => (BUSY, String::new()),
         _ => (REFUSED, String::new()),

@@ -1,8 +1,7 @@
-//! HTTP as it was before March 2025: one stream of all that a server says, which begins with the
-//! address of what it is told.
+//! The legacy transport of MCP before March 2025: the server sends all messages on one stream. The
+//! first event of the stream is the endpoint for messages to the server.
 //!
-//! Nothing of it can be taken up again. When the stream ends, so does the connection, and calls
-//! that are under way are lost.
+//! The stream cannot resume. When it ends, the connection ends too, and running calls are lost.
 
 use std::time::Duration;
 
@@ -18,13 +17,13 @@ use crate::message::{cut_short, parse};
 /// Time limit for the endpoint event.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// Returns whether a server that answers a greeting like this may be an older one.
+/// Returns whether a server that answers `initialize` with this status may be a legacy server.
 pub(super) fn may_be_older(status: StatusCode) -> bool {
-    // The others of 4xx are about who asks, or how often.
+    // The other codes are about authorization or rates.
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
-/// Opens the stream of an older server; all that is told to it goes where it says from now on.
+/// Opens the stream of a legacy server, and uses the endpoint that it names from now on.
 pub(super) async fn open(connection: &Connection) -> Result<(), String> {
     let host = &connection.host;
     let opening = timeout(OPENING, begin(connection)).await;
@@ -35,7 +34,7 @@ pub(super) async fn open(connection: &Connection) -> Result<(), String> {
     let endpoint = connection.url.join(told.trim());
     let endpoint = endpoint.map_err(|_| format!("`{host}` wants messages at `{told}`"))?;
     if endpoint.origin() != connection.url.origin() {
-        // What is for this server, such as a token, is not told to another.
+        // Tokens of this server must not reach another one.
         return Err(format!(
             "`{host}` wants messages sent to another server: `{}`",
             shown(&endpoint)
@@ -66,7 +65,7 @@ async fn begin(connection: &Connection) -> Result<(EventStream, String), String>
     }
 }
 
-/// Hears a server until its stream ends.
+/// Reads the stream of a legacy server to its end.
 pub(super) async fn hear(connection: &Connection, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };

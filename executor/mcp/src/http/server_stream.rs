@@ -13,17 +13,16 @@ use super::{
 };
 use crate::message::parse;
 
-/// How long to wait before listening again, where the server does not say; it doubles while that
-/// fails, up to [`LONGEST`].
+/// Default delay before a stream resumes. Doubles with each failure, up to [`MAX_RESUME_DELAY`].
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// The shortest wait that a server can ask for.
+/// The shortest delay that a server can request.
 pub(super) const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest one.
+/// The longest delay.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 /// Refusals in a row after which the stream is given up.
 const DENIALS: u32 = 3;
 
-/// Listens to a server from when it was greeted, for as long as it lets us.
+/// Reads the server's stream once the session is initialized, for as long as the server allows it.
 pub(super) async fn hear(connection: Arc<Connection>) {
     connection.greeted.notified().await;
     if let Some(stream) = connection.take_stream() {
@@ -34,7 +33,7 @@ pub(super) async fn hear(connection: Arc<Connection>) {
     let mut denials = 0;
     let mut pause = PAUSE;
     loop {
-        // Whoever is let in while this is refused is not missed.
+        // The notification must be enabled first. A request may be accepted while this one is refused.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
         let answer = connection.get(last.as_deref()).await;
@@ -54,8 +53,8 @@ pub(super) async fn hear(connection: Arc<Connection>) {
                 return;
             }
             Err(Broken::Denied(_)) if denials < DENIALS => {
-                // Whoever calls is told; asking again before somebody has logged in would renew
-                // tokens for nothing.
+                // The calls report that a login is missing. A retry before a login would refresh
+                // the token without success.
                 denials += 1;
                 admitted.await;
                 continue;
@@ -71,7 +70,7 @@ fn is_stream(response: &Response) -> bool {
     response.status().is_success() && is_kind(response, "text/event-stream")
 }
 
-/// Hears one stream to its end, and returns how long to wait before the next.
+/// Reads one stream to its end. Returns the delay before the next one.
 async fn follow(
     connection: &Connection,
     mut response: Response,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Lifetime of an assertion in seconds. Long enough for clocks that differ.
 const LASTS: u64 = 300;
 
-/// Why nothing can be signed.
+/// Why an assertion cannot be signed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unsigned {
     #[error(
@@ -44,7 +44,7 @@ impl Key {
         }
     }
 
-    /// The key itself says of which kind it is.
+    /// Detects the kind of the key by parsing it.
     fn pkcs8(der: &[u8], random: &SystemRandom) -> Result<Self, Unsigned> {
         for (kind, name) in [
             (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256"),
@@ -60,7 +60,7 @@ impl Key {
         RsaKeyPair::from_pkcs8(der).map(Self::Rsa).map_err(|_| Unsigned::Key)
     }
 
-    /// By RFC 7518.
+    /// Returns the name of the algorithm (RFC 7518).
     fn algorithm(&self) -> &'static str {
         match self {
             Self::Ecdsa(_, name) => name,
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-/// Signs that a client is who it says it is, for one server and a short time from `now` on.
+/// Signs an assertion of a client's identity for one server. It is valid for a short time from `now`.
 pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<String, Unsigned> {
     let random = SystemRandom::new();
     let key = Key::read(pem, &random)?;

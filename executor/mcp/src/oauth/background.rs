@@ -8,20 +8,18 @@ use std::{
 
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
-/// The most at once for one set: where calls are given up before their token is there, the next ones
-/// wait for the same.
+/// Running token requests of one toolset.
 const MOST: usize = 64;
-/// How long they may go on once nobody calls any more: what is granted then is kept, and what would
-/// not be is not worth more.
+/// Time limit for running requests when the supervisor ends. A token that arrives in time is stored.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Askings for tokens that are under way for one set. Clones share them.
+/// The running token requests of one toolset. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct BackgroundTasks(Arc<Mutex<JoinSet<()>>>);
 
 impl BackgroundTasks {
-    /// Begins something that goes on though nobody waits for it any more, and returns what comes of
-    /// it, unless that is cut short or too much is under way.
+    /// Runs a task that continues if this future is dropped. Returns its result, or `None` if too
+    /// many tasks are running or the tasks were stopped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         errand: impl Future<Output = T> + Send + 'static,
@@ -34,14 +32,14 @@ impl BackgroundTasks {
                 return None;
             }
             all.spawn(async move {
-                // Nobody may be there to hear of it.
+                // The receiver may be gone.
                 let _ = done.send(errand.await);
             });
         }
         told.await.ok()
     }
 
-    /// Waits for what is under way, for a while.
+    /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the rest.
     pub(crate) async fn end(&self) {
         let mut all = std::mem::take(&mut *self.all());
         let _ = timeout(LASTS, async { while all.join_next().await.is_some() {} }).await;
@@ -54,7 +52,7 @@ impl BackgroundTasks {
 
 impl fmt::Debug for BackgroundTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Errands").field(&self.all().len()).finish()
+        f.debug_tuple("BackgroundTasks").field(&self.all().len()).finish()
     }
 }
 

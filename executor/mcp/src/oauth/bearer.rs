@@ -1,4 +1,4 @@
-//! The token that a server is shown.
+//! The bearer token of the requests to a server.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,11 +7,10 @@ use reqwest::{
     header::{HeaderMap, WWW_AUTHENTICATE},
 };
 use rmcp::transport::auth::WWWAuthenticateParams;
-use shared::id::ToolSetName;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Logins, NEEDS_LOGIN, OAuth,
+    Caller, NEEDS_LOGIN, OAuth,
     background::BackgroundTasks,
     denied::{Denied, shown},
     now,
@@ -20,13 +19,12 @@ use super::{
 };
 use crate::secrets::Secrets;
 
-/// How long nobody is asked for a token again where that came to nothing: calls that wait for one
-/// are told the same, and do not ask one after the other.
+/// Delay after a failed token request. Calls in this time get the same error, without a request.
 const LASTS: Duration = Duration::from_secs(5);
 /// Poll interval for a logout in another process.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Has the token for each request to a server.
+/// Provides the token for each request to a server.
 pub(crate) struct Bearer {
     source: Arc<Source>,
     /// Locked while a token is requested, so that concurrent calls cause one refresh.
@@ -39,19 +37,18 @@ pub(crate) struct Bearer {
 struct Held {
     /// The token that was sent last.
     token: Option<Token>,
-    /// When and why there was none.
+    /// The time and the error of the last failed request.
     failed: Option<(Instant, Denied)>,
     /// The last challenge of the server.
     challenge: Option<String>,
-    /// When it was looked last whether the login is still there.
+    /// The time of the last check for a logout.
     looked_at: Option<Instant>,
 }
 
-/// Another token than one that was refused.
+/// A token to use instead of a refused one.
 pub(crate) struct Another {
     pub(crate) text: String,
-    /// Whether it was granted now. One that was found may have been dropped as well, with all that
-    /// were granted before.
+    /// The token was granted now. The server may refuse a stored token, too.
     pub(crate) is_new: bool,
 }
 
@@ -72,7 +69,7 @@ impl Held {
         self.failed = Some((Instant::now(), denied.clone()));
     }
 
-    /// Takes what came of asking for a token.
+    /// Stores the result of a token request.
     fn take(&mut self, got: Result<Option<Token>, Denied>) -> Result<Option<&Token>, Denied> {
         let token = got.inspect_err(|denied| self.fail(denied))?;
         self.failed = None;
@@ -83,16 +80,17 @@ impl Held {
 
 impl Bearer {
     pub(crate) fn new(
-        whose: (&ToolSetName, &Url),
+        caller: Caller<'_>,
+        server: &Url,
         oauth: &OAuth,
-        (logins, background): (Option<&Logins>, &BackgroundTasks),
         secrets: Arc<Secrets>,
     ) -> Self {
-        let source = Arc::new(Source::new(whose, oauth, logins, secrets));
+        let Caller { set, logins, background } = caller;
+        let source = Arc::new(Source::new(set, server, oauth, logins, secrets));
         Self { source, held: Mutex::default(), background: background.clone() }
     }
 
-    /// Returns the token to show, if there is one: a server may answer without.
+    /// Returns the token of the next request, or `None` to send it without one.
     pub(crate) async fn token(&self) -> Result<Option<String>, Denied> {
         let mut held = self.held.lock().await;
         if held.good().is_none() {
@@ -101,7 +99,7 @@ impl Bearer {
             && held.looked_at.is_none_or(|time| time.elapsed() >= LOOK)
         {
             held.looked_at = Some(Instant::now());
-            // What somebody has logged out of is not shown any more.
+            // Another process may have logged out.
             if let Ok(None) = self.source.at_hand(None) {
                 held.token = None;
             }
@@ -110,7 +108,7 @@ impl Bearer {
             held.failed()?;
             let challenge = held.challenge.clone();
             match self.get(None, challenge.as_deref()).await {
-                // Its refusal may say where to look.
+                // The refusal of a request without a token may name the authorization server.
                 Err(Denied::Unfound(_)) if challenge.is_none() => {}
                 got => held.take(got).map(drop)?,
             }
@@ -118,12 +116,12 @@ impl Bearer {
         Ok(held.token.as_ref().map(|token| token.text.clone()))
     }
 
-    /// Returns the token that was shown last. Nobody is asked for one.
+    /// Returns the last token, without a request.
     pub(crate) async fn last(&self) -> Option<String> {
         self.held.lock().await.token.as_ref().map(|token| token.text.clone())
     }
 
-    /// Returns another token than the one that was refused, or says why there is none.
+    /// Returns a token to use instead of the refused one, or an error.
     pub(crate) async fn another(
         &self,
         refused: Option<&str>,
@@ -154,15 +152,15 @@ impl Bearer {
         Err(denied)
     }
 
-    /// Describes what to do if the server refuses every token.
+    /// Returns the error of a server that refuses every token.
     pub(crate) async fn refused(&self, answer: &Response) -> Denied {
         let denied = self.denied(challenge(answer.headers()).as_deref()).await;
-        // Another one would be refused as well.
+        // The server would refuse another one, too.
         self.held.lock().await.fail(&denied);
         denied
     }
 
-    /// Returns the reason of a refusal for missing scopes.
+    /// Returns the error of a refusal for missing scopes.
     pub(crate) async fn too_little(&self, answer: &Response) -> Option<Denied> {
         let challenge = challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
@@ -202,8 +200,8 @@ impl Bearer {
         Denied::Refused(text)
     }
 
-    /// Gets a token that was not `refused`. That is not cut short with the call that wants it: what
-    /// is granted meanwhile would be lost, and what it is granted for is spent.
+    /// Requests a token other than `refused`. The request continues if the call is cancelled. It may
+    /// use up a refresh token, and the new token would be lost.
     async fn get(
         &self,
         refused: Option<&str>,
@@ -214,13 +212,14 @@ impl Bearer {
             (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
         let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
         self.background.run(getting).await.unwrap_or_else(|| {
-            let why = "too much is under way, or is about to end: try again later";
+            let why =
+                "too many token requests are running, or the server is stopping: try again later";
             Err(self.source.without(Denied::Unreachable(why.to_owned())))
         })
     }
 }
 
-/// Returns how a server says which tokens it wants.
+/// Returns the bearer challenge of a server.
 pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut all = all.filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! Tokens that are granted to programs: nobody logs in, and nothing is kept.
+//! Tokens for programs. No person logs in, and the tokens are not stored.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http_client::{Outgoing, Reach};
@@ -24,7 +24,7 @@ use super::{
     web::{Web, resource},
 };
 
-/// For which server a token is wanted.
+/// A request for a token of one server.
 pub(super) struct Wish<'a> {
     pub(super) sought: Sought<'a>,
     /// The scopes to request. By default those that the server names.
@@ -32,8 +32,8 @@ pub(super) struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    /// Finds out who grants tokens. Who is told a secret must say who it is: it is the configured
-    /// one then, or metadata tell that it is who the server means.
+    /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
+    /// so that a configured issuer can be compared.
     async fn found(&self, tells_secret: bool, seen: &Redaction) -> Result<Found, Denied> {
         let found = self.sought.find().await;
         let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
@@ -45,7 +45,7 @@ impl Wish<'_> {
         Ok(found)
     }
 
-    /// Returns what to ask for.
+    /// Returns the scopes to request.
     async fn scopes(&self, found: &Found) -> Vec<String> {
         match self.scopes {
             [] => found.manager.select_initial_scopes(&[]).await,
@@ -53,12 +53,12 @@ impl Wish<'_> {
         }
     }
 
-    /// Returns what the token is for.
+    /// Returns the resource that the token is for.
     fn resource(&self) -> String {
         resource(self.sought.server).to_string()
     }
 
-    /// Asks for a token as a program that has an account.
+    /// Requests a token for a program with an account.
     pub(super) async fn as_program(
         &self,
         id: &str,
@@ -85,7 +85,7 @@ impl Wish<'_> {
         Ok(token(&granted.map_err(|err| Denied::of(&err, seen))?))
     }
 
-    /// Asks with a signed assertion. (rmcp's way brings a second cryptographic library.)
+    /// Requests a token with a signed assertion. rmcp's version needs a second cryptographic library.
     async fn by_key(&self, id: &str, key: &Text, seen: &mut Redaction) -> Result<Token, Denied> {
         let found = self.found(false, seen).await?;
         let metadata = &found.metadata;
@@ -111,7 +111,7 @@ impl Wish<'_> {
         Ok(token(&granted))
     }
 
-    /// Asks for somebody who has logged in to a company's identity provider.
+    /// Requests a token for a person who has logged in to a company's identity provider.
     pub(super) async fn as_employee(
         &self,
         client: &Client,
@@ -125,7 +125,7 @@ impl Wish<'_> {
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
-            // Whoever takes secrets takes them there (RFC 6749, section 2.3.1).
+            // Every server must support the header (RFC 6749, section 2.3.1).
             Some(secret) => idp.with_client_authentication(
                 EmaClientAuthentication::ClientSecretBasic(secret_of(secret, seen)?),
             ),
@@ -163,7 +163,7 @@ fn token(granted: &OAuthTokenResponse) -> Token {
     Token::new(granted.access_token().secret(), Some(now()), granted.expires_in())
 }
 
-/// By RFC 8414 a server that does not say takes secrets in the header.
+/// Returns whether a server accepts secrets in the header, which is the default (RFC 8414).
 fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
     let methods = methods.and_then(Value::as_array);
@@ -173,7 +173,7 @@ fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
     })
 }
 
-/// Sends a form and returns the answer to it; a client that has a secret says so in the header.
+/// Sends a form, and returns the body of the answer. A client with a secret sends it in the header.
 pub(super) async fn post(
     web: &Web,
     url: &str,

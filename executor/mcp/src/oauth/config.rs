@@ -17,7 +17,7 @@ pub struct OAuth {
     pub(super) issuer: Option<String>,
 }
 
-/// By what a token is granted.
+/// How a token is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// A person logs in, once.
@@ -25,7 +25,7 @@ pub(super) enum Grant {
         client: Option<Client>,
         /// The URL of the client's metadata document.
         document: Option<String>,
-        /// The port that the browser comes back to.
+        /// The port of the redirect URI.
         port: Option<u16>,
     },
     /// The program itself has an account.
@@ -34,7 +34,7 @@ pub(super) enum Grant {
     CrossApp { client: Client, identity: Box<Identity> },
 }
 
-/// A client that the authorization server knows already.
+/// A client that is registered with the authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) id: String,
@@ -45,7 +45,7 @@ pub(super) struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     Secret(Text),
-    /// A private key in PEM (PKCS#8), by which an assertion is signed.
+    /// A private key in PEM (PKCS#8) that signs an assertion.
     Key(Text),
 }
 
@@ -186,14 +186,14 @@ fn document(written: String) -> Result<String, String> {
     Err(format!("`client_metadata` must be the https address of a document, not `{written}`"))
 }
 
-/// RFC 6749, section 3.3.
+/// Returns whether a text is a valid scope (RFC 6749, section 3.3).
 pub(super) fn is_scope(text: &str) -> bool {
     let is_part = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.bytes().all(is_part)
 }
 
 impl OAuth {
-    /// Returns the secrets that it names.
+    /// Returns the names of its secrets.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let texts: Vec<&Text> = match &self.grant {
             Grant::Person { client, .. } => {
@@ -208,12 +208,12 @@ impl OAuth {
         texts.into_iter().filter_map(Text::secret).collect()
     }
 
-    /// Returns whether it says to which port the browser comes back.
+    /// Returns whether the port of the redirect URI is configured.
     pub fn has_port(&self) -> bool {
         matches!(self.grant, Grant::Person { port: Some(_), .. })
     }
 
-    /// Returns whether somebody has to log in.
+    /// Returns whether a person has to log in.
     pub fn is_for_people(&self) -> bool {
         matches!(self.grant, Grant::Person { .. })
     }

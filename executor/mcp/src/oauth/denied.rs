@@ -1,18 +1,18 @@
-//! Why a request gets no token, as a person is told it.
+//! Errors of token requests, with messages for the user.
 
 use http_client::Broken;
 use rmcp::transport::auth::AuthError;
 use secrets::Redaction;
 
-/// Letters of what a server says about a refusal.
+/// Characters of a server's message that are shown.
 pub(super) const SAID: usize = 500;
 
-/// Why a request is not sent.
+/// Why a request has no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Somebody has to log in, or to correct something.
+    /// A person has to log in, or to correct the configuration.
     Refused(String),
-    /// Nobody can be found who grants tokens, as long as the server does not say where.
+    /// No authorization server was found. A challenge of the MCP server may still name one.
     Unfound(String),
     /// The authorization server cannot be reached now.
     Unreachable(String),
@@ -39,7 +39,7 @@ impl Denied {
         }
     }
 
-    /// Prefers the recorded trouble, which knows whether the failure is temporary.
+    /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
     pub(super) fn because(self, trouble: Option<Self>) -> Self {
         match (self, trouble) {
             (own, None) => own,
@@ -80,14 +80,14 @@ impl From<Denied> for Broken {
     }
 }
 
-/// Returns what a stranger says so that a terminal and a log can have it.
+/// Removes control characters from a server's text, and shortens it.
 pub(super) fn shown(text: &str) -> String {
     let letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     letters.take(SAID).collect::<String>().trim().to_owned()
 }
 
-/// Says what went wrong, for whoever wants to log in or to call. What is secret is taken out of it
-/// before it is cut: half a secret would not be found.
+/// Describes an error for the user. Removes secrets before it shortens the text, because a part of a
+/// secret would not be recognized.
 pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
     shown(&seen.clean(sentence(err)))
 }

@@ -13,11 +13,10 @@ use super::{
     web::{Web, check, is_loopback, resource},
 };
 
-/// How long it may take to find out who grants tokens: servers can name others, of which each is
-/// asked.
+/// Time limit for the discovery. A server can name many others, and each gets a request.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// For which server it is found out who grants tokens.
+/// The discovery of the authorization server of one MCP server.
 #[derive(Clone, Copy)]
 pub(super) struct Sought<'a> {
     pub(super) web: &'a Arc<Web>,
@@ -35,7 +34,7 @@ pub(super) struct Found {
 }
 
 impl Sought<'_> {
-    /// Finds out who grants tokens, and makes sure that it may be told secrets.
+    /// Finds the authorization server, and checks that secrets may be sent to it.
     pub(super) async fn find(&self) -> Result<Found, AuthError> {
         self.find_within(PATIENCE).await
     }
@@ -93,9 +92,9 @@ pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the metadata of a server that grants its own tokens, as servers did before June 2025,
-/// and calls itself by an address below its root. It names nobody but itself, so that
-/// nobody can be taken for another.
+/// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
+/// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot pose
+/// as another issuer.
 async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
     let at = |path: &str| {
         let mut url = server.clone();
@@ -126,7 +125,7 @@ async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetad
     is_its_own.then_some(metadata)
 }
 
-/// Adds the scope by which servers of `OpenID` Connect grant more than one token, where there is one.
+/// Adds the scope with which `OpenID` Connect servers grant a refresh token, if the server offers it.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
     const OFFLINE: &str = "offline_access";
     let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE);
@@ -136,7 +135,7 @@ pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut 
     }
 }
 
-/// Returns an address of the metadata that rmcp does not know of.
+/// Returns an endpoint of the metadata that rmcp does not parse.
 pub(super) fn further<'a>(metadata: &'a AuthorizationMetadata, name: &str) -> Option<&'a str> {
     metadata.additional_fields.get(name).and_then(Value::as_str)
 }

@@ -1,4 +1,4 @@
-//! A person logs in.
+//! Logins of people.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::{McpHttp, McpServer, http::headers};
 /// The name with which the client registers.
 const NAME: &str = "Faber";
 
-/// A login that has begun.
+/// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
     kept: TokenStore,
@@ -59,27 +59,27 @@ pub struct LoggedIn {
     pub is_renewed: bool,
 }
 
-/// Why nobody is logged in.
+/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// Nobody logs in to such a set.
+    /// The toolset does not support logins.
     #[error("{0}")]
     NotForPeople(String),
-    /// It came back from somewhere else: the login goes on.
+    /// The callback does not belong to this login, which continues.
     #[error("this is no answer to the login that is under way")]
     Stray,
-    /// The server, or the person, does not want it.
+    /// The server or the person refused.
     #[error("{0}")]
     Refused(String),
-    /// Something cannot be reached.
+    /// A server cannot be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// It cannot be kept.
+    /// The login cannot be stored.
     #[error("{0}")]
     Unkept(String),
 }
 
-/// The server of a login, and the ways to reach it.
+/// The server of a login, and its settings.
 struct To<'a> {
     kept: TokenStore,
     server: &'a McpHttp,
@@ -109,8 +109,7 @@ fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<T
 }
 
 impl Logins {
-    /// Returns the port that the browser should come back to, if one is better than others: the
-    /// configured one, or that of the login before.
+    /// Returns the preferred port of the redirect URI: the configured one, or that of the last login.
     pub fn port(&self, set: &ToolSetName, server: &McpServer) -> Result<Option<u16>, LoginError> {
         let to = to(self, set, server)?;
         let record = to.kept.read().map_err(LoginError::Unkept)?;
@@ -118,7 +117,8 @@ impl Logins {
         Ok(to.port.or(before))
     }
 
-    /// Forgets a login; returns whether there was one. The server is told, if it wants to know.
+    /// Removes a login, and revokes its tokens if the server supports that. Returns whether there was
+    /// one.
     pub async fn forget(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = to(self, set, server)?;
         let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
@@ -127,18 +127,18 @@ impl Logins {
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
         if let Err(why) = to.revoke(&record).await {
-            tracing::debug!(%set, ?why, "the server does not know that the login is forgotten");
+            tracing::debug!(%set, ?why, "the tokens could not be revoked");
         }
         Ok(record.granted.is_some())
     }
 }
 
 impl To<'_> {
-    /// Tells the server that its tokens are of no use any more (RFC 7009).
+    /// Revokes the tokens of a login (RFC 7009).
     async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);
-        // Not every server that drops the one drops the other with it.
+        // Not every server revokes the access token together with the refresh token.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
         let mut seen = Redaction::default();
@@ -184,8 +184,8 @@ impl To<'_> {
         found.map_err(|err| failed(web, &err, seen))
     }
 
-    /// Asks the server for something it should refuse, and returns how it does so: that says best
-    /// where to log in.
+    /// Sends a request without a token, and returns the challenge of the refusal. It names the
+    /// authorization server.
     async fn challenge(&self, web: &Web) -> Result<Option<String>, LoginError> {
         let mut seen = Redaction::default();
         let given = headers(self.server, &mut seen).map_err(LoginError::Refused)?;
@@ -207,7 +207,7 @@ impl To<'_> {
         let reply = web.ask(asked.clone()).await;
         let reply = reply.map_err(|err| LoginError::from(Denied::unasked(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
-            // Nobody needs the session that has begun.
+            // The answer may have started a session, which is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
             let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
@@ -216,7 +216,8 @@ impl To<'_> {
         Ok(challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns what to ask for: what is configured or what the server says, and what was missing.
+    /// Returns the scopes to request: those of the configuration or of the server, and those that were
+    /// missing before.
     async fn scopes(
         &self,
         manager: &AuthorizationManager,
@@ -237,46 +238,35 @@ impl To<'_> {
         scopes
     }
 
-    /// Returns the client to log in by: the configured one, the document's, the one of the login
-    /// before, or one that is registered now.
-    async fn registered(
+    /// Returns the client of the login: the configured one, that of the metadata document, or that
+    /// of the last login. Without one, [`register`] registers a client.
+    fn known_client(
         &self,
-        (web, manager): (&Web, &mut AuthorizationManager),
         metadata: &AuthorizationMetadata,
-        (before, redirect): (&Record, &str),
-        scopes: &[String],
-    ) -> Result<Registered, AuthError> {
-        let own = |id: &str, secret: Option<String>| Registered {
-            id: id.to_owned(),
-            secret,
-            secret_until: None,
-            redirect: redirect.to_owned(),
-            issuer: metadata.issuer.clone(),
-        };
+        before: &Record,
+        redirect: &str,
+    ) -> Option<Registered> {
         if let Some(client) = self.client {
-            return Ok(own(&client.id, None));
+            return Some(new_client(metadata, redirect, &client.id));
         }
         let reads = metadata.additional_fields.get("client_id_metadata_document_supported");
         if let Some(document) = self.document
             && reads.and_then(serde_json::Value::as_bool) == Some(true)
         {
-            return Ok(own(document, None));
+            return Some(new_client(metadata, redirect, document));
         }
-        if let Some(client) = &before.client
-            && client.redirect == redirect
-            && client.issuer == metadata.issuer
-            && client.secret_until.is_none_or(|until| now() < until)
-        {
-            return Ok(client.clone());
-        }
-        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let client = manager.register_client(NAME, redirect, &scopes).await?;
-        let secret_until = web.secret_until();
-        Ok(Registered { secret_until, ..own(&client.client_id, client.client_secret) })
+        let is_usable = |client: &&Registered| {
+            client.redirect == redirect
+                && client.issuer == metadata.issuer
+                && client.secret_until.is_none_or(|until| now() < until)
+        };
+        before.client.as_ref().filter(is_usable).cloned()
     }
 
-    /// Forgets the client of a login that has ended, until the new one is done: a server that does
-    /// not know it any more may say so only to the person, and the next login registers another.
+    /// Removes the registered client of an expired login until the new login succeeds.
+    ///
+    /// A server that has forgotten the client may tell only the person. The next login then registers
+    /// another client.
     async fn try_once(&self, client: &Registered) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
@@ -293,7 +283,7 @@ impl To<'_> {
         }
     }
 
-    /// Returns what the client shows to prove who it is.
+    /// Returns the secret of the client.
     fn secret(
         &self,
         client: &Registered,
@@ -312,10 +302,11 @@ impl To<'_> {
 }
 
 impl Login {
-    /// Begins a login: finds out where, and as whom. The browser is to come back to `redirect`.
+    /// Starts a login. The browser returns to `redirect`.
     pub async fn begin(
         logins: &Logins,
-        (set, server): (&ToolSetName, &McpServer),
+        set: &ToolSetName,
+        server: &McpServer,
         redirect: &str,
     ) -> Result<Self, LoginError> {
         let to = to(logins, set, server)?;
@@ -325,9 +316,12 @@ impl Login {
         let challenge = to.challenge(&web).await?;
         let Found { mut manager, metadata } = to.found(&web, challenge.as_deref(), &seen).await?;
         let scopes = to.scopes(&manager, &metadata, &before).await;
-        let asking = (&*web, &mut manager);
-        let client = to.registered(asking, &metadata, (&before, redirect), &scopes).await;
-        let client = client.map_err(|err| failed(&web, &err, &seen))?;
+        let client = match to.known_client(&metadata, &before, redirect) {
+            Some(client) => client,
+            None => register(&web, &mut manager, &metadata, redirect, &scopes)
+                .await
+                .map_err(|err| failed(&web, &err, &seen))?,
+        };
         to.try_once(&client).await?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
         if let Some(secret) = to.secret(&client, &mut seen)? {
@@ -343,12 +337,12 @@ impl Login {
         Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
     }
 
-    /// Returns where the person is to go.
+    /// Returns the URL that the person has to open.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends the login with the address that the browser came back to.
+    /// Finishes the login with the URL to which the browser returned.
     pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
         if parameter(callback, "state").as_deref() != Some(&self.state) {
             return Err(LoginError::Stray);
@@ -381,8 +375,8 @@ impl Login {
         })
     }
 
-    /// Says why nothing was granted. Whoever holds the lock forgets a client that nobody knows: the
-    /// next login registers another one.
+    /// Converts the error of a token request. Removes a client that the server has forgotten, so that
+    /// the next login registers another one. The caller holds the lock.
     fn failed(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && knows_no_client(err)
@@ -395,6 +389,30 @@ impl Login {
         seen.note("CODE", code);
         refused(err, &seen)
     }
+}
+
+fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> Registered {
+    Registered {
+        id: id.to_owned(),
+        secret: None,
+        secret_until: None,
+        redirect: redirect.to_owned(),
+        issuer: metadata.issuer.clone(),
+    }
+}
+
+/// Registers a client with the authorization server.
+async fn register(
+    web: &Web,
+    manager: &mut AuthorizationManager,
+    metadata: &AuthorizationMetadata,
+    redirect: &str,
+    scopes: &[String],
+) -> Result<Registered, AuthError> {
+    let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let client = manager.register_client(NAME, redirect, &scopes).await?;
+    let (secret, secret_until) = (client.client_secret, web.secret_until());
+    Ok(Registered { secret, secret_until, ..new_client(metadata, redirect, &client.client_id) })
 }
 
 fn parameter(url: &str, name: &str) -> Option<String> {
@@ -440,7 +458,7 @@ mod tests {
 
     async fn begun(world: &World) -> Login {
         let server = world.configured(json!("oauth"));
-        Login::begin(&world.logins, (&set(), &server), BACK).await.unwrap()
+        Login::begin(&world.logins, &set(), &server, BACK).await.unwrap()
     }
 
     #[tokio::test]

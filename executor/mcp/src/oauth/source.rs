@@ -41,7 +41,8 @@ struct Renewal<'a> {
 
 impl Source {
     pub(super) fn new(
-        (set, server): (&ToolSetName, &Url),
+        set: &ToolSetName,
+        server: &Url,
         oauth: &OAuth,
         logins: Option<&Logins>,
         secrets: Arc<Secrets>,
@@ -60,7 +61,7 @@ impl Source {
         }
     }
 
-    /// Returns a token that is kept, and was not `refused`. Nobody is asked.
+    /// Returns a stored token other than `refused`, without a request.
     pub(super) fn at_hand(&self, refused: Option<&str>) -> Result<Option<Token>, Denied> {
         let Some(kept) = self.kept.as_ref().filter(|_| self.oauth.is_for_people()) else {
             return Ok(None);
@@ -70,7 +71,7 @@ impl Source {
         Ok(token.inspect(|token| self.secrets.note(&token.text)))
     }
 
-    /// Gets a token that was not `refused`, from where it is kept or from whoever grants it.
+    /// Returns a token other than `refused`, from the store or from the authorization server.
     pub(super) async fn get(
         &self,
         refused: Option<&str>,
@@ -83,7 +84,7 @@ impl Source {
         let wish = Wish { sought, scopes: &self.oauth.scopes };
         let got = match &self.oauth.grant {
             Grant::Person { client, .. } => {
-                self.of_person((client.as_ref(), refused), &sought, &mut seen).await
+                self.of_person(client.as_ref(), refused, &sought, &mut seen).await
             }
             Grant::Program { id, proof } => wish.as_program(id, proof, &mut seen).await.map(Some),
             Grant::CrossApp { client, identity } => {
@@ -97,14 +98,15 @@ impl Source {
         Ok(got.inspect(|token| self.secrets.note(&token.text)))
     }
 
-    /// Adds the server's name to the error.
+    /// Adds the toolset's name to the error.
     pub(super) fn without(&self, denied: Denied) -> Denied {
         denied.map(|text| format!("no token for `{}`: {text}", self.set))
     }
 
     async fn of_person(
         &self,
-        (client, refused): (Option<&Client>, Option<&str>),
+        client: Option<&Client>,
+        refused: Option<&str>,
         sought: &Sought<'_>,
         seen: &mut Redaction,
     ) -> Result<Option<Token>, Denied> {
@@ -116,7 +118,7 @@ impl Source {
         if record.refresh_token().is_none() {
             return Ok(None);
         }
-        // Who only looks keeps nobody waiting.
+        // The discovery comes before the lock, so that other processes do not wait for it.
         let found = sought.find().await;
         let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
         let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
@@ -127,7 +129,7 @@ impl Source {
         }
         let issuer = record.granted.as_ref().and_then(|granted| granted.issuer.as_ref());
         if issuer.is_some() && issuer != found.metadata.issuer.as_ref() {
-            // Before the server has refused us it may not have said who grants tokens.
+            // Without a challenge, the discovery may have found the wrong server.
             if sought.challenge.is_some() {
                 tracing::warn!(set = %self.set, "another server grants tokens now: the login has ended");
             }
@@ -137,7 +139,7 @@ impl Source {
         Renewal { kept, record, client, is_registered }.run(found, seen).await
     }
 
-    /// Returns whether a login has a client that was registered for it.
+    /// Returns whether the client of a login was registered for it.
     fn is_registered(&self, record: &Record) -> bool {
         let Grant::Person { client: None, document, .. } = &self.oauth.grant else { return false };
         record.client.as_ref().is_some_and(|client| Some(&client.id) != document.as_ref())
@@ -145,7 +147,7 @@ impl Source {
 }
 
 impl Renewal<'_> {
-    /// Gets a new token for the one that is kept.
+    /// Refreshes the stored token.
     async fn run(self, found: Found, seen: &mut Redaction) -> Result<Option<Token>, Denied> {
         let Self { kept, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
@@ -159,13 +161,13 @@ impl Renewal<'_> {
         match manager.refresh_token().await {
             Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                // Nobody needs to ask again.
+                // The refresh token is no longer valid.
                 let ended = Record { granted: None, ..record };
                 kept.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
             Err(err) if client.is_none() && knows_no_client(&err) => {
-                // The next login registers another one.
+                // The next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = Record { client, granted: None, ..record };
                 kept.write(&ended).map_err(Denied::Refused)?;
@@ -176,7 +178,7 @@ impl Renewal<'_> {
     }
 }
 
-/// Returns the token that was granted, if it may be shown.
+/// Returns the stored token, if it is valid and was not refused.
 fn usable(record: &Record, refused: Option<&str>) -> Option<Token> {
     let is_other = |token: &Token| Some(token.text.as_str()) != refused;
     record.token().filter(|token| token.is_good(now()) && is_other(token))
@@ -190,7 +192,7 @@ pub(super) fn knows_no_client(err: &AuthError) -> bool {
     why.contains("invalid_client")
 }
 
-/// Returns the client by which a login was granted.
+/// Returns the client of a login.
 fn by(
     record: &Record,
     client: Option<&Client>,

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    BackgroundTasks, Bearer, Logins, now,
+    BackgroundTasks, Bearer, Caller, Logins, now,
     token_store::{Record, TokenStore},
 };
 use crate::{McpServer, secrets::Secrets};
@@ -131,7 +131,8 @@ impl World {
     pub(crate) fn bearer_of(&self, server: &Url, auth: Value) -> Bearer {
         let oauth = serde_json::from_value(auth).unwrap();
         let secrets = Arc::new(Secrets::default());
-        Bearer::new((&set(), server), &oauth, (Some(&self.logins), &self.background), secrets)
+        let (set, logins, background) = (&set(), Some(&self.logins), &self.background);
+        Bearer::new(Caller { set, logins, background }, server, &oauth, secrets)
     }
 
     pub(super) fn kept(&self) -> TokenStore {

@@ -20,16 +20,15 @@ use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
 
-/// Bytes of a file: more is none of ours.
+/// Bytes of a login file.
 const MOST: u64 = 256 << 10;
-/// Bytes of the digest of an address that name its file.
+/// Bytes of the URL's digest in the name of its file.
 const DIGEST: usize = 8;
-/// A token that ends within so many seconds is renewed, or within half of its life: a request takes
-/// its time.
+/// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
 const MARGIN: u64 = 30;
-/// Scopes that a server may say it wants.
+/// Recorded scopes of one server.
 const SCOPES: usize = 64;
-/// Bytes of such a scope.
+/// Bytes of one recorded scope.
 const SCOPE: usize = 256;
 /// Time limit for the lock. Covers two requests of another process.
 const LOCKED: Duration = Duration::from_secs(75);
@@ -44,8 +43,8 @@ pub struct Logins {
 
 /// The file with the login to one server.
 ///
-/// It is found by the name of the set and by the address: whoever gives a server the name of
-/// another does not get what that one was granted.
+/// Its name contains the toolset and a digest of the URL. A server that gets the name of another
+/// toolset does not get its token.
 #[derive(Clone, Debug)]
 pub(super) struct TokenStore {
     file: Arc<PathBuf>,
@@ -55,24 +54,24 @@ pub(super) struct TokenStore {
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// The client by which it was granted, where the server gave it to us.
+    /// The registered client of the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client: Option<Registered>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) granted: Option<StoredCredentials>,
-    /// Scopes that the server said it needs, and that were not granted yet.
+    /// Scopes that the server demanded and that were not granted yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wanted: Vec<String>,
 }
 
-/// A client that an authorization server has registered for us.
+/// A client that was registered with an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Registered {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<String>,
-    /// When the secret ends, in seconds since 1970, where it does.
+    /// When the secret expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_until: Option<u64>,
     /// The redirect URI.
@@ -85,12 +84,12 @@ pub(super) struct Registered {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) text: String,
-    /// Until when it is shown, in seconds since 1970, where that is known: it ends a little later.
+    /// Until when it is used, in seconds since 1970. It expires a little later.
     good_until: Option<u64>,
 }
 
 impl Token {
-    /// Makes one that was granted at a time, and how long it lasts where that is known.
+    /// Creates a token with the time of its grant and its lifetime, if they are known.
     pub(super) fn new(text: &str, since: Option<u64>, lasts: Option<Duration>) -> Self {
         let good_until = since.zip(lasts).map(|(since, lasts)| {
             let lasts = lasts.as_secs();
@@ -99,18 +98,18 @@ impl Token {
         Self { text: text.to_owned(), good_until }
     }
 
-    /// Returns whether it may still be shown.
+    /// Returns whether it may still be used.
     pub(super) fn is_good(&self, now: u64) -> bool {
         self.good_until.is_none_or(|until| now < until)
     }
 }
 
-/// Keeps others from changing a login, until it is dropped.
+/// Locks a login against changes until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "it is held open")] File);
 
 impl Logins {
-    /// Keeps logins in a folder, which is made when the first one is kept.
+    /// Stores logins in a folder, which the first login creates.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -126,7 +125,7 @@ impl Logins {
 }
 
 impl TokenStore {
-    /// Returns what is kept, if anything is.
+    /// Reads the login, if there is one.
     pub(super) fn read(&self) -> Result<Option<Record>, String> {
         let file = match File::open(&*self.file) {
             Ok(file) => file,
@@ -141,11 +140,11 @@ impl TokenStore {
         })
     }
 
-    /// Keeps a record in the place of what is there, all of it or nothing.
+    /// Replaces the login atomically.
     pub(super) fn write(&self, record: &Record) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
         if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MOST) {
-            return Err(format!("the server grants what has more than {MOST} bytes"));
+            return Err(format!("the login has more than {MOST} bytes"));
         }
         self.replace(&text).map_err(|err| self.trouble(&err))
     }
@@ -168,7 +167,7 @@ impl TokenStore {
         builder.create(folder)
     }
 
-    /// Removes what is kept; returns whether there was anything.
+    /// Removes the login. Returns whether there was one.
     pub(super) fn remove(&self) -> Result<bool, String> {
         match fs::remove_file(&*self.file) {
             Ok(()) => Ok(true),
@@ -177,8 +176,8 @@ impl TokenStore {
         }
     }
 
-    /// Keeps other processes, and other tasks of this one, from changing the login. They do so for
-    /// as long as a request or two take.
+    /// Locks the login against changes by other processes and tasks. They hold the lock for one or two
+    /// requests.
     pub(super) async fn lock(&self) -> Result<Lock, String> {
         self.lock_within(LOCKED).await
     }
@@ -203,7 +202,7 @@ impl TokenStore {
         }
     }
 
-    /// Notes which scopes the server wants, for the next login.
+    /// Records scopes that the server demands, for the next login.
     pub(super) async fn want(&self, scopes: &str) -> Result<(), String> {
         let may_be = |scope: &&str| is_scope(scope) && scope.len() <= SCOPE;
         let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
@@ -227,7 +226,7 @@ impl TokenStore {
     }
 }
 
-/// Files that only their owner may read, from when they are made.
+/// Returns options for files that only their owner may read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);
@@ -237,7 +236,7 @@ fn private() -> OpenOptions {
 }
 
 impl Record {
-    /// Returns the token that was granted, ended or not.
+    /// Returns the granted token, even if it has expired.
     pub(super) fn token(&self) -> Option<Token> {
         let granted = self.granted.as_ref()?;
         let token = granted.token_response.as_ref()?;
@@ -245,13 +244,13 @@ impl Record {
         Some(Token::new(text, granted.token_received_at, token.expires_in()))
     }
 
-    /// Returns whether nothing is left of what was granted, so that only a person goes on.
+    /// Returns whether the token has expired and cannot be refreshed.
     pub(super) fn has_ended(&self, now: u64) -> bool {
         let is_good = self.token().is_some_and(|token| token.is_good(now));
         !is_good && self.refresh_token().is_none()
     }
 
-    /// Returns what a new token is granted for.
+    /// Returns the refresh token.
     pub(super) fn refresh_token(&self) -> Option<&str> {
         let token = self.granted.as_ref()?.token_response.as_ref()?;
         Some(token.refresh_token()?.secret().as_str())
@@ -270,7 +269,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// For rmcp. Whoever hands it over has the lock.
+/// For rmcp. The caller holds the lock.
 #[async_trait]
 impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
@@ -391,7 +390,7 @@ pub(super) mod tests {
         kept.want(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
         assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
         let why = kept.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
-        assert_eq!(why, "the server grants what has more than 262144 bytes");
+        assert_eq!(why, "the login has more than 262144 bytes");
         assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
     }
 

@@ -1,9 +1,10 @@
 //! The HTTP client for authorization servers.
 //!
-//! The configured server may be anywhere, and so may an identity provider, as a person wrote them.
-//! What the server names may be private only if it is so itself, and then by a name: rmcp takes no
-//! private addresses from it. Secrets travel encrypted, or do not leave this machine. Redirects are
-//! not followed, other than by whoever asks.
+//! - A configured server or identity provider may have any address.
+//! - A server that they name may be in a private network only if the configured server is. rmcp
+//!   accepts no private addresses from it, only names.
+//! - Secrets are sent over https, or stay on this machine.
+//! - Redirects are not followed here.
 
 use std::{
     net::IpAddr,
@@ -28,22 +29,22 @@ use tokio::{sync::OnceCell, time::timeout};
 
 use super::denied::Denied;
 
-/// Bytes of an answer: metadata and tokens have fewer.
+/// Bytes of an answer.
 const MOST: usize = 256 << 10;
 /// Default time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Requests of rmcp's until a token is granted: servers can name others, of which each is asked.
+/// Requests by rmcp for one token. A server can name many others, and each gets a request.
 const REQUESTS: usize = 60;
 
 /// Requests metadata and tokens for one server.
 #[derive(Debug)]
 pub(super) struct Web {
     net: Arc<Net>,
-    /// Requests of rmcp's so far.
+    /// Requests by rmcp so far.
     requests: AtomicUsize,
-    /// Why the last request of rmcp's came to nothing, of which rmcp does not tell.
+    /// The error of rmcp's last request. rmcp itself drops it.
     trouble: Mutex<Option<Denied>>,
-    /// When the secret ends that a client was registered with, of which rmcp does not tell.
+    /// When the secret of the registered client expires. rmcp itself drops it.
     secret_until: AtomicU64,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Web {
 struct Net {
     http: Http,
     server: Url,
-    /// Another server that a person wrote.
+    /// The configured identity provider.
     also: Option<Url>,
     is_private: OnceCell<bool>,
 }
@@ -63,7 +64,7 @@ struct Registered {
     client_secret_expires_at: u64,
 }
 
-/// Why nothing is asked there.
+/// The URL is not secure enough for secrets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not asked: tokens are only asked for by https, or on this machine")]
 pub(super) struct Insecure(String);
@@ -73,7 +74,7 @@ impl Web {
         Self::of(Net { http: Http::default(), server, also: None, is_private: OnceCell::new() })
     }
 
-    /// Makes one by which a second server may be anywhere as well.
+    /// Creates a client with a second configured server.
     pub(super) fn with_also(server: Url, also: Option<Url>) -> Self {
         Self::of(Net { http: Http::default(), server, also, is_private: OnceCell::new() })
     }
@@ -87,12 +88,12 @@ impl Web {
         }
     }
 
-    /// Returns one for another token, that knows of no trouble.
+    /// Returns a client for the next token, without an error and with a new request count.
     pub(super) fn anew(&self) -> Arc<Self> {
         Arc::new(Self::of(Arc::clone(&self.net)))
     }
 
-    /// Asks once.
+    /// Sends a request once.
     pub(super) async fn ask(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
         check(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
         let host = host(&asked.url);
@@ -116,23 +117,23 @@ impl Web {
         Ok(reply)
     }
 
-    /// Returns why the last request of rmcp's came to nothing, if it did for want of an answer, or
-    /// because it is none that is ever sent.
+    /// Takes the error of rmcp's last request. There is one if the request had no answer, or was not
+    /// allowed.
     pub(super) fn trouble(&self) -> Option<Denied> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns when the secret ends that the last client was registered with, where it does.
+    /// Returns when the secret of the last registered client expires.
     pub(super) fn secret_until(&self) -> Option<u64> {
         Some(self.secret_until.load(Ordering::Relaxed)).filter(|until| *until > 0)
     }
 
-    /// Notes why something came to nothing, or that it did not.
+    /// Records the error of a request, or its success.
     pub(super) fn note(&self, trouble: Option<Denied>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Asks what rmcp wants to know, and notes why that comes to nothing.
+    /// Sends a request of rmcp, and records its error.
     async fn carry_out(&self, request: HttpRequest) -> Result<HttpResponse, OAuthHttpClientError> {
         let never = |err: &String| self.note(Some(Denied::Refused(err.clone())));
         let asked = self.outgoing(request).inspect_err(never)?;
@@ -147,7 +148,8 @@ impl Web {
         Ok(response(reply)?)
     }
 
-    /// Returns what rmcp wants to ask. It knows the server's address only as others are told it.
+    /// Converts a request of rmcp. rmcp knows the server's URL without its query, so this function
+    /// restores it.
     fn outgoing(&self, request: HttpRequest) -> Result<Outgoing, String> {
         let (parts, body) = request.into_parts();
         if self.requests.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
@@ -167,7 +169,7 @@ impl Web {
 }
 
 impl Net {
-    /// Returns whether a person wrote where this is.
+    /// Returns whether the server of a URL is configured.
     fn is_ours(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.also.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())
@@ -178,8 +180,8 @@ impl Net {
         Ok(if is_anywhere { Reach::Anywhere } else { Reach::Public })
     }
 
-    /// Returns whether the configured server is in a private network: it is with all of its
-    /// addresses, or whoever runs it could say so of any network.
+    /// Returns whether the configured server is in a private network. All of its addresses must be
+    /// private. Otherwise a public server could claim it by adding one private address.
     async fn is_private(&self) -> Result<bool, Broken> {
         let look = || async {
             let name = self.server.host_str().unwrap_or_default();
@@ -202,8 +204,7 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns what a server is called where others are told of it (RFC 8707): what else is in its
-/// address may be secret.
+/// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is removed.
 pub(super) fn resource(server: &Url) -> Url {
     let mut url = server.clone();
     url.set_query(None);
@@ -211,7 +212,7 @@ pub(super) fn resource(server: &Url) -> Url {
     url
 }
 
-/// Rejects addresses to which no secret may be sent.
+/// Rejects URLs to which no secret may be sent.
 pub(super) fn check(url: &Url) -> Result<(), Insecure> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());
@@ -219,11 +220,11 @@ pub(super) fn check(url: &Url) -> Result<(), Insecure> {
     Err(Insecure(url.origin().ascii_serialization()))
 }
 
-/// Returns whether an address is on this machine by its very form.
+/// Returns whether a URL names this machine, without a lookup.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let name = url.host_str().unwrap_or_default();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    // Names below `localhost` lead wherever a resolver says.
+    // A resolver may return any address for names below `localhost`.
     address.map_or_else(|_| name == "localhost", |address| address.is_loopback())
 }
 
@@ -236,7 +237,7 @@ impl OAuthHttpClient for Web {
 fn response(reply: Reply) -> Result<HttpResponse, http::Error> {
     let mut response = http::Response::builder().status(reply.status).body(reply.body)?;
     *response.headers_mut() = reply.headers;
-    // What was packed has been unpacked.
+    // The body is decoded already.
     for name in [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING] {
         response.headers_mut().remove(name);
     }

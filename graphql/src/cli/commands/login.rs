@@ -36,7 +36,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     let (logins, server) = (app.config.logins(), server(&set)?);
     let listener = listen(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| unable(&err))?;
-    let begun = Login::begin(&logins, (&set.name, server), callback.address()).await;
+    let begun = Login::begin(&logins, &set.name, server, callback.address()).await;
     let begun = begun.map_err(|err| failure(&err))?;
     show(app, name, begun.url(), no_browser);
     tokio::select! {
