@@ -1,7 +1,7 @@
-//! One attempt: find the tool, check the parameters, call it, cut it off, check what it returns.
+//! One attempt: finds the tool, checks the parameters, calls the tool, and checks the output.
 //!
-//! An attempt whose time is up is told to stop like one that is cancelled, so that the other side
-//! hears of it; whatever it still answers, its time was up.
+//! A timeout cancels the call like a cancel command, so that the tool can stop. The attempt fails
+//! with the timeout, even if the tool still returns an output.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -27,42 +27,48 @@ use toolbox::{
 
 use crate::{machine::Answer, options::Options};
 
-/// What a driver knows a call by, for its reports.
+/// Names a call in its progress reports.
 pub(crate) type Key = (Task, Attempt);
 
-/// An attempt that is about to begin.
+/// An attempt that is about to start.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
-    /// The tool itself, where it is known which one it must be.
+    /// The tool to call. Without one, the attempt looks `tool` up.
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
-    /// How long the whole may take.
+    /// Time limit for the attempt.
     pub(crate) timeout: Duration,
-    /// How long the tool may be silent: without an answer and without a report of progress.
+    /// Time limit between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
-    /// Where its reports go, no faster than a log wants them.
+    /// The receiver of progress reports. Limits their rate.
     pub(crate) progress: ProgressSink<Key>,
-    /// Its reporter is set when the call begins, and its token must be this call's own.
+    /// The attempt sets the reporter. The token must not be shared with another call.
     pub(crate) cx: ToolContext,
 }
 
-/// An attempt that has ended.
+/// An attempt that has finished.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) result: Result<Answer, ToolError>,
-    /// About how many bytes the result has in the log.
+    /// The approximate size of the result in the log.
     pub(crate) bytes: usize,
-    /// Whether the tool that the plan names was not there, so that nothing was called.
+    /// The plan's tool was missing, so no tool was called.
     pub(crate) is_gone: bool,
 }
 
+/// The result of a call, and whether its tool was found.
+struct CallOutcome {
+    is_found: bool,
+    result: Result<Value, ToolError>,
+}
+
 impl Call {
-    /// Carries the attempt out. It ends: by itself, by a timeout, or by its cancellation.
+    /// Runs the attempt until the tool returns, a timeout passes, or the call is cancelled.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
@@ -71,7 +77,7 @@ impl Call {
         let mut is_gone = false;
         let result = match dispatch {
             None => {
-                let (result, is_found) = self.counted(&toolbox, &options, None).await;
+                let CallOutcome { is_found, result } = self.counted(&toolbox, &options, None).await;
                 is_gone = !is_found && result.as_ref().is_err_and(is_absence);
                 result
             }
@@ -79,8 +85,7 @@ impl Call {
             Some(Ok(dispatch)) => {
                 let (tool, parameters) = (dispatch.tool.clone(), Arc::clone(&dispatch.args));
                 let call = Self { tool, parameters, ..self };
-                let (result, _) = call.counted(&toolbox, &options, Some(&dispatch)).await;
-                dispatch.report(result)
+                dispatch.report(call.counted(&toolbox, &options, Some(&dispatch)).await.result)
             }
         };
         let stderr = aside.take();
@@ -90,48 +95,61 @@ impl Call {
         Ended { task, attempt, result, bytes, is_gone }
     }
 
-    /// Carries it out, and counts it where there is such a tool: names that mean nothing are
-    /// without end. Returns whether there is, too.
+    /// Calls the tool, and counts the call if the tool exists. The number of other names has no
+    /// bound.
     async fn counted(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
-    ) -> (Result<Value, ToolError>, bool) {
+    ) -> CallOutcome {
         let (tool, began) = (self.tool.clone(), Instant::now());
-        let mut is_found = false;
-        let result = self.result(toolbox, options, dispatch, &mut is_found).await;
+        let CallOutcome { is_found, result } = self.result(toolbox, options, dispatch).await;
         let result = result.and_then(|output| check(output, options.output_bytes));
         if is_found {
             toolbox.meter().count(&tool, began.elapsed(), result.is_err());
         }
-        (result, is_found)
+        CallOutcome { is_found, result }
     }
 
-    /// What never reaches the tool certainly does nothing, so its error is definite.
+    /// Calls the tool within the time limit. Errors before the call are definite: they had no effect.
     async fn result(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
-        is_found: &mut bool,
-    ) -> Result<Value, ToolError> {
+    ) -> CallOutcome {
         let mut whole = pin!(time::sleep(self.timeout));
         let found = self.found(toolbox, options.connect, dispatch);
-        let ready = caught(&self.tool, self.ready(found, is_found));
-        let (tool, parameters) = tokio::select! {
-            biased;
-            ready = ready => ready?,
-            () = self.cx.cancel.cancelled() => return Err(not_begun()),
-            () = &mut whole => return Err(timed_out(self.timeout)),
+        let tool = match self.before_call(whole.as_mut(), found).await {
+            Ok(tool) => tool,
+            Err(error) => return CallOutcome { is_found: false, result: Err(error) },
         };
-        if self.cx.cancel.is_cancelled() {
-            return Err(not_begun());
-        }
-        Self { parameters, ..self }.answer(&tool, whole, options.cancel_grace).await
+        let result = match self.before_call(whole.as_mut(), self.ready(&tool)).await {
+            Ok(_) if self.cx.cancel.is_cancelled() => Err(not_begun()),
+            Ok(parameters) => {
+                Self { parameters, ..self }.answer(&tool, whole, options.cancel_grace).await
+            }
+            Err(error) => Err(error),
+        };
+        CallOutcome { is_found: true, result }
     }
 
-    /// Finds the tool. What a plan's author did not name is looked for among the sets alone.
+    /// Does some work before the call, unless the call is cancelled or times out.
+    async fn before_call<T>(
+        &self,
+        whole: Pin<&mut Sleep>,
+        work: impl Future<Output = Result<T, ToolError>>,
+    ) -> Result<T, ToolError> {
+        tokio::select! {
+            biased;
+            result = caught(&self.tool, work) => result,
+            () = self.cx.cancel.cancelled() => Err(not_begun()),
+            () = whole => Err(timed_out(self.timeout)),
+        }
+    }
+
+    /// Finds the tool. A dispatched call finds only tools of toolsets.
     async fn found(
         &self,
         toolbox: &Toolbox,
@@ -152,15 +170,9 @@ impl Call {
         Ok(tool)
     }
 
-    /// Looks whether the parameters, with all that they refer to, fit the tool.
-    async fn ready(
-        &self,
-        found: impl Future<Output = Result<ReadyTool, ToolError>>,
-        is_found: &mut bool,
-    ) -> Result<(ReadyTool, Arc<Value>), ToolError> {
-        let tool = found.await?;
-        *is_found = true;
-        // What `flow` is given it passes on, and a model reads no binaries: a reference is enough.
+    /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
+    async fn ready(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
+        // `flow` passes its parameters on, and a model reads no binaries. Both keep the references.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -168,11 +180,11 @@ impl Call {
         };
         match tool.complaint(&parameters) {
             Some(complaint) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint)),
-            None => Ok((tool, parameters)),
+            None => Ok(parameters),
         }
     }
 
-    /// Calls the tool until it answers or has to stop.
+    /// Calls the tool. Cancels the call after a timeout, and waits for it for `grace`.
     async fn answer(
         self,
         tool: &ReadyTool,
@@ -200,8 +212,8 @@ impl Call {
     }
 }
 
-/// Calls a tool outside any plan: this one, whatever its name means by then. It ends: by itself, by
-/// the time that a step has, or by the context's token.
+/// Calls a tool outside plans, within the default timeout of a step. The token of `cx` cancels the
+/// call.
 pub async fn outside(
     tool: ReadyTool,
     parameters: Arc<Value>,
@@ -223,7 +235,7 @@ pub async fn outside(
         cx,
     };
     let ended = call.carry_out(toolbox.clone(), Arc::clone(options)).await;
-    ended.result.map(|it| it.output)
+    ended.result.map(|output| output.output)
 }
 
 /// Turns a panic into an error.
@@ -235,10 +247,10 @@ async fn caught<T>(
     result.unwrap_or_else(|_| Err(panicked(tool)))
 }
 
-/// Passes reports on until none comes for `idle`, which it returns.
+/// Forwards reports until none arrives for `idle`, which it returns.
 ///
-/// Between two reports it does not listen for a while: of what comes meanwhile the newest is there
-/// afterwards, with the time at which the tool made it.
+/// Pauses between two reports. The newest report of the pause follows, with the time at which the
+/// tool made it.
 async fn silence(
     mut reports: Listener,
     sink: &ProgressSink<Key>,
@@ -260,8 +272,7 @@ async fn silence(
     }
 }
 
-/// Finds a tool; waits a while for a set that is still connecting, and for one that has failed and
-/// is asked again.
+/// Finds a tool. Waits up to `connect` for a toolset that connects, or connects again.
 async fn find(
     toolbox: &Toolbox,
     name: &ToolName,
@@ -289,7 +300,7 @@ async fn find(
     time::timeout(connect, wait).await.unwrap_or_else(|_| Err(late(name, connect)))
 }
 
-/// Returns what a name means, or nothing while that may still turn out.
+/// Returns the tool of a name or the error, or `None` while the toolset connects.
 fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
     match toolbox.find_planned(name) {
         Found::Tool(tool) => Some(Ok(tool)),
@@ -306,30 +317,29 @@ fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolErr
     }
 }
 
-/// Returns whether an error, of a tool that was not found, says that there is none. Where there is one
-/// it says that it could not be reached.
+/// Returns whether the lookup of a tool failed because this node does not have the tool now.
 fn is_absence(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }
 
-/// Says that a tool is switched off.
+/// Returns the error for a tool whose toolset is inactive.
 pub fn inactive(name: &ToolName, set: &ToolSetName) -> ToolError {
     let why = format!("`{name}` is switched off: activate the toolset `{set}`");
     ToolError::new(ErrorCode::INACTIVE, why)
 }
 
-/// Says that the set of a tool could not be asked for its tools.
+/// Returns the error for a toolset that could not list its tools.
 pub fn failed(set: &ToolSetName, error: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
 }
 
-/// Says that the set of a tool takes too long to connect.
+/// Returns the error for a toolset that did not connect in time.
 pub fn late(name: &ToolName, connect: Duration) -> ToolError {
     let why = format!("the toolset of `{name}` did not connect within {connect:?}");
     ToolError::new(ErrorCode::UNAVAILABLE, why)
 }
 
-/// A tool that was stopped may have done its work, or a part of it.
+/// Marks the outcome of a cancelled call as unknown. The tool may have done some of its work.
 fn unsure_if_stopped(error: ToolError) -> ToolError {
     if error.code == ErrorCode::CANCELLED { error.with_unknown_outcome() } else { error }
 }

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::{machine, orders::Handle};
 
-/// Attempts to draw an identifier that is free.
+/// Attempts to generate an unused identifier.
 const DRAWS: usize = 8;
 
 /// Starts executions and sends them commands.
@@ -77,7 +77,7 @@ impl IdempotencyKey {
 pub struct Start {
     /// The plan that it runs.
     pub plan: Arc<Plan>,
-    /// Its first event: its options, and the outputs that it takes over from another execution.
+    /// Its first event: its options, and the outputs that it reuses from another execution.
     pub created: Created,
     /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
     pub id: Option<ExecutionId>,
@@ -310,8 +310,8 @@ impl Control {
     ) -> Result<Option<ExecutionId>, ControlError> {
         if found.fingerprint != fingerprint {
             let why = format!(
-                "the idempotency key `{}` stands for `{}`, which was asked for with another plan \
-                 or other options: use another key",
+                "the idempotency key `{}` stands for `{}`, which has another plan or \
+                 other options: use another key",
                 found.key, found.execution
             );
             return Err(ControlError::Conflict(why));

@@ -1,4 +1,4 @@
-//! Drives one execution, from a claim to its end or to the loss of the lease.
+//! Drives one execution, from its claim until it finishes, waits, or has another owner.
 //!
 //! The driver asks the [`machine`] for the next events, appends them to the log, and acts on them.
 //! It calls a tool with an effect only when the `step_started` event is durable. It calls a tool
@@ -39,21 +39,21 @@ use toolbox::{Toolbox, dispatch, progress::Reports};
 use tracing::debug;
 
 use self::{
-    calls::{Done, Held},
-    children::Children,
+    calls::Held,
+    children::{Children, Seen},
     gates::Gates,
     idle::{Begins, CROWDED},
     pending::Pending,
     tools::Tools,
 };
 use crate::{
-    call::Key,
+    call::{Ended, Key},
     control::Control,
     lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
     options::Options,
     orders::Handle,
-    permits::Permits,
+    permits::{Granted, Permits},
     replan::Replanner,
 };
 
@@ -78,7 +78,7 @@ pub(crate) struct Context {
     pub(crate) room: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) patience: Arc<Semaphore>,
-    /// The worker drives only executions that it is given, and does not scan for others.
+    /// The worker drives only executions that this process gives it. It does not scan for others.
     pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
     pub(crate) drain: CancellationToken,
@@ -93,7 +93,7 @@ pub(crate) struct Driver {
     pending: Pending,
     /// Calls and children that wait until their start is durable.
     held: VecDeque<(Seq, Held)>,
-    /// Results that the machine was not told yet.
+    /// Results that the machine has not seen yet.
     done: VecDeque<Done>,
     attempts: JoinSet<Done>,
     children: Children,
@@ -103,7 +103,7 @@ pub(crate) struct Driver {
     /// Recorded reports of each call, and the time of the last one.
     noted: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
-    /// Its memory slot: one to be driven, or one to wait for permits.
+    /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].
     place: OwnedSemaphorePermit,
     tools: Tools,
 }
@@ -113,7 +113,7 @@ struct Intake {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. The inbox may bring them again.
     applied: BTreeSet<CommandId>,
-    /// The worker is about to end, so nothing may begin.
+    /// The worker drains, so no task may start.
     is_draining: bool,
 }
 
@@ -123,10 +123,10 @@ struct Claim {
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
-    /// The plan has effects, so nothing may begin while the lease is in doubt.
+    /// The plan has effects, so no task may start while the lease is in doubt.
     needs_safe_lease: bool,
-    /// The lease or a missing tool kept the last decision from beginning anything. The driver
-    /// decides again when the lease is safe and the tool is back.
+    /// The lease or a missing tool kept the last decision from starting tasks. The driver decides
+    /// again when the lease is safe and the tool is back.
     must_decide_again: bool,
 }
 
@@ -150,13 +150,13 @@ pub(crate) struct NewExecution {
 /// Why a driver stopped without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The execution is over.
+    /// The execution has finished.
     Finished,
-    /// The execution is over and needs a replan. This worker still owns it.
+    /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
-    /// The execution waits. Any worker takes it when it is due.
+    /// The execution waits. Any worker may claim it when it is due.
     PutAside,
-    /// The execution waits, but its head could not be written. No other worker finds it before.
+    /// The execution waits, but its head could not be written. Other workers cannot find it yet.
     Unwritten(Box<ExecutionHead>),
 }
 
@@ -187,6 +187,19 @@ impl DriveError {
             Self::Fenced | Self::Taken(_) => false,
         }
     }
+}
+
+/// The result of a job that has ended.
+#[derive(Debug)]
+enum Done {
+    /// A call.
+    Ended(Ended),
+    /// The permit of a request, with the number of the request.
+    Permitted(Task, u64, Granted),
+    /// The status of a child, with the number of its watch.
+    Looked(Task, u64, Seen),
+    /// A cancelled job. It has no result.
+    Nothing,
 }
 
 /// An input of a driver.
@@ -239,8 +252,8 @@ impl Driver {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Commands stay in the inbox until the execution is over. One of them may be the one too
-        // large.
+        // Commands stay in the inbox until the execution has finished. One of them may be the one that
+        // is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, place);
         driver.record_claim();
@@ -290,11 +303,11 @@ impl Driver {
         }
     }
 
-    /// Runs until there is nothing to do here. Dropping the future is like a crash, and safe.
+    /// Runs until the driver stops. Dropping the future is safe: it has the same effect as a crash.
     pub(crate) async fn run(mut self) -> Result<Stop, DriveError> {
         loop {
-            // Read first, so that calls which the drain stopped are not handled before the drain
-            // itself.
+            // The drain signal comes first. Otherwise a call that the drain cancelled would be handled
+            // as if the worker still started tasks.
             self.intake.is_draining = self.context.drain.is_cancelled();
             self.look_at_tools();
             if self.claim.must_decide_again && self.begins() == Begins::Now {
@@ -340,19 +353,19 @@ impl Driver {
             self.renew();
             self.ask_for_permits();
             self.pending.flush(&self.context, &self.execution);
-            // Results that the machine ignores leave nothing to append, and room for more.
+            // If the machine ignored all results, there is nothing to append, and more may follow.
             if self.done.is_empty() || !self.pending.is_empty() {
                 return;
             }
         }
     }
 
-    /// Claims the execution again after the lease lapsed and was renewed. Another worker may have
-    /// claimed it in between, which the log tells. Running calls go on.
+    /// Claims the execution again after the lease expired and was renewed. If another worker has
+    /// claimed it in between, the append of the claim fails. Running calls continue.
     fn renew(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // A claim is useless if nothing may start.
+        // A claim without a start to make would only lengthen the log.
         let is_of_use = !self.held.is_empty() || self.begins() != Begins::Elsewhere;
         if !is_stale || !is_of_use || self.claim.renewal.is_some() {
             return;
@@ -408,7 +421,7 @@ impl Driver {
         }
     }
 
-    /// Collects all attempts that have ended, so that they share an append.
+    /// Collects all jobs that have ended, so that their events share an append.
     fn gather(&mut self, done: Done) {
         self.done.push_back(done);
         while let Some(done) = self.attempts.try_join_next() {
@@ -426,7 +439,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for the next input. The only place where a driver waits.
+    /// Waits for the next input. A driver waits nowhere else, except for the store when it stops.
     async fn next(&mut self) -> Next {
         let wake = self.wake_in();
         let is_full = self.pending.is_full();

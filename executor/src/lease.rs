@@ -1,5 +1,5 @@
-//! Whether this worker may still act. Claims keep executions safe; this keeps tools from being
-//! called by a worker that others already think dead.
+//! The lease of this worker. Claims protect the logs. The lease keeps a worker from calling tools
+//! after other workers have declared it lost.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,41 +21,40 @@ struct State {
     term: Term,
 }
 
-/// Counts the times that the lease began anew. A lease that ran out and was granted again says
-/// nothing of what was claimed before: others may have claimed it in between.
+/// Counts how often the lease was granted after it had expired. Claims of an earlier term may have
+/// been overtaken by other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Term(u64);
 
 impl LeaseClock {
-    /// Makes a clock without a lease. The margin is a fifth: time for a call to be sent.
+    /// Creates a clock without a lease. The safety margin is a fifth of the lease, time to send a call.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { state: Mutex::default(), margin: lease / 5 }
     }
 
-    /// Notes a lease that the store granted and that was asked for at `asked`.
+    /// Records a lease that the store granted. It counts from the request at `asked`.
     pub(crate) fn extend(&self, asked: Instant, lease: Duration) {
         let mut state = self.state();
-        // When it was granted is unknown; at the latest now.
-        if state.until.is_none_or(|it| it <= Instant::now()) {
+        // The exact time of the grant is unknown. It is between the request and now.
+        if state.until.is_none_or(|until| until <= Instant::now()) {
             state.term.0 += 1;
         }
         state.until = Some(asked + lease);
     }
 
-    /// Returns the term in which something is claimed now.
+    /// Returns the current term. A claim belongs to the term in which it is made.
     pub(crate) fn term(&self) -> Term {
         self.state().term
     }
 
-    /// Returns whether what was claimed in `term` is still this worker's, for long enough to begin
-    /// something.
+    /// Returns whether claims of `term` are valid for long enough to start a call.
     pub(crate) fn is_safe(&self, term: Term) -> bool {
         let State { until, term: current } = *self.state();
-        current == term && until.is_some_and(|it| Instant::now() + self.margin < it)
+        current == term && until.is_some_and(|until| Instant::now() + self.margin < until)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Two numbers are never half changed for long.
+        // A panic cannot leave the two fields in an invalid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,5 @@
 //! The engine: the machine decides, drivers record and act, workers claim executions.
 
-mod cache;
 pub mod call;
 pub mod control;
 mod driver;

@@ -1,7 +1,7 @@
-//! Limits on the calls of tools: which calls count together, and how many there may be.
+//! The rules that limit calls of tools.
 //!
-//! The rules are this machine's configuration; the counting is the store's, for all machines
-//! together. Machines that share a store should have the same rules.
+//! Each node has the rules in its configuration, and the store counts the calls of all nodes. Nodes
+//! that share a store should have the same rules.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +12,48 @@ use shared::{
     template::Path,
 };
 
-/// The most bytes of a value that tells calls apart which are kept as they are.
+/// Bytes of a grouping value in a key. A longer value is shortened and hashed.
 const VALUE: usize = 64;
 
 /// Limits on the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
     rules: Vec<Rule>,
-    /// How the limits of each rule are called, but for the value that tells calls apart.
+    /// The name of each rule. A key adds the grouping value.
     names: Vec<String>,
 }
 
 /// A limit on some calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Which calls.
+    /// The limited calls.
     pub of: Limited,
-    /// Where in the parameters the value is that tells them apart: those with the same value are
-    /// counted together.
+    /// The path of a grouping value in the parameters. Calls with the same value count together.
     pub key: Option<Path>,
-    /// So many at once.
+    /// Calls that may run at the same time.
     pub concurrency: Option<u32>,
-    /// So many a time.
+    /// Calls that may start in a period.
     pub rate: Option<Rate>,
 }
 
-/// Which calls a limit is on.
+/// The calls that a rule limits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Limited {
-    /// Those of a tool, as `set.name`.
+    /// The calls of a tool (`set.name`).
     Tool(ToolName),
-    /// Those of every tool of a set, counted together.
+    /// The calls of all tools of a set, counted together.
     Set(ToolSetName),
 }
 
 impl CallLimits {
-    /// Makes limits of rules. All that fit a call hold for it.
+    /// Creates limits. All rules that match a call apply to it.
     pub fn new(rules: Vec<Rule>) -> Self {
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         let names = rules.iter().map(|rule| {
             let name = rule.name();
             let n = uses.entry(name.clone()).or_default();
             *n += 1;
-            // Two rules of the same calls, such as so many a second and so many a day.
+            // Rules with the same name are, for example, a rate for a second and one for a day.
             if *n > 1 { format!("{name}#{n}") } else { name }
         });
         let names = names.collect();
@@ -66,27 +65,27 @@ impl CallLimits {
         &self.rules
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns whether calls of a tool (`set.name`) have a limit.
+    /// Returns whether a rule limits the calls of a tool (`set.name`).
     pub fn limits(&self, tool: &ToolName) -> bool {
-        self.rules.iter().any(|it| it.of.is_of(tool))
+        self.rules.iter().any(|rule| rule.of.is_of(tool))
     }
 
-    /// Returns those of the tools (`set.name`) whose calls have a limit.
+    /// Returns the tools (`set.name`) whose calls have a limit.
     pub fn among<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> impl Iterator<Item = &'a ToolName> {
-        tools.into_iter().filter(|it| self.limits(it))
+        tools.into_iter().filter(|tool| self.limits(tool))
     }
 
-    /// Returns the limits that hold for a call of a tool (`set.name`) with these parameters.
+    /// Returns the limits of a call of a tool (`set.name`) with these parameters.
     pub fn of(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
-        let holding = self.rules.iter().zip(&self.names).filter(|(it, _)| it.of.is_of(tool));
+        let holding = self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.is_of(tool));
         let limits = holding.map(|(rule, name)| CallLimit {
             key: match &rule.key {
                 Some(path) => format!("{name}={}", value(path.find(parameters))),
@@ -104,7 +103,7 @@ impl Limited {
         match self {
             Self::Tool(name) => name == tool,
             Self::Set(set) => {
-                tool.as_str().split_once('.').is_some_and(|(it, _)| it == set.as_str())
+                tool.as_str().split_once('.').is_some_and(|(prefix, _)| prefix == set.as_str())
             }
         }
     }
@@ -123,7 +122,7 @@ impl Rule {
     }
 }
 
-/// Writes a value so that the same gives the same; a long one by its beginning and a hash.
+/// Returns the text of a grouping value. A long value becomes its first bytes and a hash.
 fn value(found: Option<&Value>) -> String {
     let text = match found {
         None | Some(Value::Null) => String::new(),
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     fn rule(of: Limited, key: Option<&str>) -> Rule {
-        let key = key.map(|it| it.parse().unwrap());
+        let key = key.map(|path| path.parse().unwrap());
         Rule { of, key, concurrency: Some(1), rate: None }
     }
 
@@ -154,7 +153,7 @@ mod tests {
 
     fn keys(limits: &CallLimits, tool: &str, parameters: &Value) -> Vec<String> {
         let limits = limits.of(&tool.parse().unwrap(), parameters);
-        limits.into_iter().map(|it| it.key).collect()
+        limits.into_iter().map(|limit| limit.key).collect()
     }
 
     #[test]
@@ -179,7 +178,7 @@ mod tests {
         assert_eq!(keys(&limits, "shop.look", &parameters), ["set:shop"]);
         assert!(keys(&limits, "shopping.look", &parameters).is_empty());
         let names: Vec<ToolName> =
-            ["shop.look", "shopping.look"].map(|it| it.parse().unwrap()).into();
+            ["shop.look", "shopping.look"].map(|name| name.parse().unwrap()).into();
         let limited: Vec<_> = limits.among(&names).map(ToolName::as_str).collect();
         assert_eq!(limited, ["shop.look"]);
     }
@@ -187,7 +186,7 @@ mod tests {
     #[test]
     fn keys_have_a_length_and_tell_values_apart() {
         let limits = CallLimits::new(vec![rule(tool("a.b"), Some("k"))]);
-        let key = |it: Value| keys(&limits, "a.b", &json!({ "k": it })).remove(0);
+        let key = |value: Value| keys(&limits, "a.b", &json!({ "k": value })).remove(0);
         let long = "ä".repeat(100_000);
         let (one, other) = (key(json!(format!("{long}1"))), key(json!(format!("{long}2"))));
         assert!(one.len() < 128 && one != other, "{one} {other}");

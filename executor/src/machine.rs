@@ -1,10 +1,12 @@
-//! Decides what happens next. Pure: no clock, no store, no tools, no randomness.
+//! The state machine of an execution. Pure: no clock, no store, no tools, no randomness.
 //!
-//! [`decide`] moves an execution past what an input makes happen, and returns the events by which
-//! it did. Nothing else moves executions, so the log of these events is the execution. An input
-//! that no longer matters yields nothing: deciding twice is the same as deciding once.
+//! [`decide`] applies one input to an execution and returns the new events. Nothing else changes an
+//! execution, so its event log is its state. Replaying the log gives the same execution.
 //!
-//! The cost of a decision is that of the steps that the input makes ready, not of the plan.
+//! Decisions are idempotent: a stale or repeated input returns no events. [`wake_at`] returns the
+//! time of the next decision that needs no input, such as a retry or a deadline.
+//!
+//! The cost of a decision grows with the number of tasks that become ready, not with the plan.
 
 mod dry;
 mod gather;
@@ -12,7 +14,6 @@ mod input;
 mod people;
 mod start;
 mod stop;
-mod undo;
 
 use std::sync::Arc;
 
@@ -37,69 +38,69 @@ pub use self::{
     input::{missing_input, unresolved},
 };
 
-/// Something the outside world tells the machine.
+/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A worker takes the execution.
+    /// A worker claims the execution. Calls of the previous owner are interrupted.
     Claimed {
         /// The worker.
         worker: WorkerId,
-        /// The name of its machine, for people.
+        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
-    /// The worker that has the execution takes it once more: nobody had it in between, so what is
-    /// under way goes on.
+    /// The owner claims the execution again. No other worker owned it in between, so running calls
+    /// continue.
     Renewed {
         /// The worker.
         worker: WorkerId,
-        /// The name of its machine, for people.
+        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
-    /// An attempt has ended.
+    /// An attempt has finished.
     Ended {
-        /// What was tried.
+        /// Its task.
         task: Task,
-        /// Which attempt.
+        /// The attempt.
         attempt: Attempt,
-        /// What came of it.
+        /// The result of the call.
         result: Result<Answer, ToolError>,
     },
-    /// The tool of an attempt was gone before it was called.
+    /// The tool of an attempt was removed before the call.
     Uncalled {
-        /// What was to be tried.
+        /// Its task.
         task: Task,
-        /// Which attempt.
+        /// The attempt.
         attempt: Attempt,
-        /// Why there is no tool.
+        /// The error of the lookup.
         error: ToolError,
     },
-    /// An attempt says how far it is.
+    /// A running call reports progress.
     Progressed {
-        /// What is tried.
+        /// Its task.
         task: Task,
-        /// Which attempt.
+        /// The attempt.
         attempt: Attempt,
-        /// How far.
+        /// The report.
         progress: Progress,
     },
-    /// There is a permit for the call of a task.
+    /// The driver holds a permit for the call of a task.
     Permitted(Task),
-    /// An outsider asks for something.
+    /// A command from the inbox.
     Command(SentCommand),
-    /// What came next can never be written: the execution ends without it.
+    /// The store can never write the next events. The execution finishes without them.
     Unwritable(ToolError),
-    /// Time has passed.
+    /// Time has passed, or tasks may start again.
     Woken,
 }
 
-/// What an attempt returned.
+/// The output of a successful call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The output.
     pub output: Value,
-    /// Whether it was returned earlier, to another call.
+    /// The output comes from the cache.
     pub cached: bool,
-    /// The end of what a command wrote to standard error.
+    /// The tail of a command's standard error.
     pub stderr: Option<String>,
 }
 
@@ -109,12 +110,12 @@ impl From<Value> for Answer {
     }
 }
 
-/// When a decision is made, and whether it may begin anything.
+/// The time of a decision, and its permission to start tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// When.
+    /// The current time.
     pub now: Timestamp,
-    /// Whether steps may begin. A worker that is about to end begins nothing.
+    /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
     pub may_start: bool,
 }
 
@@ -124,7 +125,7 @@ impl From<Timestamp> for Moment {
     }
 }
 
-/// Begins the life of an execution: its state, and the one event so far.
+/// Creates an execution, and the first event of its log.
 pub fn create(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -136,7 +137,7 @@ pub fn create(
         .expect("an execution that takes nothing over can begin")
 }
 
-/// Begins the life of an execution that belongs to another, or takes outputs over from one.
+/// Creates an execution from its first event, for example that of a child or a retry.
 pub fn create_as(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -149,7 +150,7 @@ pub fn create_as(
     Ok((execution, recorded))
 }
 
-/// Moves `execution` past what happens when `input` arrives, and returns it. Perhaps nothing.
+/// Applies `input` to `execution`. Returns the new events, which the caller appends to the log.
 pub fn decide(
     execution: &mut Execution,
     input: Input,
@@ -174,7 +175,7 @@ pub fn decide(
     turn.events
 }
 
-/// Returns when time alone next changes anything.
+/// Returns the time at which [`Input::Woken`] has an effect.
 pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     let agenda = execution.agenda();
     let deadline = match execution.phase() {
@@ -193,27 +194,33 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     };
     let retry = agenda.retrying().first();
     let retry = retry.filter(|(_, task)| may_retry && !is_behind(execution, *task));
-    let [sleep, wait] = [agenda.sleeping(), agenda.expiring()].map(|it| it.first());
-    [sleep.map(|it| it.0), wait.map(|it| it.0), retry.map(|it| it.0), deadline, start]
-        .into_iter()
-        .flatten()
-        .min()
+    let [sleep, wait] = [agenda.sleeping(), agenda.expiring()].map(|tasks| tasks.first());
+    [
+        sleep.map(|entry| entry.0),
+        wait.map(|entry| entry.0),
+        retry.map(|entry| entry.0),
+        deadline,
+        start,
+    ]
+    .into_iter()
+    .flatten()
+    .min()
 }
 
-/// Returns a name for the next attempt of a task, as the holder of a permit.
+/// Returns the name under which the next attempt of a task holds a permit.
 pub(crate) fn holder(execution: &Execution, task: Task) -> String {
     let attempt = execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
     seed(execution.id(), task, attempt)
 }
 
-/// Returns the parameters that a task would start with now.
+/// Renders the parameters that a task would start with now. Unlike a start, it ignores errors.
 pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
     let template = execution.plan().step(task.step).call_of_part(task.part).template;
     let rendered = template.render(&execution.template_scope(task), limits::OUTPUT_BYTES);
-    rendered.map(|it| it.value).unwrap_or_default()
+    rendered.map(|rendered| rendered.value).unwrap_or_default()
 }
 
-/// Returns whether calls may begin, as far as that is for the execution to say.
+/// Returns whether the phase of the execution allows calls to start.
 pub(crate) fn lets_begin(execution: &Execution) -> bool {
     match execution.phase() {
         Phase::Open => !execution.is_paused() && execution.started_at().is_some(),
@@ -222,13 +229,14 @@ pub(crate) fn lets_begin(execution: &Execution) -> bool {
     }
 }
 
-/// Returns whether something before a task waits for a permit: one at a time, nothing overtakes.
+/// Returns whether an earlier task waits for a permit. A sequential execution keeps the order.
 fn is_behind(execution: &Execution, task: Task) -> bool {
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
-    is_sequential && execution.agenda().waiting_for_permit().first().is_some_and(|it| *it < task)
+    is_sequential
+        && execution.agenda().waiting_for_permit().first().is_some_and(|waiting| *waiting < task)
 }
 
-/// One decision under way: the state so far, and the events that led to it.
+/// A decision in progress: the state so far, and the events that led to it.
 struct Turn<'a> {
     execution: &'a mut Execution,
     moment: Moment,
@@ -243,7 +251,7 @@ impl Turn<'_> {
         self.events.push(recorded);
     }
 
-    /// Does everything that can be done, until nothing more can.
+    /// Applies all rules in a fixed order, until none of them adds an event.
     fn advance(&mut self) {
         if !self.execution.agenda().is_finished() {
             self.expire();
@@ -276,11 +284,11 @@ impl Turn<'_> {
 
     /// Returns the state of a task that an event or the agenda has named.
     fn state(&self, task: Task) -> Option<&StepState> {
-        self.execution.task(task).map(|it| &it.state)
+        self.execution.task(task).map(|task| &task.state)
     }
 
-    /// Takes the execution over: what ran elsewhere is interrupted; what only sleeps, and what runs
-    /// in an execution of its own, goes on.
+    /// Records a new owner, and interrupts the calls of the previous one. Sleeps and child executions
+    /// continue.
     fn claim(&mut self, worker: WorkerId, node: Arc<str>) {
         self.take(worker, node, false);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
@@ -302,9 +310,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Says what becomes of an attempt whose worker is gone.
+    /// Ends an attempt whose worker was lost. The task starts again, unless its tool must not be
+    /// called twice or it was interrupted too often.
     fn interrupt(&mut self, task: Task, attempt: Attempt) {
-        let interruptions = self.execution.task(task).map_or(0, |it| it.interruptions) + 1;
+        let interruptions = self.execution.task(task).map_or(0, |task| task.interruptions) + 1;
         if self.policy(task).effect == Effect::Once {
             let error = ToolError::outcome_unknown("the worker was lost while the tool was called");
             return self.fail(task, attempt, error);
@@ -318,7 +327,7 @@ impl Turn<'_> {
         self.push(Event::StepInterrupted { step, part, attempt, error: None });
     }
 
-    /// Lets a task begin again that called nothing, whatever a second call would do.
+    /// Ends an attempt that called no tool. The task may start again, even if its effect is `once`.
     fn give_back(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         if self.is_running(task, attempt) {
             let (step, part, error) = (self.id(task), task.part, Some(error));
@@ -336,10 +345,10 @@ impl Turn<'_> {
 
     fn is_running(&self, task: Task, attempt: Attempt) -> bool {
         let state = self.state(task);
-        matches!(state, Some(StepState::Running { attempt: it, .. }) if *it == attempt)
+        matches!(state, Some(StepState::Running { attempt: running, .. }) if *running == attempt)
     }
 
-    /// Records what came of an attempt.
+    /// Records the result of an attempt. Ignores the result of an attempt that is no longer running.
     fn settle(&mut self, task: Task, attempt: Attempt, result: Result<Answer, ToolError>) {
         if !self.is_running(task, attempt) {
             return;
@@ -370,7 +379,7 @@ impl Turn<'_> {
             }
             Phase::Expired if was_stopped => return self.fail(task, attempt, deadline()),
             Phase::Open | Phase::Compensating(_) if error.retryable => {
-                let failures = self.execution.task(task).map_or(0, |it| it.failures) + 1;
+                let failures = self.execution.task(task).map_or(0, |task| task.failures) + 1;
                 let dice = dice(self.execution.id(), task, attempt);
                 if let Some(delay) = policy.retry.delay(failures, dice) {
                     let until = self.moment.now + delay;
@@ -388,13 +397,13 @@ impl Turn<'_> {
         self.fail(task, attempt, error);
     }
 
-    /// Ends a task badly, or asks a person what to do about it.
+    /// Fails a task, or asks a person whether to retry it.
     fn fail(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         let (step, part) = (self.id(task), task.part);
         let on_error = self.execution.plan().step(task.step).policy.on_error;
         let asks = on_error == OnError::Wait && !part.undo && self.execution.phase() == Phase::Open;
         let state = self.execution.task(task);
-        let running = state.filter(|it| matches!(it.state, StepState::Running { .. }));
+        let running = state.filter(|task| matches!(task.state, StepState::Running { .. }));
         match running {
             Some(state) if asks => {
                 let parameters = state.parameters.clone().unwrap_or_default();
@@ -412,14 +421,14 @@ impl Turn<'_> {
         self.push(Event::StepSkipped { step, part, reason });
     }
 
-    /// Skips what cannot run because of another step's end.
+    /// Skips steps whose dependencies cannot succeed any more.
     fn skip(&mut self) {
         while let Some(number) = self.execution.agenda().to_skip().first().copied() {
             self.skip_step(number, SkipReason::Dependency);
         }
     }
 
-    /// Decides whether steps with a condition are done, once all that they depend on is over.
+    /// Evaluates the `when` condition of each step whose dependencies have finished.
     fn judge(&mut self) {
         while self.is_open()
             && let Some(number) = self.execution.agenda().conditional().first().copied()
@@ -440,11 +449,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns whether the end came by itself: nothing was left undone, or cut off.
+    /// Returns whether every step finished by itself: none was skipped or cut off by the deadline.
     fn came_to_its_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
-            StepState::Succeeded(_) => !step.items.iter().flat_map(|it| it.as_slice()).any(was_cut),
+            StepState::Succeeded(_) => {
+                !step.items.iter().flat_map(|items| items.as_slice()).any(was_cut)
+            }
             StepState::Skipped(reason) => *reason != SkipReason::ExecutionFailed,
             StepState::Failed(_) => {
                 let may_fail =
@@ -462,7 +473,7 @@ impl Turn<'_> {
         let outcome = match self.execution.phase() {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
-            // What was under way when the time was up was done all the same, and was all there was.
+            // The calls that were running at the deadline succeeded, and they were the last ones.
             Phase::Expired if self.came_to_its_end() => Outcome::Completed,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
@@ -472,7 +483,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns whether a task was ended by the end of the time, or may have been.
+/// Returns whether the deadline ended a task, or may have ended it.
 fn was_cut(task: &Step) -> bool {
     match &task.state {
         StepState::Failed(error) => {
@@ -486,25 +497,25 @@ fn deadline() -> ToolError {
     ToolError::new(ErrorCode::DEADLINE, "the execution's time was up")
 }
 
-/// Returns a number that is the same for the same attempt, whoever asks.
+/// Returns a hash of an attempt. The jitter of its retry is the same on every worker and replay.
 fn dice(execution: ExecutionId, task: Task, attempt: Attempt) -> u64 {
     fnv1a(seed(execution, task, attempt).bytes())
 }
 
-/// Returns a text that names an attempt. That of a whole step is as it was before steps had parts:
-/// logs that wait for a retry must find the same time.
+/// Returns a stable name of an attempt. Retry times and child ids of stored logs are derived from
+/// it, so the format must not change.
 fn seed(execution: ExecutionId, task: Task, attempt: Attempt) -> String {
-    let item = task.part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+    let item = task.part.item.map(|index| format!("[{index}]")).unwrap_or_default();
     let undo = if task.part.undo { "/undo" } else { "" };
     format!("{execution}/{}{item}{undo}/{attempt}", task.step.get())
 }
 
-/// Returns `ms` milliseconds after `now`, or the end of time.
+/// Returns `now` plus `ms` milliseconds, or the latest timestamp on overflow.
 fn later(now: Timestamp, ms: u64) -> Timestamp {
     i64::try_from(ms)
         .ok()
         .and_then(TimeDelta::try_milliseconds)
-        .and_then(|it| now.checked_add_signed(it))
+        .and_then(|delay| now.checked_add_signed(delay))
         .unwrap_or(Timestamp::MAX_UTC)
 }
 

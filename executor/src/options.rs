@@ -1,4 +1,4 @@
-//! How a worker works: every limit in one place, each with its default.
+//! The options of a worker, with their defaults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,26 +6,26 @@ use shared::limits;
 
 use crate::limits::CallLimits;
 
-/// How a worker works.
+/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long it may be silent before others take its executions.
+    /// Lifetime of its lease. After that, other workers claim its executions.
     pub lease: Duration,
-    /// How often it looks for work when nobody wakes it.
+    /// Interval between scans without a hint. Also the limit of most retry delays.
     pub poll: Duration,
-    /// An execution that only waits, and for longer than this, leaves the memory.
+    /// An execution that waits longer than this is parked.
     pub park_after: Duration,
-    /// Executions in memory at once.
+    /// Executions in memory at the same time.
     pub executions: usize,
-    /// How long running tools have, once told to stop.
+    /// Time limit for a cancelled call to return.
     pub cancel_grace: Duration,
-    /// How long a call waits for a toolset that is still connecting.
+    /// Time limit for a toolset to connect during a call.
     pub connect: Duration,
-    /// The most bytes of one output.
+    /// The most bytes of an output.
     pub output_bytes: usize,
-    /// How often a driver asks a failing store before it gives the execution up for a while.
+    /// Attempts of a failing append, after which the driver gives up the execution for now.
     pub store_tries: u32,
-    /// How long running steps have to end when the worker is told to.
+    /// Time limit for running steps when the worker drains.
     pub drain: Duration,
     /// Limits on calls that every node shares.
     pub calls: Arc<CallLimits>,

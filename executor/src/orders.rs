@@ -63,7 +63,7 @@ impl Handle {
         &self.toolbox
     }
 
-    /// Returns how many calls wait for a limit here.
+    /// Returns the number of calls of this process that wait for a permit.
     pub fn waiting_for_permits(&self) -> usize {
         self.permits.waiting()
     }
@@ -80,8 +80,8 @@ impl Handle {
         granted.ok().map(|granted| CallPermit { _granted: granted })
     }
 
-    /// Gives a new execution to the worker, and waits until its creation is durable. Gives the
-    /// execution back if the worker has no room, or lacks a tool.
+    /// Gives a new execution to the worker, and waits until its creation is durable. Returns the
+    /// execution if the worker has no free slot, or lacks a tool.
     pub(crate) async fn begin(
         &self,
         execution: Execution,
@@ -100,7 +100,7 @@ impl Handle {
         let order = Order::Begin { execution, created, stored, finished, permit };
         if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
             let Order::Begin { execution, created, .. } = order else {
-                unreachable!("what could not be sent comes back")
+                unreachable!("the channel returns the order")
             };
             return Err((execution, created));
         }

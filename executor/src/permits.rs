@@ -1,9 +1,8 @@
-//! Permits for calls whose tools have limits, as one worker asks for them.
+//! Permits for calls whose tools have limits, as one worker requests them.
 //!
-//! The store knows who holds what, across all nodes. Here those that wait for the same limits stand
-//! in one line, and only the first asks, so that a thousand that wait cost no more than one. A
-//! higher priority is a head start and nothing else: whoever waits comes to the front, so nobody
-//! starves.
+//! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
+//! queue, and only the first sends requests. A thousand waiting calls cost no more than one. A higher
+//! priority is a head start in the queue. Each call comes to the front in time, so none starves.
 
 use std::{
     collections::BTreeMap,
@@ -26,11 +25,11 @@ use tracing::warn;
 
 /// The head start that one step of priority gives.
 const HEAD_START_MS: i64 = 10_000;
-/// The first wait after a limit was full; each further one is twice as long, up to the poll.
+/// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const BACKOFF: Duration = Duration::from_millis(2);
-/// The longest wait for a rate: whoever tells the time for it may have another clock.
+/// The longest wait for a rate. The clock of the store may differ from the clock of this node.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The most permits that are given back at once.
+/// Permits that one request to the store releases.
 const GIVEN_BACK: usize = 1_024;
 
 /// Permits of one worker.
@@ -39,39 +38,39 @@ pub(crate) struct Permits {
     worker: WorkerId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// How often the first of a line asks at least.
+    /// The longest delay between two requests of the first call in a queue.
     poll: Duration,
     lines: Mutex<BTreeMap<String, Line>>,
-    /// How many were asked for, so that no two have the same name: one that is asked for anew must
-    /// not be let go with the one before.
+    /// The number of the next request. It makes the names of holders unique, so that the release of
+    /// an earlier permit never releases a later one.
     asked: AtomicU64,
     returned: Mutex<Vec<Returned>>,
     has_returned: Notify,
-    /// Fires when a permit is free again.
+    /// Notified when permits were released.
     freed: Notify,
 }
 
-/// Those that wait for the same limits, by when it is their turn.
+/// The calls that wait for the same limits, in order of their turns.
 type Line = BTreeMap<Place, Arc<Notify>>;
 
-/// A place in a line: the time of coming, less the head start, and the holder.
+/// The arrival time minus the head start, and the holder.
 type Place = (i64, String);
 
-/// A permit. Dropping it gives it back.
+/// A permit. Released when dropped.
 pub(crate) struct Granted {
     permits: Arc<Permits>,
     permit: Option<Permit>,
     asking: Option<Asking>,
 }
 
-/// A question that is on its way to the store.
+/// A request in flight to the store.
 type Asking = BoxFuture<'static, Result<Permission, StoreError>>;
 
-/// A permit that nobody needs any more.
+/// A permit to release.
 struct Returned {
     permit: Permit,
-    /// The question for it, where that is still on its way: what is let go before it is granted
-    /// would be held for as long as the worker lives.
+    /// Its request, if that is still in flight. A release that overtook the request would have no
+    /// effect, and the permit would stay held until the worker ends.
     asking: Option<Asking>,
 }
 
@@ -88,9 +87,9 @@ impl fmt::Debug for Returned {
 }
 
 impl Granted {
-    /// Asks the store. Whoever drops this meanwhile leaves the question to those who give back.
+    /// Sends the request. If the future is dropped, the release waits for the answer.
     async fn ask(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
-        // From here on the store may have granted it, whatever becomes of this future.
+        // From here on the store may grant the permit, even if this future is dropped.
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
         let ask = ask.clone();
@@ -111,7 +110,7 @@ impl Drop for Granted {
     }
 }
 
-/// A place in a line. Dropping it lets the next one come to the front.
+/// A position in a queue. Dropping it wakes the next call.
 struct Waiting<'a> {
     permits: &'a Permits,
     line: String,
@@ -150,7 +149,7 @@ impl Permits {
         })
     }
 
-    /// Waits until `holder` may make a call within all of `limits`.
+    /// Waits until `holder` has a permit for all of `limits`.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         holder: String,
@@ -163,14 +162,14 @@ impl Permits {
         }
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let holder = format!("{holder}/{}/{number}", self.worker);
-        let keys: Vec<String> = limits.iter().map(|it| it.key.clone()).collect();
+        let keys: Vec<String> = limits.iter().map(|limit| limit.key.clone()).collect();
         let (waiting, turn) = self.stand_in_line(keys.join("\n"), &holder, priority);
         let permit = Permit { holder, worker: self.worker, limits: keys };
         let ask = PermitAsk { permit, limits };
         let (mut backoff, mut may_hold) = (BACKOFF, false);
         loop {
-            // Somebody more urgent may have come to the front. But whoever may hold something must
-            // not wait for others: they may wait for that.
+            // A call with a higher priority may be in front now. After an error this call may hold
+            // a permit, and others may wait for it, so it must not wait for them.
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
@@ -181,7 +180,7 @@ impl Permits {
                 Ok(Permission::Full) => backoff,
                 Ok(Permission::NotBefore(at)) => self.until(at).max(backoff).min(LONGEST),
                 Err(err) => {
-                    warn!(%err, "cannot ask for a permit yet");
+                    warn!(%err, "cannot request a permit yet, will retry");
                     self.poll
                 }
             };
@@ -194,7 +193,7 @@ impl Permits {
         }
     }
 
-    /// Returns how many stand in a line, those at its front included.
+    /// Returns the number of waiting calls.
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.lines).values().map(BTreeMap::len).sum()
     }
@@ -219,7 +218,7 @@ impl Permits {
         (Waiting { permits: self, line, place }, turn)
     }
 
-    /// Gives back what is returned, for as long as the worker works.
+    /// Releases dropped permits, until the worker ends.
     pub(crate) async fn give_back(&self) {
         let mut asking = FuturesUnordered::new();
         loop {
@@ -238,7 +237,7 @@ impl Permits {
                 }
             }
             while let Err(err) = self.store.release(some.clone()).await {
-                warn!(%err, "cannot give permits back yet");
+                warn!(%err, "cannot release permits yet, will retry");
                 time::sleep(self.poll).await;
             }
             self.freed.notify_waiters();
@@ -257,13 +256,13 @@ impl Waiting<'_> {
         let lines = lock(&self.permits.lines);
         lines
             .get(&self.line)
-            .and_then(|it| it.first_key_value())
+            .and_then(|queue| queue.first_key_value())
             .is_some_and(|(place, _)| *place == self.place)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one insertion or one removal: nothing is ever half changed.
+    // Each change is one insertion or removal, so a panic leaves the value valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

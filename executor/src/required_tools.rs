@@ -40,19 +40,19 @@ impl RequiredTools {
         }
     }
 
-    /// Returns whether they hold for the position of a head.
+    /// Returns whether they are those of a head's position.
     pub(crate) fn is_current(&self, head: &ExecutionHead) -> bool {
         self.seq == head.seq
     }
 
-    /// Returns whether the execution can go on with the tools of a toolbox.
+    /// Returns whether the execution can continue with the tools of a toolbox.
     pub(crate) fn is_met(&self, toolbox: &Toolbox, now: Timestamp) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now) || toolbox.has_all(&self.tools)
     }
 }
 
-/// Returns whether a due execution can go on with the tools of a toolbox. A worker that claimed
-/// another one would put it aside again at once.
+/// Returns whether a due execution can continue with the tools of a toolbox. A worker that claimed
+/// any other execution would release it at once.
 pub async fn can_go_on(
     store: &dyn Store,
     toolbox: &Toolbox,

@@ -44,12 +44,12 @@ use crate::{
 
 pub use crate::orders::{CallPermit, Handle};
 
-/// The executions that a worker takes.
+/// The executions that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All executions whose tools are here.
+    /// All executions whose tools this node has.
     Everything,
-    /// Only those that this process gives to it.
+    /// Only executions that this process gives to the worker.
     Given,
 }
 
@@ -78,7 +78,7 @@ const MAX_COMMANDS: usize = 64;
 /// The parts of a worker.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The name of its machine, shown to people.
+    /// The host name, shown to people.
     pub node: String,
     /// The store.
     pub store: Arc<dyn Store>,
@@ -88,7 +88,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Its options.
     pub options: Options,
-    /// The executions that it takes.
+    /// The executions that it claims.
     pub scope: Scope,
 }
 
@@ -145,8 +145,8 @@ impl Worker {
         (worker, handle)
     }
 
-    /// Sets what replans finished executions. Without it, other processes do. Only the first call
-    /// counts.
+    /// Sets the replanner of finished executions. Without one, other processes replan. Later calls
+    /// have no effect.
     pub fn set_replanner(&self, replanner: Arc<dyn Replanner>) {
         let _ = self.context.replanner.set(replanner);
     }
@@ -171,11 +171,11 @@ impl Worker {
         tokio::select! {
             biased;
             () = work => (),
-            () = beats => unreachable!("hearts beat until the work is done"),
-            () = context.permits.give_back() => unreachable!("permits come back until then"),
+            () = beats => unreachable!("the lease is renewed until the work is done"),
+            () = context.permits.give_back() => unreachable!("permits are released until the work is done"),
         }
         if let Err(err) = context.store.retire(context.worker).await {
-            warn!(%err, "cannot say goodbye; the lease will run out");
+            warn!(%err, "cannot unregister this worker, its lease will expire");
         }
     }
 
@@ -228,12 +228,12 @@ impl Worker {
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // Or a late write of this worker landed, and no worker owns it.
+                // Or an append of this worker succeeded late, and no worker owns the execution.
                 info!(execution = %id, "another worker has the execution");
                 self.backlog.give_up(id);
             }
             Err(err) if err.is_damage() => {
-                error!(execution = %id, %err, "cannot be driven; the others go on");
+                error!(execution = %id, %err, "the execution cannot be driven, others are not affected");
                 self.note_damage(id);
             }
             Err(err) => {
@@ -248,7 +248,7 @@ impl Worker {
             Order::Begin { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
-                    // Started again under its key, before the first answer.
+                    // A second start with the same key arrived before the first was answered.
                     let _ = stored.send(Err(AppendError::Conflict));
                     return;
                 }
@@ -271,7 +271,7 @@ impl Worker {
                 });
             }
             Order::Claim(id) => {
-                // The order asks for it here, whatever claim is known.
+                // The order names this worker, so the newest known claim does not matter.
                 if !self.claim(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
                 }
@@ -310,7 +310,7 @@ impl Worker {
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
         if time::timeout(self.context.options.drain, all).await.is_err() {
-            info!(left = self.drivers.len(), "left to others what still runs");
+            info!(left = self.drivers.len(), "released running executions to other workers");
             self.drivers.shutdown().await;
         }
     }
@@ -349,7 +349,7 @@ async fn end_unwritten(
     result: Result<Stop, DriveError>,
 ) -> Result<Stop, DriveError> {
     let Err(DriveError::Store(err @ StoreError::TooLarge { .. })) = &result else { return result };
-    error!(execution = %id, %err, "what comes next cannot be written: it ends here");
+    error!(execution = %id, %err, "its next events cannot be written, so the execution fails");
     let place = Arc::clone(&context.room).acquire_owned().await;
     let place = place.expect("the room of a worker is never closed");
     let execution = load(&*context.store, id).await?;

@@ -1,4 +1,4 @@
-//! Dry runs recorded: their whole life is one append, and no worker ever has them.
+//! Stores dry runs. A dry run is one append, and no worker claims it.
 
 use shared::{
     id::{ExecutionId, Seq},
@@ -9,7 +9,7 @@ use super::{Control, ControlError, DRAWS, Place, Start, validate};
 use crate::machine::{self, Verdict};
 
 impl Control {
-    /// Records what was found of every step of a plan, in plan order, as a whole execution.
+    /// Stores a dry run as a finished execution. `verdicts` has one entry for each step of the plan.
     pub async fn record_dry_run(
         &self,
         start: Start,
@@ -78,7 +78,7 @@ mod tests {
         let verdicts =
             || vec![Verdict { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }];
         let (now, id) = (clock.now(), ExecutionId::draw(clock.now()));
-        // Whoever began it was lost between the log and the head.
+        // The first start crashed between the log and the head.
         let fingerprint = fingerprint(&key, &options);
         let key_of = Reservation { key: "k".to_owned(), execution: id, fingerprint };
         store.reserve(&key_of).await.unwrap();

@@ -1,13 +1,15 @@
-//! What a driver has under way: calls, and what must happen before them.
+//! The calls of a driver, and the results of all its jobs.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use shared::{
     clock::Timestamp,
     event::StepStarted,
-    id::{Part, Seq, Task},
+    id::{Part, Seq, Task, ToolName},
     limits,
     plan::{Callee, StepKind},
     tool::{Effect, Progress},
@@ -17,33 +19,18 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{Found, StepCall, ToolContext, blobs::Blobs};
 use tracing::warn;
 
-use super::{Context, Driver, children::Seen};
+use super::{Context, Done, Driver, children::Seen};
 use crate::{
-    cache,
     call::{Call, Ended, Key},
     machine::{Answer, Input},
-    permits::Granted,
 };
 
-/// Something that was under way and is over.
-#[derive(Debug)]
-pub(super) enum Done {
-    /// An attempt.
-    Ended(Ended),
-    /// The wait for a permit, by its number.
-    Permitted(Task, u64, Granted),
-    /// A look after a child, by its number.
-    Looked(Task, u64, Seen),
-    /// Something of which nobody needs to hear.
-    Nothing,
-}
-
-/// Something that begins once the log durably says so.
+/// A start that waits until its event is durable.
 #[derive(Debug)]
 pub(super) enum Held {
     /// A call with an effect.
     Call(Box<Call>),
-    /// An execution of another plan.
+    /// A child execution.
     Child(Task),
 }
 
@@ -57,8 +44,7 @@ impl Held {
 }
 
 impl Driver {
-    /// Prepares what has started: it begins at once if it only reads, else once its record is
-    /// durable.
+    /// Handles the start of a task. A read starts at once, any other call when its event is durable.
     pub(super) fn prepare(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");
@@ -109,14 +95,13 @@ impl Driver {
         Blobs::new(Arc::clone(store), Arc::clone(clock))
     }
 
-    /// Returns what tells a call to stop. What undoes something is not stopped: the end of the
-    /// execution is why it runs.
+    /// Returns the cancellation token of a call. Compensations run because the execution stops, so
+    /// nothing cancels them.
     fn token(&self, part: Part) -> CancellationToken {
         if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
     }
 
-    /// Begins a call, unless what it would return is known. One that is over at once costs no
-    /// task.
+    /// Starts a call. A call that returns at once needs no task of its own.
     fn launch(&mut self, call: Call, ttl_ms: Option<u64>) {
         let context = Arc::clone(&self.context);
         let work = match ttl_ms {
@@ -133,7 +118,7 @@ impl Driver {
         }
     }
 
-    /// Begins everything whose record is durable, once the lease is in no doubt.
+    /// Starts everything whose event is durable, unless the lease is in doubt.
     pub(super) fn begin_held(&mut self) {
         let durable = self.pending.durable();
         while let Some((seq, _)) = self.held.front()
@@ -147,12 +132,12 @@ impl Driver {
         }
     }
 
-    /// Returns whether a task waits until its record is durable.
+    /// Returns whether a task waits until its event is durable.
     pub(super) fn is_held(&self, task: Task) -> bool {
-        self.held.iter().any(|(_, it)| it.task() == task)
+        self.held.iter().any(|(_, start)| start.task() == task)
     }
 
-    /// Records how far a call is, as often as a log wants to know.
+    /// Records a progress report, unless the call has reported very often.
     pub(super) fn note(&mut self, (task, attempt): Key, progress: Progress) {
         let now = Instant::now();
         let (n, last) = self.noted.entry(task).or_insert((0, now));
@@ -163,7 +148,7 @@ impl Driver {
         self.decide(Input::Progressed { task, attempt, progress });
     }
 
-    /// Takes what has come of something that was under way.
+    /// Handles the result of a job.
     pub(super) fn settle(&mut self, done: Done) {
         match done {
             Done::Ended(ended) => self.end(ended),
@@ -185,7 +170,7 @@ impl Driver {
         self.noted.remove(&task);
         match result {
             Err(error) if is_gone => {
-                // Before anything begins again.
+                // Must precede the decision, which may start the task again.
                 self.tools.forget();
                 self.decide(Input::Uncalled { task, attempt, error });
             }
@@ -194,13 +179,13 @@ impl Driver {
     }
 }
 
-/// Calls a tool that only reads, unless the same was asked not long ago.
+/// Calls a tool that only reads, unless the cache has the output of the same call.
 async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) -> Ended {
     if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
-        // What is switched off returns nothing, whatever it returned before.
+        // An inactive tool returns an error, even if the cache has an output.
         return call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }
-    let key = cache::key(&call.tool, &call.parameters);
+    let key = key(&call.tool, &call.parameters);
     match context.store.cached(&key, context.clock.now()).await {
         Ok(Some(output)) => {
             let output = Arc::unwrap_or_clone(output);
@@ -210,13 +195,13 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
             return Ended { task, attempt, result, bytes, is_gone: false };
         }
         Ok(None) => (),
-        Err(err) => warn!(%err, "cannot look into the cache"),
+        Err(err) => warn!(%err, "cannot read the cache"),
     }
     let ended = call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
     if let Ok(Answer { output, .. }) = &ended.result {
         let until = expiry(context.clock.now(), Duration::from_millis(ttl_ms));
         if let Err(err) = context.store.cache(&key, output, until).await {
-            warn!(%err, "cannot keep an output in the cache");
+            warn!(%err, "cannot write to the cache");
         }
     }
     ended
@@ -225,6 +210,43 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
 fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
     TimeDelta::from_std(ttl)
         .ok()
-        .and_then(|it| now.checked_add_signed(it))
+        .and_then(|ttl| now.checked_add_signed(ttl))
         .unwrap_or(Timestamp::MAX_UTC)
+}
+
+/// Returns the cache key of a call. Calls have the same key only if tool and parameters are equal.
+fn key(tool: &ToolName, parameters: &Value) -> String {
+    let mut hash = Sha256::new();
+    hash.update(tool.as_str());
+    // Names contain no zero byte, so the text of each call is unique.
+    hash.update([0]);
+    hash.update(parameters.to_string());
+    let mut key = String::with_capacity(64);
+    for byte in hash.finalize() {
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_of_the_tool_and_its_parameters() {
+        let (one, other): (ToolName, ToolName) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
+        let keys = [
+            key(&one, &json!({ "x": 1 })),
+            key(&one, &json!({ "x": 1.0 })),
+            key(&one, &json!({ "x": "1" })),
+            key(&one, &json!({})),
+            key(&other, &json!({ "x": 1 })),
+        ];
+        let different: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+        assert_eq!(key(&one, &json!({ "x": 1 })), keys[0]);
+        assert_eq!(keys[0].len(), 64);
+    }
 }

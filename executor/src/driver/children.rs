@@ -1,11 +1,13 @@
-//! Steps that are executions of their own.
+//! Child executions: steps that execute another plan.
 //!
-//! A step that executes a plan begins an execution under an identifier that follows from the step
-//! and the attempt, so that it is begun once, whoever begins it. The parent holds no driver while
-//! it waits: a child that ends tells it by its inbox, and whoever then has the parent looks at the
-//! child's log. A child keeps its owner until it has told, so that one whose worker is lost in
-//! between is found as an orphan, and told for. The word stays in the inbox until what the child
-//! came to is in the parent's log: a driver that is lost before takes nothing along.
+//! The id of a child is derived from the parent's step and attempt, so starting it twice starts one
+//! execution. The parent has no driver while it waits for long.
+//!
+//! When a child finishes, its driver sends a command to the parent's inbox, and only then clears the
+//! owner of the child. If the driver crashes before, the child is an orphan, and the worker that
+//! claims it sends the command. The command has no data: the parent's driver reads the log of the
+//! child. The append that records the child's result also removes the command, so a crash in between
+//! loses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,13 +29,14 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, DriveError, Driver, calls::Done, load};
+use super::{Context, Done, DriveError, Driver, load};
 use crate::{call::Ended, machine::Answer, required_tools::can_go_on};
 
-/// How often one that cannot be told, or that no other process looks after, is looked at again.
+/// Poll interval for a child that no other process drives. Also the retry interval while the
+/// parent's inbox is full.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// An execution that a step began, or is to begin.
+/// The child execution of a running task. It may not exist yet.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) task: Task,
@@ -43,15 +46,15 @@ pub(super) struct Child {
     request: RequestId,
     options: ExecutionOptions,
     parent: Parent,
-    /// Whether it is to stop, because its parent does.
+    /// The parent stops, so the child must stop too.
     is_stopped: bool,
-    /// Whether it has said that it is over. Then its log knows that, even where its head lags:
-    /// it does not say so again.
+    /// The child has sent its command, which it does once. Its log says that it has finished, even
+    /// if its head still lags behind.
     has_ended: bool,
 }
 
 impl Child {
-    /// Returns the child of a task that is under way.
+    /// Returns the child of a running task.
     pub(super) fn of(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
         let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
@@ -72,32 +75,29 @@ impl Child {
             input: state.parameters.clone().unwrap_or_default(),
             ..ExecutionOptions::default()
         };
-        let depth = execution.parent().map_or(0, |it| it.depth) + 1;
+        let depth = execution.parent().map_or(0, |parent| parent.depth) + 1;
         let (id, part) = (execution.id(), task.part);
         let parent = Parent { execution: id, step: step.id.clone(), part, attempt, depth };
-        let request = execution.request();
-        let is_stopped = matches!(execution.phase(), Phase::Cancelling | Phase::Expired);
-        let has_ended = false;
-        let it = Self {
+        Some(Self {
             task,
             attempt,
             id: child,
             plan,
-            request,
+            request: execution.request(),
             options,
             parent,
-            is_stopped,
-            has_ended,
-        };
-        Some(it)
+            is_stopped: matches!(execution.phase(), Phase::Cancelling | Phase::Expired),
+            has_ended: false,
+        })
     }
 
-    /// Begins the child if nobody has, and says what came of it if it is over.
+    /// Starts the child if it does not exist, and waits as long as the child needs this process.
     async fn attend(self, context: Arc<Context>) -> Seen {
         loop {
             let is_seen = match self.look(&context).await {
                 Ok(Some(result)) => {
-                    let bytes = result.as_ref().map_or(256, |it| json::json_size(&it.output));
+                    let bytes =
+                        result.as_ref().map_or(256, |output| json::json_size(&output.output));
                     let (task, attempt) = (self.task, self.attempt);
                     let ended = Ended { task, attempt, result, bytes, is_gone: false };
                     return Seen::Over(ended);
@@ -105,7 +105,7 @@ impl Child {
                 Ok(None) if context.is_alone || self.has_ended => true,
                 Ok(None) => return Seen::GoesOn,
                 Err(err) => {
-                    warn!(child = %self.id, %err, "cannot look after a child yet");
+                    warn!(child = %self.id, %err, "cannot watch a child yet, will retry");
                     false
                 }
             };
@@ -116,10 +116,10 @@ impl Child {
         }
     }
 
-    /// Returns whether the child is still driven by a worker that is about to end.
+    /// Returns whether this worker, which drains, still owns the child.
     async fn goes_on(&self, context: &Context) -> bool {
         match context.store.head(self.id).await {
-            Ok(head) => head.is_some_and(|it| it.owner == Some(context.worker)),
+            Ok(head) => head.is_some_and(|head| head.owner == Some(context.worker)),
             Err(_) => false,
         }
     }
@@ -156,13 +156,13 @@ impl Child {
         if !self.is_stopped {
             return Ok(());
         }
-        let reason = Some(format!("`{}`, which it is a part of, stops", self.parent.execution));
+        let reason = Some(format!("`{}`, its parent, stops", self.parent.execution));
         context.control.tell(self.id, Command::Cancel { reason }).await
     }
 }
 
 impl Context {
-    /// Takes an execution that nobody has, where this process is the only one that would.
+    /// Claims a child without a living owner. Used if no other process would claim it.
     async fn adopt(&self, head: &ExecutionHead) -> Result<(), StoreError> {
         let is_free = match head.owner {
             None => true,
@@ -180,70 +180,69 @@ impl Context {
     }
 }
 
-/// What a look after a child has found.
+/// The status of a child at the end of a watch.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// It is over.
+    /// It has finished.
     Over(Ended),
-    /// It is not over, and will say so when it is.
+    /// It is running, and sends a command when it finishes.
     GoesOn,
-    /// The worker ends, and the look did not succeed: perhaps the child has not even begun.
+    /// The worker drains, and the watch has failed so far. The child may not even exist.
     Nothing,
 }
 
-/// What a driver knows of the children that its steps have begun.
+/// The children of a driver's running tasks.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    /// Those that were told to stop.
+    /// Tasks whose children were told to stop.
     stopped: BTreeSet<Task>,
-    /// Until when it is worth waiting for one to end before the parent is put aside.
+    /// Children may finish soon, so the parent stays in memory until then.
     pub(super) until: Option<time::Instant>,
-    /// The looks that are under way, one a task.
+    /// The running watches, one for each task.
     looks: BTreeMap<Task, Look>,
-    /// How many looks there were.
+    /// The number of watches so far.
     looked: u64,
-    /// Whether a look came to nothing, so that somebody else must look.
+    /// A watch has failed, so another worker must look after the child.
     is_unseen: bool,
 }
 
-/// A look after a child that is under way.
+/// A running job that looks after a child.
 #[derive(Debug)]
 struct Look {
     number: u64,
     child: ExecutionId,
     has_ended: bool,
     is_stopped: bool,
-    /// The words in the inbox that say that it has ended.
+    /// The inbox commands that report the end of the child.
     words: BTreeSet<CommandId>,
-    /// Ends the look, because another one that knows more takes its place.
+    /// Stops the watch when a newer one replaces it.
     cut: CancellationToken,
 }
 
 impl Children {
-    /// Notes what a look has found. Returns the words that have led to it, which are not needed any
-    /// more.
+    /// Records the end of a watch. Returns its inbox commands, which are handled now.
     pub(super) fn seen(&mut self, task: Task, number: u64, seen: &Seen) -> BTreeSet<CommandId> {
         self.is_unseen |= matches!(seen, Seen::Nothing);
-        if self.looks.get(&task).is_none_or(|it| it.number != number) {
+        if self.looks.get(&task).is_none_or(|watch| watch.number != number) {
             return BTreeSet::new();
         }
-        self.looks.remove(&task).map(|it| it.words).unwrap_or_default()
+        self.looks.remove(&task).map(|watch| watch.words).unwrap_or_default()
     }
 
-    /// Returns whether somebody else must look after a child.
+    /// Returns whether another worker must look after a child.
     pub(super) fn is_unseen(&self) -> bool {
         self.is_unseen
     }
 
-    /// Keeps a word until the look after the child that it tells of has succeeded.
+    /// Keeps a command until the watch of its child has ended.
     fn keep(&mut self, task: Task, word: CommandId) {
         if let Some(look) = self.looks.get_mut(&task) {
             look.words.insert(word);
         }
     }
 
-    /// Returns the number of a new look after `child`, and what cuts it off; nothing if one that
-    /// knows as much is under way. What an earlier one knew the new one knows, too.
+    /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
+    /// token that stops it, or `None` if the running watch knows as much.
     fn look(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
         let mut words = BTreeSet::new();
         if let Some(before) = self.looks.get_mut(&child.task)
@@ -276,7 +275,7 @@ impl Children {
 }
 
 impl Driver {
-    /// Looks after every child that is under way, as whoever has just taken the parent does.
+    /// Watches all running children. A new owner of the parent calls this once.
     pub(super) fn attend_all(&mut self) {
         let delegated = self.execution.agenda().in_children().iter();
         let delegated: Vec<Task> = delegated.copied().collect();
@@ -285,12 +284,13 @@ impl Driver {
         }
     }
 
-    /// Looks after the child that has just ended, as a word in the inbox says. The word is taken
-    /// from there with what the child came to, or at once if nothing waits for that.
+    /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
+    /// with the child's result, or at once if no task waits for the child.
     pub(super) fn attend_ended(&mut self, child: ExecutionId, word: CommandId) {
-        let is_it = |task: &Task| self.execution.task(*task).and_then(|it| it.child) == Some(child);
+        let is_it =
+            |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);
         let task = self.execution.agenda().in_children().iter().copied().find(is_it);
-        match task.and_then(|it| Child::of(&self.execution, it)) {
+        match task.and_then(|task| Child::of(&self.execution, task)) {
             Some(child) => {
                 let task = child.task;
                 self.look_after(Child { has_ended: true, ..child });
@@ -300,11 +300,11 @@ impl Driver {
         }
     }
 
-    /// Tells every child to stop that was not told.
+    /// Stops all children that were not told to stop yet.
     pub(super) fn stop_children(&mut self) {
         let delegated = self.execution.agenda().in_children().iter();
         let left: Vec<Task> =
-            delegated.filter(|it| !self.children.stopped.contains(it)).copied().collect();
+            delegated.filter(|task| !self.children.stopped.contains(task)).copied().collect();
         for task in left {
             if !self.is_held(task) {
                 self.attend(task);
@@ -312,14 +312,14 @@ impl Driver {
         }
     }
 
-    /// Looks after the child of a task.
+    /// Watches the child of a task.
     pub(super) fn attend(&mut self, task: Task) {
         if let Some(child) = Child::of(&self.execution, task) {
             self.look_after(child);
         }
     }
 
-    /// Looks after a child, unless somebody does who knows as much: what it came to is read once.
+    /// Starts a watch of a child, unless a running one knows as much.
     fn look_after(&mut self, mut child: Child) {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
@@ -338,7 +338,7 @@ impl Driver {
     }
 }
 
-/// Tells the parent of an execution that it is over, and lets go of the execution then.
+/// Notifies the parent of a finished execution, and then clears the owner of the execution.
 pub(crate) async fn tell_parent(
     context: &Context,
     execution: &Execution,
@@ -347,12 +347,12 @@ pub(crate) async fn tell_parent(
     let command = Command::ChildEnded { child: execution.id() };
     loop {
         let head = context.store.head(parent.execution).await?;
-        if head.is_none_or(|it| it.state.is_finished()) {
+        if head.is_none_or(|head| head.state.is_finished()) {
             break;
         }
         match context.control.tell(parent.execution, command.clone()).await {
             Ok(()) => break,
-            // So many have ended that the parent has enough to do: it is told a little later.
+            // Many children have finished, and the parent has not handled their commands yet.
             Err(StoreError::Full { .. }) => time::sleep(LOOK).await,
             Err(err) => return Err(err),
         }
@@ -360,7 +360,7 @@ pub(crate) async fn tell_parent(
     context.store.put_head(ExecutionHead::from_execution(execution, None, None)).await
 }
 
-/// Reads what a child that is over means for its parent's step.
+/// Converts the end of a child into the result of its parent's step.
 fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
@@ -382,7 +382,7 @@ fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
     }
 }
 
-/// Returns why a child failed of which no step had to succeed and did not.
+/// Returns the first failure of a child in which every required step succeeded.
 fn failed_as_a_whole(child: &Execution) -> ToolError {
     let errors = child.steps().iter().filter_map(|step| match &step.state {
         StepState::Failed(error) => Some((step.finished_at, error)),
@@ -397,19 +397,19 @@ fn failed_as_a_whole(child: &Execution) -> ToolError {
     }
 }
 
-/// Returns the first failure that made a child fail.
+/// Returns the first failure of a step that had to succeed.
 fn failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
     let failed = steps.filter_map(|(at, step)| match &step.state {
         StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
         _ => None,
     });
-    let must_succeed = |it: OnError| matches!(it, OnError::Fail | OnError::Wait);
+    let must_succeed = |on_error: OnError| matches!(on_error, OnError::Fail | OnError::Wait);
     let failed = failed.filter(|(planned, ..)| must_succeed(planned.policy.on_error));
     match failed.min_by_key(|(_, step, _)| step.finished_at) {
         Some((planned, _, error)) => {
             let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
-            // The child has ended: whatever its calls did, nothing of it will happen later.
+            // The child has finished, so none of its calls can still have an effect.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {

@@ -1,9 +1,9 @@
-//! Permits: what keeps the calls of a tool within a limit that every node shares.
+//! Permits for calls whose tools have limits. All nodes share the limits.
 //!
-//! A permit is taken before a task starts, so that what waits for one is not under way and holds
-//! nothing, and given back once its attempt has ended. What could not begin with it asks for none:
-//! a rate counts whoever is permitted, whether he calls or not. A permit of rates alone keeps nobody
-//! else out: where others took the slots meanwhile it is kept until there is one.
+//! A driver acquires a permit before the task starts and releases it when the attempt ends. It
+//! requests permits only for tasks that could start, because a rate counts each granted permit,
+//! whether or not a call follows. A permit without a concurrency limit blocks no other call. If the
+//! execution has no free slot when such a permit arrives, the driver keeps it until a slot is free.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,23 +15,23 @@ use shared::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbox::dispatch::Dispatch;
 
-use super::{Driver, calls::Done, idle::Begins};
+use super::{Done, Driver, idle::Begins};
 use crate::{
     machine::{self, Input},
     permits::Granted,
 };
 
-/// The most tasks of one execution that are thought of at the same time.
+/// Tasks of one execution that request permits at the same time.
 const ASKED: usize = 256;
 
-/// What a driver knows of the permits of its tasks.
+/// The permits of a driver's tasks, and the requests for them.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
     /// The first tasks that wait for a permit.
     waiting: BTreeMap<Task, Waiting>,
-    /// Permits of tasks that are under way.
+    /// Permits of running tasks.
     granted: BTreeMap<Task, Granted>,
-    /// How many permits were asked for.
+    /// The number of the next request.
     asked: u64,
 }
 
@@ -41,40 +41,40 @@ struct Waiting {
     limits: Vec<CallLimit>,
     /// The keys of the limits.
     keys: Arc<str>,
-    /// The number of the ask that is out. Dropping the guard withdraws it.
+    /// The number of the open request. Dropping the guard cancels it.
     ask: Option<(u64, DropGuard)>,
-    /// A permit of rates alone, which waits for a slot.
+    /// A permit without a concurrency limit, which waits for a slot.
     permit: Option<Granted>,
 }
 
 impl Waiting {
-    /// Returns whether its limits are rates alone.
+    /// Returns whether no limit is a concurrency limit.
     fn is_only_rated(&self) -> bool {
-        self.limits.iter().all(|it| it.concurrency.is_none())
+        self.limits.iter().all(|limit| limit.concurrency.is_none())
     }
 }
 
 impl Gates {
-    /// Returns how many asks are out.
+    /// Returns the number of open requests.
     pub(super) fn asks(&self) -> usize {
-        self.waiting.values().filter(|it| it.ask.is_some()).count()
+        self.waiting.values().filter(|waiting| waiting.ask.is_some()).count()
     }
 
     fn is_out(&self, task: Task, number: u64) -> bool {
-        let ask = self.waiting.get(&task).and_then(|it| it.ask.as_ref());
-        ask.is_some_and(|it| it.0 == number)
+        let ask = self.waiting.get(&task).and_then(|waiting| waiting.ask.as_ref());
+        ask.is_some_and(|request| request.0 == number)
     }
 }
 
 impl Driver {
-    /// Asks for the permits of what could begin if it had them, and withdraws the other asks.
+    /// Requests permits for tasks that could start with them, and cancels all other requests.
     pub(super) fn ask_for_permits(&mut self) {
         let gated = self.execution.agenda().waiting_for_permit();
         if gated.is_empty() && self.gates.waiting.is_empty() {
             return;
         }
-        // One whose limit is full must not keep one with another limit from asking; but one at a
-        // time, nothing overtakes.
+        // A task whose limit is full must not block a task with another limit. A sequential execution
+        // keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let most = if is_sequential { 1 } else { ASKED };
         let first: Vec<Task> = gated.iter().take(most).copied().collect();
@@ -86,7 +86,8 @@ impl Driver {
             self.claim.must_decide_again |= is_later && !first.is_empty();
             let keeps = !is_later && machine::lets_begin(&self.execution);
             let asks = self.gates.waiting.values_mut();
-            asks.filter(|it| !(keeps && it.is_only_rated())).for_each(|it| it.ask = None);
+            asks.filter(|waiting| !(keeps && waiting.is_only_rated()))
+                .for_each(|waiting| waiting.ask = None);
             return;
         }
         let mut asks: BTreeMap<Arc<str>, usize> = BTreeMap::new();
@@ -99,20 +100,20 @@ impl Driver {
         }
     }
 
-    /// Begins what has had its permit since there was no slot, in plan order.
+    /// Starts tasks whose permits waited for a slot, in plan order.
     fn begin_permitted(&mut self, first: &[Task]) {
         for task in first {
             if self.slots() == 0 {
                 return;
             }
-            let permit = self.gates.waiting.get_mut(task).and_then(|it| it.permit.take());
+            let permit = self.gates.waiting.get_mut(task).and_then(|waiting| waiting.permit.take());
             if let Some(permit) = permit {
                 self.begin_with(*task, permit);
             }
         }
     }
 
-    /// Returns how many tasks could begin now.
+    /// Returns the number of tasks that could start now.
     fn slots(&self) -> usize {
         if self.begins() != Begins::Now || !machine::lets_begin(&self.execution) {
             return 0;
@@ -124,7 +125,7 @@ impl Driver {
         }
     }
 
-    /// Returns the keys of the limits of a task. Its parameters stay what they are while it waits.
+    /// Returns the keys of a task's limits. Its parameters do not change while it waits.
     fn keys(&mut self, task: Task) -> Arc<str> {
         let Self { gates, execution, context, .. } = self;
         let waiting = gates.waiting.entry(task).or_insert_with(|| {
@@ -135,13 +136,13 @@ impl Driver {
                 Some(Ok(dispatch)) => calls.of(&dispatch.tool, &dispatch.args),
                 _ => calls.of(tool, &parameters),
             };
-            let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
+            let keys: Vec<&str> = limits.iter().map(|limit| limit.key.as_str()).collect();
             Waiting { keys: keys.join("\n").into(), limits, ask: None, permit: None }
         });
         Arc::clone(&waiting.keys)
     }
 
-    /// Has an ask for a task out, or none.
+    /// Makes sure that a task has an open request, or none.
     fn ask_for_permit(&mut self, task: Task, may_ask: bool) {
         let Some(waiting) = self.gates.waiting.get_mut(&task) else { return };
         if !may_ask {
@@ -169,7 +170,7 @@ impl Driver {
         });
     }
 
-    /// Begins what there is a permit for, or gives that back where it may not begin any more.
+    /// Starts the task of a permit. Releases the permit if the task may not start any more.
     pub(super) fn permitted(&mut self, task: Task, number: u64, permit: Granted) {
         if !self.gates.is_out(task, number) {
             return;
@@ -193,13 +194,13 @@ impl Driver {
         }
     }
 
-    /// Gives back the permits of what is not under way: it did not begin, or is over.
+    /// Releases the permits of tasks that are not running.
     pub(super) fn release_what_ended(&mut self) {
         let running = self.execution.agenda().running();
         self.gates.granted.retain(|task, _| running.contains(task));
     }
 
-    /// Withdraws every ask.
+    /// Cancels all requests.
     pub(super) fn withdraw(&mut self) {
         self.gates.waiting.clear();
     }

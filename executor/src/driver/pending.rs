@@ -1,4 +1,4 @@
-//! What was decided and is not durable yet.
+//! Events that are not durable yet, and the append that makes them durable.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use tracing::{debug, warn};
 
 use super::{Context, DriveError};
 
-/// The most events that reads may run ahead of the disk.
+/// Events that may wait for an append. Calls of reads do not wait for the disk, so they need a limit.
 const EVENTS: usize = 4_096;
-/// The most bytes that they may.
+/// Bytes of call results that may wait for an append.
 const BYTES: usize = 8 << 20;
-/// The first wait after a store failed; each further wait is twice as long, up to the poll.
+/// Delay before the first retry of a failed append. Doubles with each retry, up to the poll interval.
 const BACKOFF: Duration = Duration::from_millis(5);
 
-/// What was decided and is not durable yet.
+/// Events that are not durable yet.
 pub(super) struct Pending {
     durable: Seq,
     queue: Vec<RecordedEvent>,
     bytes: usize,
     heard: Vec<CommandId>,
     flight: Option<Flight>,
-    /// The state that the last written head says.
+    /// The state in the last written head.
     head: Option<ExecutionState>,
     born: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
-/// An append on its way.
+/// An append in flight.
 struct Flight {
     events: Vec<RecordedEvent>,
     head: Option<ExecutionHead>,
@@ -41,7 +41,7 @@ struct Flight {
     future: BoxFuture<'static, Result<(), AppendError>>,
 }
 
-/// What a log has where an append should be.
+/// The log at the position of a failed append.
 enum Fate {
     Landed,
     Prefix(usize),
@@ -61,7 +61,7 @@ impl Pending {
         }
     }
 
-    /// Will say that the first append is durable, or why not.
+    /// Sends the result of the first append to `created_notice`.
     pub(super) fn announce(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
         self.born = Some(born);
     }
@@ -74,7 +74,7 @@ impl Pending {
         self.bytes += bytes;
     }
 
-    /// Writes the head with the next events, whatever the last one said.
+    /// Makes the next append write the head, even if the state is unchanged.
     pub(super) fn forget_head(&mut self) {
         self.head = None;
     }
@@ -83,27 +83,26 @@ impl Pending {
         self.heard.push(command);
     }
 
-    /// Returns how far the log is durable.
+    /// Returns the last durable position of the log.
     pub(super) fn durable(&self) -> Seq {
         self.durable
     }
 
-    /// Returns whether nothing is on its way and nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.flight.is_none() && self.queue.is_empty()
     }
 
-    /// Returns whether so much waits that nothing more should be decided.
+    /// Returns whether so many events wait that the driver should take no further input.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= EVENTS || self.bytes >= BYTES
     }
 
-    /// Sends what waits, unless something is on its way.
+    /// Sends the waiting events, unless an append is in flight.
     pub(super) fn flush(&mut self, context: &Context, execution: &Execution) {
         if self.flight.is_some() {
             return;
         }
-        // What the machine had no use for weighs nothing.
+        // Results that the machine ignored are not part of the append.
         self.bytes = 0;
         if self.queue.is_empty() && self.heard.is_empty() {
             return;
@@ -113,7 +112,8 @@ impl Pending {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // What changes nothing here may be what another worker waits for, who has it by now.
+            // The commands have no effect here. If another worker has claimed the execution, they are
+            // meant for that worker and must stay in the inbox.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);
@@ -136,7 +136,7 @@ impl Pending {
         self.flight = Some(Flight { events, head, heard: commands, future });
     }
 
-    /// Waits for what is on its way.
+    /// Waits for the append in flight.
     pub(super) async fn appended(&mut self) -> Result<(), AppendError> {
         match &mut self.flight {
             Some(flight) => flight.future.as_mut().await,
@@ -144,7 +144,7 @@ impl Pending {
         }
     }
 
-    /// Notes what became of what was on its way.
+    /// Handles the result of the append in flight.
     pub(super) async fn settle(
         &mut self,
         result: Result<(), AppendError>,
@@ -156,7 +156,7 @@ impl Pending {
         let result = match result {
             Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
             Err(AppendError::Conflict) => Err(DriveError::Fenced),
-            // Commands that are not forgotten are found again, and change nothing then.
+            // Commands that stay in the inbox are delivered again, and have no effect then.
             _ => Ok(()),
         };
         if let Some(born) = self.born.take() {
@@ -165,7 +165,7 @@ impl Pending {
                 Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
                 Err(_) => Err(AppendError::Conflict),
             };
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             let _ = born.send(answer);
         }
         result?;
@@ -173,7 +173,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Finds out whether an append that failed was written, and offers it again if not.
+    /// Reads the log after a failed append, and appends the missing events again.
     async fn recover(
         &mut self,
         flight: Flight,
@@ -182,10 +182,10 @@ impl Pending {
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         if let AppendError::Store(err @ StoreError::TooLarge { .. }) = err {
-            // Nothing of it was written, and nothing of it ever can be.
+            // The store wrote nothing, and will refuse the same events again.
             return Err(err.into());
         }
-        debug!(execution = %id, %err, "an append failed; looking what the log says");
+        debug!(execution = %id, %err, "an append failed, reading the log");
         let Flight { events, head, heard, .. } = flight;
         let mut wait = BACKOFF;
         let mut last = StoreError::Unavailable(err.to_string());
@@ -197,7 +197,7 @@ impl Pending {
                 },
                 Ok(Fate::Displaced { is_ours_first }) => {
                     if is_ours_first && let Some(born) = self.born.take() {
-                        // It was created; another worker was faster to take it.
+                        // The execution was created, and another worker has claimed it already.
                         let _ = born.send(Ok(()));
                     }
                     return Err(DriveError::Fenced);
@@ -217,12 +217,12 @@ impl Pending {
             time::sleep(wait).await;
             wait = (wait * 2).min(context.options.poll);
         }
-        warn!(execution = %id, err = %last, "gave an execution up for now");
+        warn!(execution = %id, err = %last, "gave up an execution for now");
         Err(last.into())
     }
 }
 
-/// Does what an append does beside the events, once these are known to be there.
+/// Writes the head and removes the commands of an append whose events are in the log.
 async fn complete(
     store: &dyn Store,
     head: Option<&ExecutionHead>,

@@ -1,8 +1,8 @@
-//! Whether all tools are here that an execution may yet call.
+//! Watches whether this node has all tools that an execution still needs.
 //!
-//! They come and go: a condition on a context stops holding, a set is removed, a server has other
-//! tools. Where one is gone nothing begins; what runs ends, and the execution is let go, to go on
-//! wherever its tools are.
+//! Tools can disappear during a run: a toolset is removed, its condition no longer holds, or its
+//! server offers other tools. Then no task starts, running calls finish, and the driver releases the
+//! execution to a node that has the tools.
 
 use shared::id::Seq;
 use tokio::sync::watch;
@@ -10,20 +10,20 @@ use tracing::{info, warn};
 
 use super::{Context, Driver};
 
-/// What a driver knows of the tools that its execution may yet call.
+/// The presence of an execution's required tools.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// The revision of the toolbox for which this holds; nothing before the first look.
+    /// The checked revision of the toolbox. `None` before the first check.
     revision: Option<u64>,
     lacking: Option<Lacking>,
 }
 
-/// At least one is not here.
+/// At least one required tool is missing.
 #[derive(Debug)]
 struct Lacking {
-    /// The position in the log for which that holds: what is over needs its tool no more.
+    /// The checked position of the log. A finished step no longer needs its tool.
     seq: Seq,
-    /// Hints that the tools have changed since.
+    /// Notified when the tools change.
     changes: watch::Receiver<()>,
 }
 
@@ -33,12 +33,12 @@ impl Tools {
         self.lacking.is_some()
     }
 
-    /// Has the next look taken whatever the toolbox says about itself.
+    /// Forces the next check, even if the revision is unchanged.
     pub(super) fn forget(&mut self) {
         self.revision = None;
     }
 
-    /// Waits until those that are lacking may be here.
+    /// Waits until missing tools may be back.
     pub(super) async fn changed(&mut self) {
         let is_open = match &mut self.lacking {
             Some(lacking) => lacking.changes.changed().await.is_ok(),
@@ -51,17 +51,17 @@ impl Tools {
 }
 
 impl Driver {
-    /// Looks whether the tools are here, if that may have changed.
+    /// Checks for missing tools, unless the last check still holds.
     pub(super) fn look_at_tools(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());
         let is_known = self.tools.revision == Some(revision)
-            && self.tools.lacking.as_ref().is_none_or(|it| it.seq == seq);
+            && self.tools.lacking.as_ref().is_none_or(|missing| missing.seq == seq);
         if is_known {
             return;
         }
         if toolbox.has_all(self.execution.required_tools()) {
-            // What the last decision could not begin may begin now.
+            // Tasks that the last decision could not start may start now.
             self.claim.must_decide_again |= self.tools.are_lacking();
             self.tools = Tools { revision: Some(revision), lacking: None };
             return;
@@ -71,7 +71,7 @@ impl Driver {
         }
         let mut changes = toolbox.changes();
         if toolbox.revision() != revision {
-            // What was heard before must not be missed.
+            // A change between the check and the subscription must not be lost.
             changes.mark_changed();
         }
         self.tools = Tools { revision: Some(revision), lacking: Some(Lacking { seq, changes }) };
@@ -80,13 +80,14 @@ impl Driver {
     fn say_what_is_lacking(&self) {
         let Context { toolbox, is_alone, .. } = &*self.context;
         let execution = self.execution.id();
-        let Some(tool) = self.execution.required_tools().find(|it| !toolbox.has_all([*it])) else {
+        let Some(tool) = self.execution.required_tools().find(|tool| !toolbox.has_all([*tool]))
+        else {
             return;
         };
         if *is_alone {
-            warn!(%execution, %tool, "it waits: there is no such tool here now");
+            warn!(%execution, %tool, "the execution waits: its tool is missing");
         } else {
-            info!(%execution, %tool, "left to others until there is such a tool here");
+            info!(%execution, %tool, "released to other nodes: its tool is missing here");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dry runs: everything is checked, nothing is called, and the log says so.
+//! Dry runs: each step is checked, and no tool is called.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use shared::{
 
 use super::create_as;
 
-/// What was found of a step that is only checked.
+/// The result of checking one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The parameters, as far as they can be known.
+    /// The parameters, rendered as far as possible.
     pub parameters: Arc<Value>,
-    /// What is worth knowing about them.
+    /// Warnings about the parameters.
     pub warnings: Vec<String>,
-    /// Why it could not run.
+    /// The error that the step would fail with.
     pub error: Option<ToolError>,
 }
 
-/// Returns the whole life of a dry run: one verdict a step, in plan order.
+/// Returns a dry run and its complete log. `verdicts` has one entry for each step, in plan order.
 pub fn dry_run(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -52,7 +52,7 @@ pub fn dry_run(
         };
         push(&mut execution, over)?;
     }
-    let is_failed = |it: &shared::execution::Step| matches!(it.state, StepState::Failed(_));
+    let is_failed = |step: &shared::execution::Step| matches!(step.state, StepState::Failed(_));
     let outcome =
         if execution.steps().iter().any(is_failed) { Outcome::Failed } else { Outcome::Completed };
     push(&mut execution, Event::Finished { outcome })?;

@@ -1,4 +1,4 @@
-//! Steps that are done for each item of a list: they end when the last of their items has.
+//! Loops: a step with `forEach` finishes when its last item has finished.
 
 use shared::{
     event::Event,
@@ -11,7 +11,7 @@ use shared::{
 use super::{Turn, deadline};
 
 impl Turn<'_> {
-    /// Ends every step whose items are all over.
+    /// Finishes every loop whose items have all finished.
     pub(super) fn gather(&mut self) {
         while let Some(number) = self.execution.agenda().items_finished().first().copied() {
             self.gather_step(number);
@@ -28,7 +28,7 @@ impl Turn<'_> {
         let is_cut_short = items
             .as_slice()
             .iter()
-            .any(|it| matches!(it.state, StepState::Skipped(_) | StepState::Cancelled));
+            .any(|item| matches!(item.state, StepState::Skipped(_) | StepState::Cancelled));
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
         let failure = first_failure(items).filter(|_| must_succeed);
         let event = match (self.execution.phase(), failure) {
@@ -44,14 +44,14 @@ impl Turn<'_> {
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline(), command: None }
             }
-            // That not every item had its turn is the fault of what stopped the execution.
+            // The execution stopped before every item had run, so no item is to blame.
             (_, None) => Event::StepCancelled { step, part },
         };
         self.push(event);
     }
 }
 
-/// Returns how the first item that failed did, and which it was.
+/// Returns the error of the first failed item. The message names the item.
 fn first_failure(items: &Items) -> Option<ToolError> {
     let index = items.first_failed()?;
     match &items.get(index)?.state {

@@ -1,4 +1,4 @@
-//! An execution whose input lacks what a step needs fails before its first step.
+//! Checks the input of an execution before its first step runs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use shared::{
 use super::Turn;
 
 impl Turn<'_> {
-    /// Fails the execution if the input lacks what a step needs that must not go without it.
+    /// Fails the execution if a step with strict templates refers to a missing part of the input.
     pub(super) fn check_input(&mut self) {
         if self.execution.phase() != Phase::Open {
             return;
@@ -30,7 +30,7 @@ impl Turn<'_> {
             }
         }
         let Some((_, first)) = errors.first() else { return };
-        // The caller left it out, so it does not matter that others would go on without the step.
+        // The caller made the mistake, so `onError` of the step does not apply.
         self.push(Event::ExecutionFailed { error: first.clone() });
         for (number, error) in errors {
             self.fail_unstarted(Task::from(number), Attempt::FIRST, error);
@@ -38,9 +38,10 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the templates of a step that look into the input, find nothing there, and must not stand
-/// as they were written: those of its parameters, of its `forEach`, and of its compensation where
-/// the execution compensates. A step whose condition is false by the input alone needs nothing.
+/// Returns the strict templates of a step that refer to a missing part of the input.
+///
+/// Checks the parameters, `forEach`, and the compensation if the execution compensates. A step
+/// whose condition is false by the input alone needs no input.
 pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Arc<str>> {
     let mut missing = Vec::new();
     let mut note = |reference: &Reference| {
@@ -66,14 +67,13 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
     missing
 }
 
-/// Returns whether the input alone makes a step's condition false. A condition that does not look
-/// at the input says nothing before its turn.
+/// Returns whether the input alone makes a step's condition false.
 fn is_ruled_out(step: &ToolExecution, input: &Value) -> bool {
     let condition = step.when.as_ref().filter(|condition| condition.source().contains("input"));
     condition.is_some_and(|condition| condition.evaluate(&Unknown, input) == Ok(false))
 }
 
-/// The outputs before the first step: none.
+/// The outputs before the first step.
 struct Unknown;
 
 impl LookUpValues for Unknown {
@@ -82,7 +82,7 @@ impl LookUpValues for Unknown {
     }
 }
 
-/// Makes the error of templates that found nothing.
+/// Returns the error for templates that found no value.
 pub fn unresolved(texts: &[Arc<str>], place: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
     let why = format!("{} found nothing {place}", texts.join(", "));

@@ -1,4 +1,4 @@
-//! What people and programs outside ask for, and what steps ask of them.
+//! Commands from the inbox, and steps that wait for a person or a signal.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 };
 
 impl Turn<'_> {
-    /// Does what a command asks for, once, and only if it still makes sense.
+    /// Applies a command once. Records a command that has no effect, so that it has none later.
     pub(super) fn obey(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, .. } = envelope;
         if self.execution.has_command(id) {
@@ -31,11 +31,11 @@ impl Turn<'_> {
             Command::Resume => "resume",
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
-            // A signal always leaves an event, and the others mean the same whenever they come.
+            // A signal always adds an event. The other commands may be applied again at any time.
             _ => return self.obey_command(id, command),
         };
         self.obey_command(id, command);
-        // What changes nothing now must change nothing later either, when it is heard again.
+        // The inbox may deliver the command again. Without this event it could take effect then.
         if self.events.len() == before {
             self.push(Event::CommandIgnored { asked: asked.to_owned(), command: id });
         }
@@ -53,15 +53,15 @@ impl Turn<'_> {
                 self.push(Event::Resumed { command: id });
             }
             Command::Approve { step, item, approved, comment } => {
-                self.approve(id, (&step, item), approved, comment.as_deref());
+                self.approve(id, &step, item, approved, comment.as_deref());
             }
             Command::Signal { name, payload } => self.hear(id, &name, payload),
-            // Whoever drives the execution looks what became of its child.
+            // The driver reads the log of the child.
             Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }
 
-    /// Returns whether asking to stop changes nothing any more.
+    /// Returns whether the execution is being cancelled or compensated already.
     fn is_stopped(&self) -> bool {
         matches!(
             self.execution.phase(),
@@ -69,18 +69,19 @@ impl Turn<'_> {
         )
     }
 
-    /// Lets a task go on or not; of a step with items, that item or all that wait for it.
+    /// Approves or rejects a waiting step. For a loop, applies to `item`, or to all waiting items.
     fn approve(
         &mut self,
         command: CommandId,
-        (id, item): (&StepId, Option<u32>),
+        id: &StepId,
+        item: Option<u32>,
         approved: bool,
         comment: Option<&str>,
     ) {
         let Some(step) = self.execution.plan().step_number(id) else { return };
         let waiting = self.execution.agenda().waiting();
         let of_step = waiting.range(Task::from(step)..Task::from(step.next()));
-        let is_named = |it: &&Task| item.is_none() || it.part.item == item;
+        let is_named = |task: &&Task| item.is_none() || task.part.item == item;
         let tasks: Vec<Task> = of_step.filter(is_named).copied().collect();
         for task in tasks {
             self.approve_task(command, task, approved, comment);
@@ -99,8 +100,9 @@ impl Turn<'_> {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
             WaitReason::Approval => {
-                let why = comment
-                    .map_or("a person said no".to_owned(), |it| format!("a person said no: {it}"));
+                let why = comment.map_or("a person rejected it".to_owned(), |comment| {
+                    format!("a person rejected it: {comment}")
+                });
                 ToolError::new(ErrorCode::REJECTED, why)
             }
         };
@@ -109,12 +111,12 @@ impl Turn<'_> {
             let comment = comment.map(ToOwned::to_owned);
             return self.push(Event::StepApproved { step, part, comment, command });
         }
-        let attempts = self.execution.task(task).map_or(1, |it| it.attempts.max(1));
+        let attempts = self.execution.task(task).map_or(1, |step| step.attempts.max(1));
         let attempt = Attempt::nth_after(attempts - 1);
         self.push(Event::StepFailed { step, part, attempt, error, command: Some(command) });
     }
 
-    /// Keeps a signal, or gives it to the first step that waits for it.
+    /// Stores a signal, or gives it to the first step that waits for it.
     fn hear(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
         let taker = self.execution.agenda().first_awaiting(name);
         if taker.is_none() && self.execution.signals().len() >= limits::SIGNALS {
@@ -127,10 +129,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives a waiting task the oldest kept signal that it waits for, if there is one.
+    /// Finishes a waiting task with the oldest stored signal of a name, if there is one.
     fn take_signal(&mut self, task: Task, name: &str) {
-        let kept = self.execution.signals().iter().find(|it| it.name == name);
-        let Some(output) = kept.map(|it| Arc::clone(&it.payload)) else { return };
+        let kept = self.execution.signals().iter().find(|signal| signal.name == name);
+        let Some(output) = kept.map(|signal| Arc::clone(&signal.payload)) else { return };
         let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
         let output = Some(output);
         self.push(Event::StepSucceeded {
@@ -143,7 +145,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Ends every wait for a signal whose time is up.
+    /// Fails every task whose wait for a signal has timed out.
     pub(super) fn give_up(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
@@ -157,7 +159,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks for what ready tasks need before they begin: consent, or a signal.
+    /// Lets ready tasks wait for the approval or the signal that they need.
     pub(super) fn ask(&mut self) {
         while self.is_open()
             && let Some(task) = self.execution.agenda().needs_approval().first().copied()
@@ -170,10 +172,11 @@ impl Turn<'_> {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
         let is_list =
             task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
-        // What the items are called with is known when each has its turn.
+        // The parameters of each item are rendered when it starts.
         let rendered =
             if is_list { measured(self.written(task), Vec::new()) } else { self.render(task) };
-        let reason = rendered.and_then(|it| Ok((self.wait_reason(task, &it.parameters)?, it)));
+        let reason = rendered
+            .and_then(|rendered| Ok((self.wait_reason(task, &rendered.parameters)?, rendered)));
         let (reason, Rendered { parameters, warnings }) = match reason {
             Ok(found) => found,
             Err(error) => return self.fail_unstarted(task, attempt, error),
@@ -189,7 +192,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the parameters as they were written: they look at items that have no turn yet.
+    /// Returns the parameters with their templates.
     fn written(&self, task: Task) -> Arc<Value> {
         Arc::clone(&self.execution.plan().step(task.step).parameters)
     }
@@ -204,7 +207,7 @@ impl Turn<'_> {
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
                 let most = step.policy.explicit_timeout_ms();
-                let until = most.map(|it| later(self.moment.now, it));
+                let until = most.map(|ms| later(self.moment.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

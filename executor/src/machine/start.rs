@@ -1,4 +1,4 @@
-//! Steps begin: their templates are rendered, and they run or sleep.
+//! Starts tasks: renders their parameters, and starts a call, a sleep, a loop or a child execution.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use toolbox::flow;
 
 use super::{Turn, input, is_behind, later, lets_begin, seed};
 
-/// How many templates that found nothing a step warns of one by one.
+/// Warnings of one step about templates without a value. Keeps events small.
 const WARNINGS: usize = 1_000;
 
-/// A step's parameters, ready for a call.
+/// The parameters of a task, ready for its call.
 pub(super) struct Rendered {
     pub(super) parameters: Arc<Value>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Turn<'_> {
-    /// Returns whether steps may begin at all.
+    /// Returns whether tasks other than compensations may start.
     pub(super) fn is_open(&self) -> bool {
         let is_open = self.execution.phase() == Phase::Open;
         self.moment.may_start && is_open && lets_begin(self.execution)
     }
 
-    /// Begins what is ready, as far as there are slots.
+    /// Starts ready tasks while the execution has free slots.
     pub(super) fn start(&mut self) {
         while self.has_slot() {
             self.set_aside();
@@ -51,7 +51,7 @@ impl Turn<'_> {
         self.is_open() && self.execution.agenda().running().len() < self.execution.options().width()
     }
 
-    /// Begins what there is a permit for, if it may still begin.
+    /// Starts a task whose permit was granted, if it may still start.
     pub(super) fn start_permitted(&mut self, task: Task) {
         if !self.execution.agenda().waiting_for_permit().contains(&task) {
             return;
@@ -62,9 +62,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Sets what is due for another try aside if it needs a permit, up to the first that needs
-    /// none. Which tasks are set aside is not in the log, so they must not hide others: whoever
-    /// takes the execution over has to begin the rest in the same order.
+    /// Moves due retries that need a permit to the permit queue, up to the first that needs none.
+    ///
+    /// The queue is not in the log. The next owner must start the other tasks in the same order, so
+    /// queued tasks must not block them.
     fn set_aside(&mut self) {
         while let Some(task) = self.first_due()
             && self.execution.is_limited(task)
@@ -73,15 +74,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns what has been due for another try the longest.
+    /// Returns the retry that has been due the longest.
     fn first_due(&self) -> Option<Task> {
         let (until, task) = self.execution.agenda().retrying().first()?;
         (*until <= self.moment.now).then_some(*task)
     }
 
-    /// Returns what begins next, of what is ready and what is due for another try: one at a time,
-    /// the first in plan order, and nothing overtakes what waits for a permit; else whole steps
-    /// before items.
+    /// Returns the next ready task or due retry.
+    ///
+    /// With one slot, this is the first in plan order, and it waits for earlier tasks that need a
+    /// permit. With more slots, whole steps come before items of loops.
     fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due();
@@ -89,17 +91,21 @@ impl Turn<'_> {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
             return (!is_behind(self.execution, next)).then_some(next);
         }
-        agenda.first_ready().into_iter().chain(due).min_by_key(|it| (it.part.item.is_some(), *it))
+        agenda
+            .first_ready()
+            .into_iter()
+            .chain(due)
+            .min_by_key(|task| (task.part.item.is_some(), *task))
     }
 
-    /// Returns whether a task is done for each item of a list that is not known yet.
+    /// Returns whether a task is a loop whose items are not known yet.
     fn is_list(&self, task: Task) -> bool {
         task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some()
     }
 
-    /// Finds out which items there are. Each is a task from then on.
+    /// Starts a loop. From now on each item of its list is a task.
     fn expand(&mut self, task: Task) {
-        let items = match self.execution.list(task.step).map(|it| u32::try_from(it.len())) {
+        let items = match self.execution.list(task.step).map(|list| u32::try_from(list.len())) {
             Some(Ok(n)) if n as usize <= limits::ITEMS => n,
             Some(_) => {
                 let most = limits::ITEMS;
@@ -124,7 +130,9 @@ impl Turn<'_> {
     fn not_a_list(&self, task: Task) -> ToolError {
         let step = self.execution.plan().step(task.step);
         let list = step.for_each.as_ref();
-        let found = list.and_then(|it| it.list.path.find(self.execution.value(&it.list.target)?));
+        let found = list.and_then(|for_each| {
+            for_each.list.path.find(self.execution.value(&for_each.list.target)?)
+        });
         let found = match found {
             None => "nothing",
             Some(Value::Null) => "null",
@@ -134,14 +142,14 @@ impl Turn<'_> {
             Some(Value::Array(_)) => "a list",
             Some(Value::Object(_)) => "an object",
         };
-        let written = list.map_or("", |it| it.written.as_str());
+        let written = list.map_or("", |for_each| for_each.written.as_str());
         let why = format!("`forEach` needs a list; `{written}` found {found}");
         ToolError::new(ErrorCode::NOT_A_LIST, why)
     }
 
     pub(super) fn start_task(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-        let rendered = match self.render(task).and_then(|it| self.fitted(task, it)) {
+        let rendered = match self.render(task).and_then(|rendered| self.fitted(task, rendered)) {
             Ok(rendered) => rendered,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
@@ -156,7 +164,7 @@ impl Turn<'_> {
             return self.fail_unstarted(task, attempt, cannot_wait());
         }
         let slept = self.sleep_ms(task, &rendered.parameters);
-        let until = slept.as_ref().ok().copied().flatten().map(|it| later(self.moment.now, it));
+        let until = slept.as_ref().ok().copied().flatten().map(|ms| later(self.moment.now, ms));
         let seed = seed(self.execution.id(), task, attempt);
         let child = matches!(kind, StepKind::Plan(_))
             .then(|| ExecutionId::derive_child(self.moment.now, &seed));
@@ -177,12 +185,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns how many executions are above this one.
+    /// Returns the number of parents and grandparents of this execution.
     fn depth(&self) -> u32 {
-        self.execution.parent().map_or(0, |it| it.depth)
+        self.execution.parent().map_or(0, |parent| parent.depth)
     }
 
-    /// Ends a task that could not begin. Of one that was tried before, that try is the last.
+    /// Fails a task that could not start. A retry keeps the number of its last attempt.
     pub(super) fn fail_unstarted(&mut self, task: Task, next: Attempt, error: ToolError) {
         let attempt = match self.state(task) {
             Some(StepState::Retrying { attempt, .. }) => *attempt,
@@ -192,7 +200,7 @@ impl Turn<'_> {
         self.push(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
-    /// Fills the holes in a task's parameters.
+    /// Renders the parameters of a task.
     pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
         let template = self.execution.plan().step(task.step).call_of_part(task.part).template;
         if let Template::Literal(parameters) = template {
@@ -215,15 +223,15 @@ impl Turn<'_> {
         measured(Arc::new(rendered.value), warnings(&rendered.unresolved))
     }
 
-    /// Returns whether a template that finds nothing fails a task.
+    /// Returns whether a template without a value fails a task.
     fn is_strict(&self, task: Task) -> bool {
         let step = self.execution.plan().step(task.step);
         let effect = step.call_of_part(task.part).policy.effect;
         self.execution.options().is_strict(&step.policy, effect)
     }
 
-    /// Makes parameters what a plan is given, if that is what is executed: what is left out has its
-    /// default, and what does not fit begins nothing.
+    /// Fills in the defaults of a sub-plan's input, and checks it. Returns the parameters of other
+    /// tasks unchanged.
     fn fitted(&self, task: Task, rendered: Rendered) -> Result<Rendered, ToolError> {
         let step = self.execution.plan().step(task.step);
         let inputs = step.inputs.as_ref().filter(|_| !task.part.undo);
@@ -236,7 +244,7 @@ impl Turn<'_> {
         measured(fitted, warnings)
     }
 
-    /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.
+    /// Returns the duration of a `flow.sleep`, which its timeout limits. `None` for any other tool.
     fn sleep_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
         let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         if callee.kind != StepKind::Sleep {
@@ -246,7 +254,7 @@ impl Turn<'_> {
         Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
-    /// Ends the sleep of every task whose time has come.
+    /// Finishes every sleep that is due.
     pub(super) fn wake(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
@@ -271,8 +279,7 @@ impl Turn<'_> {
     }
 }
 
-/// Warns of templates that found nothing; of very many only of the first, so that warnings never
-/// outgrow an event.
+/// Returns a warning for each template without a value, up to [`MAX_WARNINGS`].
 fn warnings(unresolved: &[Arc<str>]) -> Vec<String> {
     let shown = unresolved.iter().take(WARNINGS);
     let mut warnings: Vec<String> =
@@ -284,7 +291,7 @@ fn warnings(unresolved: &[Arc<str>]) -> Vec<String> {
     warnings
 }
 
-/// What waits for a signal is asked for it, unless it undoes something: that must come to an end.
+/// A compensation must not wait for a signal, because the execution has to finish.
 fn cannot_wait() -> ToolError {
     let why = "a compensation cannot wait for a signal: the execution has to end";
     ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
@@ -298,7 +305,7 @@ fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     })
 }
 
-/// Lets parameters pass that fit into an event.
+/// Refuses parameters that are too large for an event.
 pub(super) fn measured(
     parameters: Arc<Value>,
     warnings: Vec<String>,

@@ -1,4 +1,5 @@
-//! Executions stop: a step failed that must not, the time was up, or somebody asked.
+//! Stops an execution after a failed step, at its deadline, or after a cancel command. Then undoes its
+//! finished steps, the latest first.
 
 use shared::{
     event::{Event, SkipReason, WaitReason},
@@ -10,17 +11,17 @@ use shared::{
 use super::{Turn, deadline};
 
 impl Turn<'_> {
-    /// Notes that the execution's time is up.
+    /// Records that the deadline has passed.
     pub(super) fn expire(&mut self) {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
-        let is_up = self.execution.deadline().is_some_and(|it| it <= self.moment.now);
+        let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.moment.now);
         if may_expire && is_up {
             self.push(Event::DeadlinePassed);
         }
     }
 
-    /// Fails the tasks that were about to begin, or the execution if there are none: what comes next
-    /// cannot be written. It follows a claim, so no call is under way.
+    /// Fails the tasks that were about to start, or the execution if there are none. The events of
+    /// their start are too large for the store. The caller has just claimed, so no call is running.
     pub(super) fn end_unwritten(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);
@@ -35,9 +36,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends everything that is not under way, once no further step may begin. What is under way
-    /// is awaited; where that is not to last, the driver tells it to stop. A sleep is under way
-    /// nowhere else: it ends at once then.
+    /// Ends all tasks that are not running once the execution stops.
+    ///
+    /// Running calls finish first. After a cancel command or a deadline the driver cancels them. Sleeps
+    /// have no call to cancel, so they end here.
     pub(super) fn stop(&mut self) {
         let phase = self.execution.phase();
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
@@ -56,13 +58,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a step that is not under way, and of one whose items are, those that are not.
+    /// Ends a step that is not running, or the items of a loop that are not running.
     fn stop_idle(&mut self, task: Task, phase: Phase) {
         match self.state(task) {
             Some(StepState::Gathering { .. }) => {
                 let items = self.execution.step(task.step).items.as_deref();
-                let items = items.map_or(0, |it| it.as_slice().len());
-                for index in (0..items).filter_map(|it| u32::try_from(it).ok()) {
+                let items = items.map_or(0, |items| items.as_slice().len());
+                for index in (0..items).filter_map(|index| u32::try_from(index).ok()) {
                     self.stop_idle(task.for_item(index), phase);
                 }
             }
@@ -91,6 +93,40 @@ impl Turn<'_> {
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) => Event::StepSkipped { step, part, reason },
         });
+    }
+
+    /// Starts the next compensation. Only one runs at a time.
+    pub(super) fn undo(&mut self) {
+        let is_due = match self.execution.phase() {
+            Phase::Failing | Phase::Expired | Phase::Cancelling => true,
+            Phase::Open | Phase::Compensating(_) | Phase::Finished(_) => false,
+        };
+        let has_done = !self.execution.undoable().is_empty();
+        if is_due && has_done && self.execution.agenda().is_finished() && !self.has_done_all() {
+            self.push(Event::CompensationStarted);
+        }
+        if let Phase::Compensating(_) = self.execution.phase()
+            && self.moment.may_start
+            && let Some(task) = self.next_to_undo()
+        {
+            if self.execution.is_limited(task) {
+                self.execution.set_task_aside(task);
+            } else {
+                self.start_task(task);
+            }
+        }
+    }
+
+    /// Returns whether all steps finished although the deadline has passed. Nothing is undone then.
+    fn has_done_all(&self) -> bool {
+        self.execution.phase() == Phase::Expired && self.came_to_its_end()
+    }
+
+    /// Returns the next compensation that may start, or the due retry of one.
+    fn next_to_undo(&self) -> Option<Task> {
+        let agenda = self.execution.agenda();
+        let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
+        agenda.undoing().or(due.map(|(_, task)| *task))
     }
 }
 

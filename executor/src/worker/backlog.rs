@@ -24,9 +24,9 @@ pub(super) struct Backlog {
     pub(super) lacking: usize,
     /// The tools that started ones of these still need.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
-    /// Where the scan goes on behind these, while there are many.
+    /// Where the scan continues behind these, while there are many.
     pub(super) cursor: Option<(Timestamp, ExecutionId)>,
-    /// Executions of dead workers that fall to other workers, and since when they are known.
+    /// Orphans that another worker should claim, and since when they are known.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
     /// Executions that cannot be driven, and until when they are left alone.
     pub(super) damaged: BTreeMap<ExecutionId, Instant>,

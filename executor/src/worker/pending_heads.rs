@@ -1,8 +1,8 @@
-//! Heads of executions that were put aside here, which the store did not take yet.
+//! Heads of parked executions that the store has not accepted yet.
 //!
-//! The stored heads still name this worker as owner, so no other worker looks for these executions.
-//! The worker offers the heads again, and claims an execution that comes due, or gets a command,
-//! before. If the worker ends, others find them as orphans.
+//! The stored heads still name this worker as owner, so no other worker claims these executions.
+//! The worker offers the heads again. It claims an execution that becomes due, or gets a command,
+//! before its head is written. If the worker ends, the executions are orphans.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
 struct PendingHead {
     head: ExecutionHead,
     retry_at: Instant,
-    /// When the execution comes due. `None` if it was due already, and was put aside for other
+    /// When the execution becomes due. `None` if it was due already, and was released to other
     /// workers.
     due: Option<Timestamp>,
 }
@@ -52,7 +52,7 @@ impl PendingHeads {
         self.0.remove(&id);
     }
 
-    /// Returns the heads of executions that have come due.
+    /// Returns the heads of executions that are due.
     fn due(&self, now: Timestamp) -> Vec<ExecutionHead> {
         let due = self.0.values().filter(|pending| pending.due.is_some_and(|due| due <= now));
         due.map(|pending| pending.head.clone()).collect()
@@ -75,7 +75,7 @@ impl PendingHeads {
 }
 
 impl Worker {
-    /// Offers pending heads to the store, and claims executions that have come due meanwhile.
+    /// Offers pending heads to the store, and claims executions that have become due.
     pub(super) async fn write_heads(&mut self) {
         for head in self.backlog.pending_heads.due(self.context.clock.now()) {
             self.claim(head.execution, head.epoch);
@@ -85,12 +85,12 @@ impl Worker {
             if let Err(err) = self.context.store.put_head(head).await {
                 debug!(execution = %id, %err, "its head still cannot be written");
                 self.backlog.pending_heads.put_off(id);
-                // An unavailable store is not asked again for each of thousands.
+                // An unavailable store would refuse the other heads, too.
                 if !err.is_permanent() {
                     return;
                 }
             } else {
-                info!(execution = %id, "its head is written: whoever is there may take it");
+                info!(execution = %id, "its head is written, any worker may claim it");
                 self.backlog.pending_heads.remove(id);
             }
         }

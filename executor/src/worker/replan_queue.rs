@@ -104,7 +104,7 @@ impl Worker {
             let context = Arc::clone(&self.context);
             self.replan_queue.tasks.spawn(async move {
                 let replan = AssertUnwindSafe(replan(&context, id)).catch_unwind();
-                let lost = || StoreError::Unavailable("it came to a sudden end".to_owned());
+                let lost = || StoreError::Unavailable("the replan panicked".to_owned());
                 (id, replan.await.unwrap_or_else(|_| Err(lost().into())))
             });
         }
@@ -116,11 +116,11 @@ impl Worker {
         match result {
             Ok(()) => (),
             Err(err) if err.is_damage() => {
-                error!(execution = %id, %err, "cannot be replanned; the others go on");
+                error!(execution = %id, %err, "the execution cannot be replanned, others are not affected");
                 self.note_damage(id);
             }
             Err(err) => {
-                warn!(execution = %id, %err, "the replan is tried again later");
+                warn!(execution = %id, %err, "the replan failed, will retry");
                 self.replan_queue.push(id, failures.saturating_add(1));
             }
         }

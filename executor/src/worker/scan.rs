@@ -1,4 +1,4 @@
-//! Looking for executions to take, and for commands to deliver.
+//! Scans the store for executions to claim, and for commands to deliver.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -18,34 +18,34 @@ use tracing::{error, warn};
 use super::{Context, DriveError, Scope, Stop, Worker};
 use crate::required_tools::RequiredTools;
 
-/// How many executions one look takes.
+/// Executions that one scan claims.
 const LOOK: usize = 256;
-/// How many executions whose tools are not at hand one look reads beside those.
+/// Executions with missing tools that one scan reads in addition.
 const LACKING: usize = 256;
-/// How often a worker looks whether all that is its own is driven.
+/// Interval between two sweeps.
 const SWEEP: Duration = Duration::from_secs(20);
-/// How long one that is damaged is left alone.
+/// Delay before a damaged execution is claimed again.
 const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
-/// Of how many executions that lack tools it is remembered what they need; more are read again.
+/// Executions whose required tools are cached.
 const NEEDS: usize = 4_096;
 
-/// Returns the worker that an execution falls to: rendezvous hashing, so that all workers agree
-/// and one that comes or goes changes only its own share.
+/// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
+/// worker that joins or leaves changes only its own share.
 fn falls_to(execution: ExecutionId, workers: &[WorkerId]) -> Option<WorkerId> {
-    let weight = |it: &&WorkerId| mix(fnv1a(format!("{execution}/{it}").bytes()));
+    let weight = |worker: &&WorkerId| mix(fnv1a(format!("{execution}/{worker}").bytes()));
     workers.iter().max_by_key(weight).copied()
 }
 
-/// Lets every bit of a hash depend on every bit (the finalizer of `MurmurHash3`): the letters that
-/// differ between two workers come last, and what FNV-1a makes of those is no fair draw.
+/// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in their
+/// last characters only, and FNV-1a alone spreads those badly.
 fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
 }
 
-/// Leaves an execution alone for a while whose log or plan cannot be read, so that no worker looks
-/// at it again and again; the others go on.
+/// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over and
+/// over.
 async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
     if head.state.is_finished() {
@@ -55,7 +55,7 @@ async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError>
     context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
-/// Does so where a driver here cannot go on.
+/// Postpones the execution of a driver that failed because of damage.
 pub(super) async fn leave_damaged(
     context: &Context,
     id: ExecutionId,
@@ -64,28 +64,28 @@ pub(super) async fn leave_damaged(
     if result.as_ref().is_err_and(DriveError::is_damage)
         && let Err(err) = lay_aside(context, id).await
     {
-        warn!(execution = %id, %err, "cannot lay a damaged execution aside");
+        warn!(execution = %id, %err, "cannot postpone a damaged execution");
     }
 }
 
-/// Leaves what a worker that is gone had, and for which this one lacks the tools, to whoever has
-/// them: it is due from now on, so that what is gone does not hide what could be taken.
+/// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does not
+/// hide other orphans.
 async fn leave(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
     store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await
 }
 
 impl Worker {
-    /// Takes what is due and what workers that are gone left. Returns when to look again.
+    /// Claims due executions and orphans. Returns the delay before the next scan.
     pub(super) async fn look(&mut self) -> Duration {
         let poll = self.context.options.poll;
         if let Err(err) = self.look_again().await {
-            warn!(%err, "cannot look who has the executions that were given up");
+            warn!(%err, "cannot read the heads of executions that were given up");
         }
         self.write_heads().await;
         self.start_replans();
         if let Err(err) = self.sweep().await {
-            warn!(%err, "cannot look whether what is this worker's is driven");
+            warn!(%err, "cannot list the executions of this worker");
         }
         if self.scope == Scope::Given {
             return poll;
@@ -93,36 +93,36 @@ impl Worker {
         match self.try_look().await {
             Ok(wait) => wait,
             Err(err) => {
-                warn!(%err, "cannot look for work");
+                warn!(%err, "cannot scan for executions");
                 poll
             }
         }
     }
 
-    /// Claims what drivers here gave up, unless another worker has it by now: claiming that would
-    /// interrupt its steps. What is still this worker's by its head nobody else looks for.
+    /// Claims executions that drivers gave up, unless another worker has claimed them. Another claim
+    /// would interrupt their steps.
     async fn look_again(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
-            // Of one that is over and still this worker's, something is to be done.
-            let is_ours = |it: &ExecutionHead| !it.state.is_finished() || it.owner.is_some();
-            let free = head.filter(|it| is_ours(it) && self.is_free(it));
-            if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
+            // A finished execution with an owner still has to notify its parent, or to be replanned.
+            let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
+            let free = head.filter(|head| is_ours(head) && self.is_free(head));
+            if free.is_none_or(|head| self.claim(id, head.epoch.max(known))) {
                 self.backlog.given_up.remove(&id);
             }
         }
         Ok(())
     }
 
-    /// Claims what is this worker's by its head, and is not driven here: what the head said last
-    /// was lost, with a primary or with an answer. Whoever reads the log then mends the head.
+    /// Claims executions that this worker owns by their heads and does not drive. Their last heads
+    /// were lost by the store, or were not acknowledged. The claim writes a new head.
     async fn sweep(&mut self) -> Result<(), StoreError> {
         if self.backlog.swept_at.elapsed() < SWEEP {
             return Ok(());
         }
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
-        // Those that are known to be this worker's hide none that are not.
+        // The limit leaves room for executions that this worker drives.
         let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
         for head in self.context.store.owned(worker, LOOK + known).await? {
             let id = head.execution;
@@ -132,9 +132,9 @@ impl Worker {
                 continue;
             }
             if self.backlog.is_damaged(id) {
-                // It could not be laid aside then. To claim it would only make its log longer.
+                // Postponing it has failed before. Another claim would only lengthen its log.
                 if let Err(err) = lay_aside(&self.context, id).await {
-                    warn!(execution = %id, %err, "a damaged execution cannot be laid aside");
+                    warn!(execution = %id, %err, "cannot postpone a damaged execution");
                 }
             } else {
                 self.claim(id, head.epoch);
@@ -148,7 +148,7 @@ impl Worker {
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
         let orphans = store.orphans(now, LOOK).await?;
-        self.backlog.orphans.retain(|id, _| orphans.iter().any(|it| it.execution == *id));
+        self.backlog.orphans.retain(|id, _| orphans.iter().any(|head| head.execution == *id));
         let (n_orphans, lacking) = self.claim_all(orphans).await?;
         for head in lacking {
             leave(&*store, head).await?;
@@ -158,8 +158,8 @@ impl Worker {
             return Ok(poll);
         }
         let due = store.due(now, room + self.backlog.lacking.min(LACKING)).await?;
-        // Neither what is driven here already nor what lacks tools must hide what comes after it.
-        let n_local = due.iter().filter(|it| self.local.contains(it.execution)).count();
+        // Executions that are driven here or lack tools must not hide others.
+        let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_all(due).await?;
         self.backlog.lacking = lacking.len() + n_local;
         if n_due + n_orphans >= room {
@@ -169,21 +169,21 @@ impl Worker {
             self.look_past(now).await?;
         }
         let next = store.next_due().await?;
-        let wait = next.and_then(|it| (it - self.context.clock.now()).to_std().ok());
-        Ok(wait.filter(|it| !it.is_zero()).map_or(poll, |it| it.min(poll)))
+        let wait = next.and_then(|due| (due - self.context.clock.now()).to_std().ok());
+        Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Goes on through what is due, a part each look, while so much of what comes first is for
-    /// others that a look sees nothing else; and begins anew at the end.
+    /// Claims further due executions while the first ones all lack tools. Each scan reads one page
+    /// behind the cursor, and starts over at the end.
     async fn look_past(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let part = self.context.store.due_after(now, self.backlog.cursor, LOOK).await?;
         let last = part.last().filter(|_| part.len() == LOOK);
-        self.backlog.cursor = last.and_then(|it| Some((it.due?, it.execution)));
+        self.backlog.cursor = last.and_then(|head| Some((head.due?, head.execution)));
         self.claim_all(part).await.map(drop)
     }
 
-    /// Claims those whose tools are at hand and whose turn it is to be claimed here. Returns how
-    /// many, and those whose tools are not at hand.
+    /// Claims the executions that this worker should claim. Returns their number, and the heads of
+    /// executions with missing tools.
     async fn claim_all(
         &mut self,
         heads: Vec<ExecutionHead>,
@@ -197,8 +197,7 @@ impl Worker {
             if self.is_left_to_others(&head) {
                 continue;
             }
-            // Of one that is over its parent is told, or it is planned anew, for which its tools
-            // are not needed.
+            // A finished execution only notifies its parent or is replanned, which needs no tools.
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
@@ -210,18 +209,19 @@ impl Worker {
         Ok((claimed, lacking))
     }
 
-    /// Returns whether only somebody who plans anew has a use for an execution, and nobody here
-    /// does.
+    /// Returns whether an execution only needs a replan, and this process does not replan.
     fn is_left_to_others(&self, head: &ExecutionHead) -> bool {
         let is_owed_a_plan = head.state.is_finished() && head.parent.is_none();
         is_owed_a_plan && self.context.replanner.get().is_none()
     }
 
-    /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so
-    /// that workers share what there is and do not race for it; later if nobody else came.
+    /// Returns whether this worker should claim an execution: at once if it is the preferred worker,
+    /// otherwise after a delay. So workers share the executions and do not race for them.
     fn is_turn(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
-        if head.owner == Some(me) || falls_to(head.execution, workers).is_none_or(|it| it == me) {
+        if head.owner == Some(me)
+            || falls_to(head.execution, workers).is_none_or(|worker| worker == me)
+        {
             return true;
         }
         let grace = self.context.options.poll * 2;
@@ -253,11 +253,11 @@ impl Worker {
         }
     }
 
-    /// Returns whether what has begun can go on without some tool of its plan. Its log is read
-    /// once, however often it is looked at.
+    /// Returns whether an execution can continue without a missing tool of its plan. Reads the log
+    /// once for each position.
     async fn needs_are_met(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
-        if !self.backlog.required_tools.get(&id).is_some_and(|it| it.is_current(head)) {
+        if !self.backlog.required_tools.get(&id).is_some_and(|required| required.is_current(head)) {
             self.backlog.required_tools.remove(&id);
             match RequiredTools::read(&*self.context.store, head).await {
                 Ok(None) => return Ok(false),
@@ -280,14 +280,13 @@ impl Worker {
             .backlog
             .required_tools
             .get(&id)
-            .is_some_and(|it| it.is_met(&self.context.toolbox, now)))
+            .is_some_and(|required| required.is_met(&self.context.toolbox, now)))
     }
 
-    /// Gives commands to the drivers here, and takes executions that nobody has for those that
-    /// are left.
+    /// Gives commands to the drivers of this worker, and claims unowned executions that have commands.
     pub(super) async fn deliver(&mut self) {
         if let Err(err) = self.try_deliver().await {
-            warn!(%err, "cannot look for commands");
+            warn!(%err, "cannot read the inbox");
         }
     }
 
@@ -306,8 +305,7 @@ impl Worker {
             };
             match head {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
-                // To record what is asked for, no tools are needed; and what nobody records keeps
-                // later commands from being seen.
+                // Recording a command needs no tools. Commands that stay would fill the inbox.
                 Some(head) if self.is_free(head) && !self.backlog.is_damaged(id) => {
                     self.claim(id, head.epoch);
                 }
@@ -322,11 +320,11 @@ impl Worker {
     }
 
     fn is_free(&self, head: &ExecutionHead) -> bool {
-        head.owner.is_none_or(|it| it == self.context.worker)
+        head.owner.is_none_or(|owner| owner == self.context.worker)
     }
 
-    /// Leaves a damaged execution alone for a while, so that no command makes this worker try
-    /// again.
+    /// Postpones a damaged execution in memory, so that a command does not make this worker claim
+    /// it again.
     pub(super) fn note_damage(&mut self, id: ExecutionId) {
         self.backlog.note_damage(id, LAID_ASIDE.to_std().unwrap_or_default());
     }
