@@ -25,10 +25,10 @@ use toolbox::{
     progress::{self, Listener, ProgressSink, Reports},
 };
 
-use crate::{machine::Answer, options::Options};
+use crate::{machine::CallOutput, options::Options};
 
 /// Names a call in its progress reports.
-pub(crate) type Key = (Task, Attempt);
+pub(crate) type AttemptKey = (Task, Attempt);
 
 /// An attempt that is about to start.
 #[derive(Debug)]
@@ -44,17 +44,17 @@ pub(crate) struct Call {
     /// Time limit between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
     /// The receiver of progress reports. Limits their rate.
-    pub(crate) progress: ProgressSink<Key>,
+    pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter. The token must not be shared with another call.
     pub(crate) cx: ToolContext,
 }
 
 /// An attempt that has finished.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedCall {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
-    pub(crate) result: Result<Answer, ToolError>,
+    pub(crate) result: Result<CallOutput, ToolError>,
     /// The approximate size of the result in the log.
     pub(crate) bytes: usize,
     /// The plan's tool was missing, so no tool was called.
@@ -69,43 +69,44 @@ struct CallOutcome {
 
 impl Call {
     /// Runs the attempt until the tool returns, a timeout passes, or the call is cancelled.
-    pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
+    pub(crate) async fn run_call(self, toolbox: Toolbox, options: Arc<Options>) -> FinishedCall {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
         let own = self.pinned.is_none();
         let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
-        let mut is_gone = false;
+        let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
-                let CallOutcome { is_found, result } = self.counted(&toolbox, &options, None).await;
-                is_gone = !is_found && result.as_ref().is_err_and(is_absence);
+                let CallOutcome { is_found, result } =
+                    self.call_metered(&toolbox, &options, None).await;
+                is_tool_missing = !is_found && result.as_ref().is_err_and(says_absent);
                 result
             }
             Some(Err(err)) => Err(err),
             Some(Ok(dispatch)) => {
                 let (tool, parameters) = (dispatch.tool.clone(), Arc::clone(&dispatch.args));
                 let call = Self { tool, parameters, ..self };
-                dispatch.report(call.counted(&toolbox, &options, Some(&dispatch)).await.result)
+                dispatch.report(call.call_metered(&toolbox, &options, Some(&dispatch)).await.result)
             }
         };
         let stderr = aside.take();
         let beside = stderr.as_ref().map_or(0, String::len);
         let bytes = result.as_ref().map_or(256, json::json_size) + beside;
-        let result = result.map(|output| Answer { stderr, ..Answer::from(output) });
-        Ended { task, attempt, result, bytes, is_gone }
+        let result = result.map(|output| CallOutput { stderr, ..CallOutput::from(output) });
+        FinishedCall { task, attempt, result, bytes, is_gone: is_tool_missing }
     }
 
     /// Calls the tool, and counts the call if the tool exists. The number of other names has no
     /// bound.
-    async fn counted(
+    async fn call_metered(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
     ) -> CallOutcome {
         let (tool, began) = (self.tool.clone(), Instant::now());
-        let CallOutcome { is_found, result } = self.result(toolbox, options, dispatch).await;
-        let result = result.and_then(|output| check(output, options.output_bytes));
+        let CallOutcome { is_found, result } = self.call_in_time(toolbox, options, dispatch).await;
+        let result = result.and_then(|output| check_output(output, options.output_bytes));
         if is_found {
             toolbox.meter().count(&tool, began.elapsed(), result.is_err());
         }
@@ -113,22 +114,22 @@ impl Call {
     }
 
     /// Calls the tool within the time limit. Errors before the call are definite: they had no effect.
-    async fn result(
+    async fn call_in_time(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
     ) -> CallOutcome {
         let mut whole = pin!(time::sleep(self.timeout));
-        let found = self.found(toolbox, options.connect, dispatch);
+        let found = self.find_tool(toolbox, options.connect, dispatch);
         let tool = match self.before_call(whole.as_mut(), found).await {
             Ok(tool) => tool,
             Err(error) => return CallOutcome { is_found: false, result: Err(error) },
         };
-        let result = match self.before_call(whole.as_mut(), self.ready(&tool)).await {
-            Ok(_) if self.cx.cancel.is_cancelled() => Err(not_begun()),
+        let result = match self.before_call(whole.as_mut(), self.check_parameters(&tool)).await {
+            Ok(_) if self.cx.cancel.is_cancelled() => Err(not_started_error()),
             Ok(parameters) => {
-                Self { parameters, ..self }.answer(&tool, whole, options.cancel_grace).await
+                Self { parameters, ..self }.call_tool(&tool, whole, options.cancel_grace).await
             }
             Err(error) => Err(error),
         };
@@ -143,14 +144,14 @@ impl Call {
     ) -> Result<T, ToolError> {
         tokio::select! {
             biased;
-            result = caught(&self.tool, work) => result,
-            () = self.cx.cancel.cancelled() => Err(not_begun()),
-            () = whole => Err(timed_out(self.timeout)),
+            result = catch_panic(&self.tool, work) => result,
+            () = self.cx.cancel.cancelled() => Err(not_started_error()),
+            () = whole => Err(timeout_error(self.timeout)),
         }
     }
 
     /// Finds the tool. A dispatched call finds only tools of toolsets.
-    async fn found(
+    async fn find_tool(
         &self,
         toolbox: &Toolbox,
         connect: Duration,
@@ -162,16 +163,16 @@ impl Call {
         let Some(dispatch) = dispatch else {
             return match toolbox.own(&self.tool) {
                 Some(tool) => Ok(tool),
-                None => find(toolbox, &self.tool, connect).await,
+                None => find_or_wait(toolbox, &self.tool, connect).await,
             };
         };
-        let tool = find(toolbox, &self.tool, connect).await?;
+        let tool = find_or_wait(toolbox, &self.tool, connect).await?;
         dispatch.check(toolbox, tool.definition())?;
         Ok(tool)
     }
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
-    async fn ready(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
+    async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
         // `flow` passes its parameters on, and a model reads no binaries. Both keep the references.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
@@ -185,7 +186,7 @@ impl Call {
     }
 
     /// Calls the tool. Cancels the call after a timeout, and waits for it for `grace`.
-    async fn answer(
+    async fn call_tool(
         self,
         tool: &ReadyTool,
         whole: Pin<&mut Sleep>,
@@ -195,26 +196,28 @@ impl Call {
         let cancel = cx.cancel.clone();
         let (reporter, reports) = progress::pipe();
         let cx = ToolContext { reporter, ..cx };
-        let mut call = pin!(caught(&name, tool.tool().call(parameters, cx)));
+        let mut call = pin!(catch_panic(&name, tool.tool().call(parameters, cx)));
         let overdue = tokio::select! {
             biased;
-            result = &mut call => return result.map_err(unsure_if_stopped),
+            result = &mut call => return result.map_err(with_unknown_outcome_if_stopped),
             () = cancel.cancelled() => None,
-            () = whole => Some(timed_out(timeout)),
-            idle = silence(reports, &progress, idle_timeout) => Some(silent(idle)),
+            () = whole => Some(timeout_error(timeout)),
+            idle = forward_reports(reports, &progress, idle_timeout) => Some(silence_error(idle)),
         };
         cancel.cancel();
         let last = time::timeout(grace, call).await;
         match overdue {
             Some(error) => Err(error.with_unknown_outcome()),
-            None => last.unwrap_or_else(|_| Err(not_stopped(grace))).map_err(unsure_if_stopped),
+            None => last
+                .unwrap_or_else(|_| Err(not_stopped_error(grace)))
+                .map_err(with_unknown_outcome_if_stopped),
         }
     }
 }
 
 /// Calls a tool outside plans, within the default timeout of a step. The token of `cx` cancels the
 /// call.
-pub async fn outside(
+pub async fn call_outside_plan(
     tool: ReadyTool,
     parameters: Arc<Value>,
     cx: ToolContext,
@@ -234,26 +237,26 @@ pub async fn outside(
         progress: Reports::default().sink((task, attempt)),
         cx,
     };
-    let ended = call.carry_out(toolbox.clone(), Arc::clone(options)).await;
+    let ended = call.run_call(toolbox.clone(), Arc::clone(options)).await;
     ended.result.map(|output| output.output)
 }
 
 /// Turns a panic into an error.
-async fn caught<T>(
+async fn catch_panic<T>(
     tool: &ToolName,
     work: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
     let result = AssertUnwindSafe(work).catch_unwind().await;
-    result.unwrap_or_else(|_| Err(panicked(tool)))
+    result.unwrap_or_else(|_| Err(panic_error(tool)))
 }
 
 /// Forwards reports until none arrives for `idle`, which it returns.
 ///
 /// Pauses between two reports. The newest report of the pause follows, with the time at which the
 /// tool made it.
-async fn silence(
+async fn forward_reports(
     mut reports: Listener,
-    sink: &ProgressSink<Key>,
+    sink: &ProgressSink<AttemptKey>,
     idle: Option<Duration>,
 ) -> Duration {
     let mut heard = Instant::now();
@@ -273,12 +276,12 @@ async fn silence(
 }
 
 /// Finds a tool. Waits up to `connect` for a toolset that connects, or connects again.
-async fn find(
+async fn find_or_wait(
     toolbox: &Toolbox,
     name: &ToolName,
     connect: Duration,
 ) -> Result<ReadyTool, ToolError> {
-    if let Some(known) = known(toolbox, name) {
+    if let Some(known) = resolve_tool(toolbox, name) {
         let is_asked_again =
             matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.wake(&set));
         if known.is_ok() || !is_asked_again {
@@ -289,19 +292,19 @@ async fn find(
     let wait = async {
         loop {
             changes.mark_unchanged();
-            if let Some(known) = known(toolbox, name) {
+            if let Some(known) = resolve_tool(toolbox, name) {
                 return known;
             }
             if changes.changed().await.is_err() {
-                return Err(late(name, connect));
+                return Err(connect_timeout_error(name, connect));
             }
         }
     };
-    time::timeout(connect, wait).await.unwrap_or_else(|_| Err(late(name, connect)))
+    time::timeout(connect, wait).await.unwrap_or_else(|_| Err(connect_timeout_error(name, connect)))
 }
 
 /// Returns the tool of a name or the error, or `None` while the toolset connects.
-fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
+fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
     match toolbox.find_planned(name) {
         Found::Tool(tool) => Some(Ok(tool)),
         Found::Connecting => None,
@@ -312,63 +315,63 @@ fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolErr
             );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
-        Found::Inactive(tool) => Some(Err(inactive(name, &tool.definition().set))),
-        Found::Failed { set, error } => Some(Err(failed(&set, &error))),
+        Found::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
+        Found::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
     }
 }
 
 /// Returns whether the lookup of a tool failed because this node does not have the tool now.
-fn is_absence(error: &ToolError) -> bool {
+fn says_absent(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }
 
 /// Returns the error for a tool whose toolset is inactive.
-pub fn inactive(name: &ToolName, set: &ToolSetName) -> ToolError {
+pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
     let why = format!("`{name}` is switched off: activate the toolset `{set}`");
     ToolError::new(ErrorCode::INACTIVE, why)
 }
 
 /// Returns the error for a toolset that could not list its tools.
-pub fn failed(set: &ToolSetName, error: &str) -> ToolError {
+pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
 }
 
 /// Returns the error for a toolset that did not connect in time.
-pub fn late(name: &ToolName, connect: Duration) -> ToolError {
+pub fn connect_timeout_error(name: &ToolName, connect: Duration) -> ToolError {
     let why = format!("the toolset of `{name}` did not connect within {connect:?}");
     ToolError::new(ErrorCode::UNAVAILABLE, why)
 }
 
 /// Marks the outcome of a cancelled call as unknown. The tool may have done some of its work.
-fn unsure_if_stopped(error: ToolError) -> ToolError {
+fn with_unknown_outcome_if_stopped(error: ToolError) -> ToolError {
     if error.code == ErrorCode::CANCELLED { error.with_unknown_outcome() } else { error }
 }
 
-fn not_begun() -> ToolError {
+fn not_started_error() -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, "cancelled before it began")
 }
 
-fn not_stopped(grace: Duration) -> ToolError {
+fn not_stopped_error(grace: Duration) -> ToolError {
     let why = format!("told to stop, and cut off after {grace:?}");
     ToolError::new(ErrorCode::CANCELLED, why)
 }
 
-fn timed_out(timeout: Duration) -> ToolError {
+fn timeout_error(timeout: Duration) -> ToolError {
     let why = format!("took longer than its timeout of {timeout:?} and was cut off");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
-fn silent(idle: Duration) -> ToolError {
+fn silence_error(idle: Duration) -> ToolError {
     let why = format!("no answer and no progress for {idle:?}: it was cut off");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
-fn panicked(tool: &ToolName) -> ToolError {
+fn panic_error(tool: &ToolName) -> ToolError {
     ToolError::failed(format!("`{tool}` panicked: this is a bug in the tool"))
         .with_unknown_outcome()
 }
 
-fn check(output: Value, most: usize) -> Result<Value, ToolError> {
+fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > most {
         let why = format!(

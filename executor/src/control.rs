@@ -4,7 +4,7 @@
 //! together with its claim. A command goes into the execution's inbox and is acknowledged when that
 //! is durable. The worker that owns the execution records it.
 
-mod dry;
+mod dry_run;
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-use crate::{machine, orders::Handle};
+use crate::{machine, orders::WorkerHandle};
 
 /// Attempts to generate an unused identifier.
-const DRAWS: usize = 8;
+const MAX_DRAWS: usize = 8;
 
 /// Starts executions and sends them commands.
 #[derive(Clone, Debug)]
 pub struct Control {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    worker: Option<Handle>,
+    worker: Option<WorkerHandle>,
 }
 
 /// An error of a start or a command.
@@ -67,7 +67,7 @@ pub struct IdempotencyKey {
 
 impl IdempotencyKey {
     /// Returns the subject of a plan.
-    pub fn plan(id: PlanId) -> Value {
+    pub fn plan_subject(id: PlanId) -> Value {
         Value::String(id.to_string())
     }
 }
@@ -98,7 +98,7 @@ pub struct Started {
 }
 
 /// The identifier under which an execution starts.
-enum Place {
+enum ReservedId {
     /// No execution has it yet.
     Free(ExecutionId),
     /// The execution of the key has it.
@@ -120,7 +120,7 @@ impl Start {
 
 impl Control {
     /// Creates a control. Executions start at the worker of this process, if there is one.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<Handle>) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<WorkerHandle>) -> Self {
         Self { store, clock, worker }
     }
 
@@ -130,12 +130,12 @@ impl Control {
     }
 
     /// Returns the worker of this process, if there is one.
-    pub fn worker(&self) -> Option<&Handle> {
+    pub fn worker(&self) -> Option<&WorkerHandle> {
         self.worker.as_ref()
     }
 
     /// Returns the execution of a key that was used before with the same options.
-    pub async fn find(
+    pub async fn find_by_key(
         &self,
         key: &IdempotencyKey,
         options: &ExecutionOptions,
@@ -153,7 +153,7 @@ impl Control {
     ) -> Result<Option<PlanId>, ControlError> {
         let Some(found) = self.store.reservation(key).await? else { return Ok(None) };
         let is_started = |plan: &&PlanId| {
-            let (key, subject) = (key.to_owned(), IdempotencyKey::plan(**plan));
+            let (key, subject) = (key.to_owned(), IdempotencyKey::plan_subject(**plan));
             fingerprint(&IdempotencyKey { key, subject }, options) == found.fingerprint
         };
         Ok(plans.iter().find(is_started).copied())
@@ -162,19 +162,20 @@ impl Control {
     /// Starts an execution. Returns once that is durable.
     pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
         let Start { plan, created, id: fixed, key, mut finished } = start;
-        validate(&created.options, key.as_ref())?;
-        for _ in 0..DRAWS {
+        validate_start(&created.options, key.as_ref())?;
+        for _ in 0..MAX_DRAWS {
             let now = self.clock.now();
             let id = match fixed {
                 Some(id) => id,
-                None => match self.place(key.as_ref(), &created.options, now).await? {
-                    Place::Taken(id) => return Ok(Started { id, is_new: false }),
-                    Place::Free(id) => id,
+                None => match self.reserve_id(key.as_ref(), &created.options, now).await? {
+                    ReservedId::Taken(id) => return Ok(Started { id, is_new: false }),
+                    ReservedId::Free(id) => id,
                 },
             };
-            let (execution, first) = machine::create_as(id, &plan, created.clone(), now)
-                .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.begin(execution, first, finished.take()).await {
+            let (execution, first) =
+                machine::create_execution_from(id, &plan, created.clone(), now)
+                    .map_err(|err| ControlError::Invalid(err.to_string()))?;
+            match self.store_new(execution, first, finished.take()).await {
                 Ok(()) => return Ok(Started { id, is_new: true }),
                 Err(AppendError::Conflict) if fixed.is_some() => {
                     let is_new = !self.repair_head(id, Some(&plan)).await?;
@@ -192,21 +193,23 @@ impl Control {
     }
 
     /// Returns the identifier of the key's execution, or draws a new one.
-    async fn place(
+    async fn reserve_id(
         &self,
         key: Option<&IdempotencyKey>,
         options: &ExecutionOptions,
         now: Timestamp,
-    ) -> Result<Place, ControlError> {
+    ) -> Result<ReservedId, ControlError> {
         let id = ExecutionId::draw(now);
-        let Some(key) = key else { return Ok(Place::Free(id)) };
+        let Some(key) = key else { return Ok(ReservedId::Free(id)) };
         let fingerprint = fingerprint(key, options);
         let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
-        let Some(found) = self.store.reserve(&wanted).await? else { return Ok(Place::Free(id)) };
+        let Some(found) = self.store.reserve(&wanted).await? else {
+            return Ok(ReservedId::Free(id));
+        };
         Ok(match self.match_reservation(&found, &wanted.fingerprint).await? {
-            Some(id) => Place::Taken(id),
+            Some(id) => ReservedId::Taken(id),
             // The process that reserved the key crashed before the start.
-            None => Place::Free(found.execution),
+            None => ReservedId::Free(found.execution),
         })
     }
 
@@ -223,9 +226,10 @@ impl Control {
         plan: &Arc<Plan>,
         created: Created,
     ) -> Result<(), StoreError> {
-        let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
-            .map_err(|err| StoreError::corrupt(id, err))?;
-        match self.begin(execution, created, None).await {
+        let (execution, created) =
+            machine::create_execution_from(id, plan, created, self.clock.now())
+                .map_err(|err| StoreError::corrupt(id, err))?;
+        match self.store_new(execution, created, None).await {
             Ok(()) => Ok(()),
             Err(AppendError::Conflict) => self.repair_head(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
@@ -244,7 +248,7 @@ impl Control {
         }
         let events = self.store.read(id, Seq::START).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
-        let plan = match plan.filter(|plan| is_of(first, plan.id())) {
+        let plan = match plan.filter(|plan| has_plan(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
             // A concurrent start had another plan and won.
             None => self.plan_of(id, first).await?,
@@ -278,7 +282,7 @@ impl Control {
         plan.ok_or_else(|| StoreError::corrupt(id, missing()))
     }
 
-    async fn begin(
+    async fn store_new(
         &self,
         execution: Execution,
         created: RecordedEvent,
@@ -287,10 +291,12 @@ impl Control {
         let is_due =
             execution.options().start_at.is_none_or(|start_at| start_at <= self.clock.now());
         let (execution, created) = match &self.worker {
-            Some(worker) if is_due => match worker.begin(execution, created, finished).await {
-                Ok(answer) => return answer,
-                Err((execution, created)) => (*execution, *created),
-            },
+            Some(worker) if is_due => {
+                match worker.start_execution(execution, created, finished).await {
+                    Ok(answer) => return answer,
+                    Err((execution, created)) => (*execution, *created),
+                }
+            }
             _ => (execution, created),
         };
         let due = execution.options().start_at.unwrap_or(created.at);
@@ -327,7 +333,7 @@ impl Control {
         reason: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("reason", reason.as_deref())?;
-        if self.head(id).await?.state.is_finished() {
+        if self.require_head(id).await?.state.is_finished() {
             return Ok(());
         }
         self.send(id, Command::Cancel { reason }).await
@@ -399,12 +405,12 @@ impl Control {
         Ok(self.tell(execution, command).await?)
     }
 
-    async fn head(&self, id: ExecutionId) -> Result<ExecutionHead, ControlError> {
+    async fn require_head(&self, id: ExecutionId) -> Result<ExecutionHead, ControlError> {
         self.store.head(id).await?.ok_or(ControlError::NotFound(id))
     }
 
     async fn check_open(&self, id: ExecutionId) -> Result<(), ControlError> {
-        let head = self.head(id).await?;
+        let head = self.require_head(id).await?;
         if head.state.is_finished() {
             let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
             return Err(ControlError::Conflict(why));
@@ -413,7 +419,7 @@ impl Control {
     }
 }
 
-fn is_of(first: &RecordedEvent, plan: PlanId) -> bool {
+fn has_plan(first: &RecordedEvent, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
@@ -426,7 +432,10 @@ fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     json!([key.subject, options]).to_string()
 }
 
-fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<(), ControlError> {
+fn validate_start(
+    options: &ExecutionOptions,
+    key: Option<&IdempotencyKey>,
+) -> Result<(), ControlError> {
     check_text("idempotencyKey", key.map(|key| key.key.as_str()))?;
     if key.is_some_and(|key| key.key.is_empty()) {
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
@@ -484,7 +493,8 @@ mod tests {
         };
         let (now, id) = (control.clock.now(), ExecutionId::draw(control.clock.now()));
         assert_eq!(control.exists(id).await, Ok(false));
-        let (execution, first) = machine::create_as(id, &theirs, created(&theirs), now).unwrap();
+        let (execution, first) =
+            machine::create_execution_from(id, &theirs, created(&theirs), now).unwrap();
         store.append(Append::new(id, Seq::START, &[first])).await.unwrap();
         let start = || Start { id: Some(id), ..Start::from_created(&ours, created(&ours)) };
         let lost = control.start(start()).await.unwrap_err();
@@ -505,7 +515,7 @@ mod tests {
         let refused = control.signal(id, "s".to_owned(), large.clone()).await;
         assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
         let options = ExecutionOptions { input: Arc::new(large), ..ExecutionOptions::default() };
-        let refused = validate(&options, None);
+        let refused = validate_start(&options, None);
         assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
     }
 }

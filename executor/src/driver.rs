@@ -11,10 +11,10 @@
 
 mod calls;
 pub(crate) mod children;
-mod gates;
-mod idle;
+mod parking;
 mod pending;
-mod tools;
+mod permit_requests;
+mod tool_presence;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -39,27 +39,27 @@ use toolbox::{Toolbox, dispatch, progress::Reports};
 use tracing::debug;
 
 use self::{
-    calls::Held,
-    children::{Children, Seen},
-    gates::Gates,
-    idle::{Begins, CROWDED},
-    pending::Pending,
-    tools::Tools,
+    calls::HeldStart,
+    children::{ChildStatus, Children},
+    parking::{CROWDED_DELAY, StartPermission},
+    pending::PendingEvents,
+    permit_requests::PermitRequests,
+    tool_presence::ToolPresence,
 };
 use crate::{
-    call::{Ended, Key},
+    call::{AttemptKey, FinishedCall},
     control::Control,
     lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
     options::Options,
-    orders::Handle,
-    permits::{Granted, Permits},
+    orders::WorkerHandle,
+    permits::{HeldPermit, Permits},
     replan::Replanner,
 };
 
 /// Shared by all drivers of a worker.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct WorkerContext {
     pub(crate) worker: WorkerId,
     pub(crate) node: Arc<str>,
     pub(crate) store: Arc<dyn Store>,
@@ -70,14 +70,14 @@ pub(crate) struct Context {
     /// Starts child executions.
     pub(crate) control: Control,
     /// Gives executions to this worker.
-    pub(crate) handle: Handle,
+    pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
     /// Replans finished executions. Empty if this process does not.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
     /// Memory slots for executions.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
-    pub(crate) patience: Arc<Semaphore>,
+    pub(crate) waiting_slots: Arc<Semaphore>,
     /// The worker drives only executions that this process gives it. It does not scan for others.
     pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
@@ -86,26 +86,26 @@ pub(crate) struct Context {
 
 /// Drives one execution.
 pub(crate) struct Driver {
-    context: Arc<Context>,
+    context: Arc<WorkerContext>,
     execution: Execution,
     intake: Intake,
     claim: Claim,
-    pending: Pending,
+    pending: PendingEvents,
     /// Calls and children that wait until their start is durable.
-    held: VecDeque<(Seq, Held)>,
+    held_starts: VecDeque<(Seq, HeldStart)>,
     /// Results that the machine has not seen yet.
-    done: VecDeque<Done>,
-    attempts: JoinSet<Done>,
+    results: VecDeque<JobResult>,
+    jobs: JoinSet<JobResult>,
     children: Children,
-    gates: Gates,
+    permit_requests: PermitRequests,
     /// Progress reports of running calls.
-    reports: Reports<Key>,
+    reports: Reports<AttemptKey>,
     /// Recorded reports of each call, and the time of the last one.
-    noted: BTreeMap<Task, (u32, time::Instant)>,
+    progress_counts: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
     /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].
-    place: OwnedSemaphorePermit,
-    tools: Tools,
+    slot: OwnedSemaphorePermit,
+    tool_presence: ToolPresence,
 }
 
 /// Commands and the drain signal.
@@ -144,20 +144,20 @@ pub(crate) struct NewExecution {
     pub(crate) commands: mpsc::Receiver<SentCommand>,
     /// Notified when the creation is durable, or failed.
     pub(crate) stored: oneshot::Sender<Result<(), AppendError>>,
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) slot: OwnedSemaphorePermit,
 }
 
 /// Why a driver stopped without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum DriverStop {
     /// The execution has finished.
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
     /// The execution waits. Any worker may claim it when it is due.
-    PutAside,
+    Parked,
     /// The execution waits, but its head could not be written. Other workers cannot find it yet.
-    Unwritten(Box<ExecutionHead>),
+    HeadUnwritten(Box<ExecutionHead>),
 }
 
 /// Why a driver failed.
@@ -168,7 +168,7 @@ pub(crate) enum DriveError {
     Fenced,
     /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]
-    Taken(Epoch),
+    ClaimedElsewhere(Epoch),
     /// There is no log.
     #[error("the log is not in the store")]
     NoLog,
@@ -184,29 +184,29 @@ impl DriveError {
         match self {
             Self::NoLog => true,
             Self::Store(err) => err.is_permanent(),
-            Self::Fenced | Self::Taken(_) => false,
+            Self::Fenced | Self::ClaimedElsewhere(_) => false,
         }
     }
 }
 
 /// The result of a job that has ended.
 #[derive(Debug)]
-enum Done {
+enum JobResult {
     /// A call.
-    Ended(Ended),
+    Ended(FinishedCall),
     /// The permit of a request, with the number of the request.
-    Permitted(Task, u64, Granted),
+    Permitted(Task, u64, HeldPermit),
     /// The status of a child, with the number of its watch.
-    Looked(Task, u64, Seen),
+    Looked(Task, u64, ChildStatus),
     /// A cancelled job. It has no result.
     Nothing,
 }
 
 /// An input of a driver.
-enum Next {
+enum DriverInput {
     Appended(Result<(), AppendError>),
-    Done(Done),
-    Reported(Key, Progress),
+    Done(JobResult),
+    Reported(AttemptKey, Progress),
     Command(SentCommand),
     Woken,
     Draining,
@@ -214,11 +214,11 @@ enum Next {
 
 impl Driver {
     /// Drives a new execution. Creation, claim and first steps share one append.
-    pub(crate) fn begin(context: Arc<Context>, new: NewExecution) -> Self {
-        let NewExecution { execution, created, commands, stored, place } = new;
+    pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
+        let NewExecution { execution, created, commands, stored, slot: place } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, place);
         driver.pending.push([created]);
-        driver.pending.announce(stored);
+        driver.pending.notify_created(stored);
         driver.record_claim();
         driver.decide(Input::Woken);
         driver
@@ -226,7 +226,7 @@ impl Driver {
 
     /// Drives a stored execution, and applies the commands in its inbox.
     pub(crate) fn resume(
-        context: Arc<Context>,
+        context: Arc<WorkerContext>,
         execution: Execution,
         inbox: Vec<SentCommand>,
         commands: mpsc::Receiver<SentCommand>,
@@ -235,7 +235,7 @@ impl Driver {
         let durable = execution.seq();
         let mut driver = Self::new(context, execution, durable, commands, place);
         driver.record_claim();
-        driver.attend_all();
+        driver.watch_children();
         for envelope in inbox {
             driver.apply_command(envelope, false);
         }
@@ -245,8 +245,8 @@ impl Driver {
 
     /// Ends a stored execution whose next events are too large for the store. Calling its tools
     /// again would give the same result.
-    pub(crate) fn end_unwritten(
-        context: Arc<Context>,
+    pub(crate) fn fail_unwritable(
+        context: Arc<WorkerContext>,
         execution: Execution,
         error: ToolError,
         place: OwnedSemaphorePermit,
@@ -257,13 +257,13 @@ impl Driver {
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, place);
         driver.record_claim();
-        driver.attend_all();
-        driver.decide_at(Input::Unwritable(error), false);
+        driver.watch_children();
+        driver.decide_with(Input::Unwritable(error), false);
         driver
     }
 
     fn new(
-        context: Arc<Context>,
+        context: Arc<WorkerContext>,
         mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<SentCommand>,
@@ -271,7 +271,7 @@ impl Driver {
     ) -> Self {
         let term = context.lease.term();
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
-        let mut limited: BTreeSet<ToolName> = calls.among(tools).cloned().collect();
+        let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
             // The tool of a dispatched call, and so its limits, are known later.
             let tools = execution.plan().called_tools();
@@ -285,76 +285,80 @@ impl Driver {
             .iter()
             .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
-            tools: Tools::default(),
+            tool_presence: ToolPresence::default(),
             intake: Intake { commands, applied: BTreeSet::new(), is_draining: false },
             claim: Claim { term, renewal: None, needs_safe_lease, must_decide_again: false },
             context,
             execution,
-            pending: Pending::new(durable),
-            held: VecDeque::new(),
-            done: VecDeque::new(),
-            attempts: JoinSet::new(),
+            pending: PendingEvents::new(durable),
+            held_starts: VecDeque::new(),
+            results: VecDeque::new(),
+            jobs: JoinSet::new(),
             children: Children::default(),
-            gates: Gates::default(),
+            permit_requests: PermitRequests::default(),
             reports: Reports::default(),
-            noted: BTreeMap::new(),
+            progress_counts: BTreeMap::new(),
             cancel: CancellationToken::new(),
-            place,
+            slot: place,
         }
     }
 
     /// Runs until the driver stops. Dropping the future is safe: it has the same effect as a crash.
-    pub(crate) async fn run(mut self) -> Result<Stop, DriveError> {
+    pub(crate) async fn run(mut self) -> Result<DriverStop, DriveError> {
         loop {
             // The drain signal comes first. Otherwise a call that the drain cancelled would be handled
             // as if the worker still started tasks.
             self.intake.is_draining = self.context.drain.is_cancelled();
-            self.look_at_tools();
-            if self.claim.must_decide_again && self.begins() == Begins::Now {
+            self.check_tools();
+            if self.claim.must_decide_again && self.start_permission() == StartPermission::Now {
                 self.decide(Input::Woken);
             }
-            self.go_on();
+            self.process_results();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
-                    children::tell_parent(&self.context, &self.execution).await?;
+                    children::notify_parent(&self.context, &self.execution).await?;
                     let needs_replan = self.execution.replan_cause().is_some();
-                    return Ok(if needs_replan { Stop::NeedsReplan } else { Stop::Finished });
+                    return Ok(if needs_replan {
+                        DriverStop::NeedsReplan
+                    } else {
+                        DriverStop::Finished
+                    });
                 }
-                if self.may_put_aside() {
-                    return Ok(self.put_aside(self.due()).await);
+                if self.can_park() {
+                    return Ok(self.park(self.next_due_at()).await);
                 }
-                if !self.keep_place() {
-                    let due = self.context.clock.now() + CROWDED;
-                    self.withdraw();
-                    return Ok(self.put_aside(self.due().into_iter().chain([due]).min()).await);
+                if !self.switch_slot() {
+                    let due = self.context.clock.now() + CROWDED_DELAY;
+                    self.withdraw_permit_requests();
+                    return Ok(self.park(self.next_due_at().into_iter().chain([due]).min()).await);
                 }
             }
-            match self.next().await {
-                Next::Appended(result) => self.appended(result).await?,
-                Next::Done(done) => self.gather(done),
-                Next::Reported(key, progress) => self.note(key, progress),
-                Next::Command(envelope) => self.apply_command(envelope, true),
-                Next::Woken => self.decide(Input::Woken),
-                Next::Draining => (),
+            match self.next_input().await {
+                DriverInput::Appended(result) => self.finish_append(result).await?,
+                DriverInput::Done(done) => self.collect_results(done),
+                DriverInput::Reported(key, progress) => self.record_progress(key, progress),
+                DriverInput::Command(envelope) => self.apply_command(envelope, true),
+                DriverInput::Woken => self.decide(Input::Woken),
+                DriverInput::Draining => (),
             }
         }
     }
 
     /// Handles all results, starts what may start, and sends the next append.
-    fn go_on(&mut self) {
+    fn process_results(&mut self) {
         loop {
             while !self.pending.is_full()
-                && let Some(done) = self.done.pop_front()
+                && let Some(done) = self.results.pop_front()
             {
-                self.settle(done);
+                self.handle_result(done);
             }
-            self.begin_held();
-            self.renew();
-            self.ask_for_permits();
-            self.pending.flush(&self.context, &self.execution);
+            self.start_held();
+            self.renew_claim();
+            self.request_permits();
+            self.pending.send_append(&self.context, &self.execution);
             // If the machine ignored all results, there is nothing to append, and more may follow.
-            if self.done.is_empty() || !self.pending.is_empty() {
+            if self.results.is_empty() || !self.pending.is_empty() {
                 return;
             }
         }
@@ -362,59 +366,60 @@ impl Driver {
 
     /// Claims the execution again after the lease expired and was renewed. If another worker has
     /// claimed it in between, the append of the claim fails. Running calls continue.
-    fn renew(&mut self) {
+    fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
         // A claim without a start to make would only lengthen the log.
-        let is_of_use = !self.held.is_empty() || self.begins() != Begins::Elsewhere;
+        let is_of_use =
+            !self.held_starts.is_empty() || self.start_permission() != StartPermission::Elsewhere;
         if !is_stale || !is_of_use || self.claim.renewal.is_some() {
             return;
         }
-        let Context { worker, node, .. } = &*self.context;
+        let WorkerContext { worker, node, .. } = &*self.context;
         let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
-        self.decide_at(input, false);
+        self.decide_with(input, false);
         self.claim.renewal = Some(Renewal { term, seq: self.execution.seq() });
         // The head names the epoch of the claim.
-        self.pending.forget_head();
+        self.pending.rewrite_head();
     }
 
     fn record_claim(&mut self) {
-        let Context { worker, node, .. } = &*self.context;
+        let WorkerContext { worker, node, .. } = &*self.context;
         let input = Input::Claimed { worker: *worker, node: Arc::clone(node) };
-        self.decide_at(input, false);
+        self.decide_with(input, false);
     }
 
     fn apply_command(&mut self, envelope: SentCommand, may_start: bool) {
         if let Command::ChildEnded { child } = envelope.command {
-            return self.attend_ended(child, envelope.id);
+            return self.watch_finished_child(child, envelope.id);
         }
-        self.pending.heard(envelope.id);
+        self.pending.mark_handled(envelope.id);
         if !self.intake.applied.insert(envelope.id) {
             return;
         }
-        self.decide_at(Input::Command(envelope), may_start);
+        self.decide_with(Input::Command(envelope), may_start);
     }
 
     fn decide(&mut self, input: Input) {
-        self.decide_at(input, true);
+        self.decide_with(input, true);
     }
 
-    fn decide_at(&mut self, input: Input, may_start: bool) {
-        self.look_at_tools();
-        let begins = self.begins();
+    fn decide_with(&mut self, input: Input, may_start: bool) {
+        self.check_tools();
+        let begins = self.start_permission();
         if may_start {
-            self.claim.must_decide_again = begins == Begins::Later;
+            self.claim.must_decide_again = begins == StartPermission::Later;
         }
-        let may_start = may_start && begins == Begins::Now;
+        let may_start = may_start && begins == StartPermission::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
             if let Event::StepStarted(started) = event {
-                self.prepare(*seq, started);
+                self.prepare_start(*seq, started);
             }
         }
         self.pending.push(events);
-        self.release_what_ended();
+        self.release_permits();
         if matches!(self.execution.phase(), Phase::Cancelling | Phase::Expired) {
             self.cancel.cancel();
             self.stop_children();
@@ -422,16 +427,16 @@ impl Driver {
     }
 
     /// Collects all jobs that have ended, so that their events share an append.
-    fn gather(&mut self, done: Done) {
-        self.done.push_back(done);
-        while let Some(done) = self.attempts.try_join_next() {
-            self.done.push_back(done.expect("calls catch their tools' panics"));
+    fn collect_results(&mut self, done: JobResult) {
+        self.results.push_back(done);
+        while let Some(done) = self.jobs.try_join_next() {
+            self.results.push_back(done.expect("calls catch their tools' panics"));
         }
     }
 
-    async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
-        self.pending.settle(result, &self.context, self.execution.id()).await?;
-        let durable = self.pending.durable();
+    async fn finish_append(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
+        self.pending.finish_append(result, &self.context, self.execution.id()).await?;
+        let durable = self.pending.durable_seq();
         if let Some(renewal) = self.claim.renewal.take_if(|renewal| renewal.seq <= durable) {
             self.claim.term = renewal.term;
             self.decide(Input::Woken);
@@ -440,30 +445,33 @@ impl Driver {
     }
 
     /// Waits for the next input. A driver waits nowhere else, except for the store when it stops.
-    async fn next(&mut self) -> Next {
-        let wake = self.wake_in();
+    async fn next_input(&mut self) -> DriverInput {
+        let wake = self.wake_delay();
         let is_full = self.pending.is_full();
         tokio::select! {
             biased;
-            result = self.pending.appended(), if !self.pending.is_empty() => {
-                Next::Appended(result)
+            result = self.pending.wait_for_append(), if !self.pending.is_empty() => {
+                DriverInput::Appended(result)
             }
-            Some(done) = self.attempts.join_next(), if !is_full => {
-                Next::Done(done.expect("calls catch their tools' panics"))
+            Some(done) = self.jobs.join_next(), if !is_full => {
+                DriverInput::Done(done.expect("calls catch their tools' panics"))
             }
-            (key, progress) = self.reports.recv(), if !is_full => Next::Reported(key, progress),
-            Some(envelope) = self.intake.commands.recv(), if !is_full => Next::Command(envelope),
+            (key, progress) = self.reports.recv(), if !is_full => DriverInput::Reported(key, progress),
+            Some(envelope) = self.intake.commands.recv(), if !is_full => DriverInput::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
-                Next::Woken
+                DriverInput::Woken
             }
-            () = self.tools.changed(), if !is_full => Next::Woken,
-            () = self.context.drain.cancelled(), if !self.intake.is_draining => Next::Draining,
+            () = self.tool_presence.wait_for_change(), if !is_full => DriverInput::Woken,
+            () = self.context.drain.cancelled(), if !self.intake.is_draining => DriverInput::Draining,
         }
     }
 }
 
 /// Loads an execution from its log.
-pub(crate) async fn load(store: &dyn Store, id: ExecutionId) -> Result<Execution, DriveError> {
+pub(crate) async fn load_existing(
+    store: &dyn Store,
+    id: ExecutionId,
+) -> Result<Execution, DriveError> {
     store::load_execution(store, id).await?.ok_or(DriveError::NoLog)
 }
 

@@ -34,7 +34,7 @@ impl LeaseClock {
 
     /// Records a lease that the store granted. It counts from the request at `asked`.
     pub(crate) fn extend(&self, asked: Instant, lease: Duration) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         // The exact time of the grant is unknown. It is between the request and now.
         if state.until.is_none_or(|until| until <= Instant::now()) {
             state.term.0 += 1;
@@ -44,16 +44,16 @@ impl LeaseClock {
 
     /// Returns the current term. A claim belongs to the term in which it is made.
     pub(crate) fn term(&self) -> Term {
-        self.state().term
+        self.lock_state().term
     }
 
     /// Returns whether claims of `term` are valid for long enough to start a call.
     pub(crate) fn is_safe(&self, term: Term) -> bool {
-        let State { until, term: current } = *self.state();
+        let State { until, term: current } = *self.lock_state();
         current == term && until.is_some_and(|until| Instant::now() + self.margin < until)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, State> {
         // A panic cannot leave the two fields in an invalid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

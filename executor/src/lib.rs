@@ -1,10 +1,10 @@
 //! The engine: the machine decides, drivers record and act, workers claim executions.
 
 pub mod call;
+pub mod call_limits;
 pub mod control;
 mod driver;
 mod lease;
-pub mod limits;
 pub mod machine;
 pub mod options;
 mod orders;
@@ -13,4 +13,4 @@ pub mod replan;
 mod required_tools;
 pub mod worker;
 
-pub use required_tools::can_go_on;
+pub use required_tools::can_continue;

@@ -8,12 +8,12 @@
 //!
 //! The cost of a decision grows with the number of tasks that become ready, not with the plan.
 
-mod dry;
-mod gather;
+mod cancel;
+mod commands;
+mod dry_run;
 mod input;
-mod people;
-mod start;
-mod stop;
+mod loops;
+mod schedule;
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ use shared::{
 };
 
 pub use self::{
-    dry::{Verdict, dry_run},
-    input::{missing_input, unresolved},
+    dry_run::{CheckedStep, dry_run_events},
+    input::{missing_input, unresolved_error},
 };
 
 /// An input of the machine.
@@ -63,10 +63,10 @@ pub enum Input {
         /// The attempt.
         attempt: Attempt,
         /// The result of the call.
-        result: Result<Answer, ToolError>,
+        result: Result<CallOutput, ToolError>,
     },
     /// The tool of an attempt was removed before the call.
-    Uncalled {
+    NotCalled {
         /// Its task.
         task: Task,
         /// The attempt.
@@ -95,7 +95,7 @@ pub enum Input {
 
 /// The output of a successful call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct CallOutput {
     /// The output.
     pub output: Value,
     /// The output comes from the cache.
@@ -104,7 +104,7 @@ pub struct Answer {
     pub stderr: Option<String>,
 }
 
-impl From<Value> for Answer {
+impl From<Value> for CallOutput {
     fn from(output: Value) -> Self {
         Self { output, cached: false, stderr: None }
     }
@@ -126,19 +126,19 @@ impl From<Timestamp> for Moment {
 }
 
 /// Creates an execution, and the first event of its log.
-pub fn create(
+pub fn create_execution(
     id: ExecutionId,
     plan: &Arc<Plan>,
     options: ExecutionOptions,
     now: Timestamp,
 ) -> (Execution, RecordedEvent) {
     let about = plan.info();
-    create_as(id, plan, Created::new(about.id, about.request, options), now)
+    create_execution_from(id, plan, Created::new(about.id, about.request, options), now)
         .expect("an execution that takes nothing over can begin")
 }
 
 /// Creates an execution from its first event, for example that of a child or a retry.
-pub fn create_as(
+pub fn create_execution_from(
     id: ExecutionId,
     plan: &Arc<Plan>,
     created: Created,
@@ -159,20 +159,22 @@ pub fn decide(
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
     }
-    let mut turn = Turn { execution, moment: moment.into(), events: Vec::new() };
+    let mut decision = Decision { execution, moment: moment.into(), events: Vec::new() };
     match input {
-        Input::Claimed { worker, node } => turn.claim(worker, node),
-        Input::Renewed { worker, node } => turn.take(worker, node, true),
-        Input::Ended { task, attempt, result } => turn.settle(task, attempt, result),
-        Input::Uncalled { task, attempt, error } => turn.give_back(task, attempt, error),
-        Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
-        Input::Permitted(task) => turn.start_permitted(task),
-        Input::Command(envelope) => turn.obey(envelope),
-        Input::Unwritable(error) => turn.end_unwritten(&error),
+        Input::Claimed { worker, node } => decision.claim_execution(worker, node),
+        Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
+        Input::Ended { task, attempt, result } => decision.record_result(task, attempt, result),
+        Input::NotCalled { task, attempt, error } => decision.return_uncalled(task, attempt, error),
+        Input::Progressed { task, attempt, progress } => {
+            decision.record_progress(task, attempt, progress)
+        }
+        Input::Permitted(task) => decision.start_permitted(task),
+        Input::Command(envelope) => decision.apply_command(envelope),
+        Input::Unwritable(error) => decision.fail_unwritable(&error),
         Input::Woken => (),
     }
-    turn.advance();
-    turn.events
+    decision.apply_rules();
+    decision.events
 }
 
 /// Returns the time at which [`Input::Woken`] has an effect.
@@ -193,7 +195,7 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         _ => false,
     };
     let retry = agenda.retrying().first();
-    let retry = retry.filter(|(_, task)| may_retry && !is_behind(execution, *task));
+    let retry = retry.filter(|(_, task)| may_retry && !is_blocked_by_permit(execution, *task));
     let [sleep, wait] = [agenda.sleeping(), agenda.expiring()].map(|tasks| tasks.first());
     [
         sleep.map(|entry| entry.0),
@@ -208,20 +210,20 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
 }
 
 /// Returns the name under which the next attempt of a task holds a permit.
-pub(crate) fn holder(execution: &Execution, task: Task) -> String {
+pub(crate) fn permit_holder(execution: &Execution, task: Task) -> String {
     let attempt = execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-    seed(execution.id(), task, attempt)
+    attempt_name(execution.id(), task, attempt)
 }
 
 /// Renders the parameters that a task would start with now. Unlike a start, it ignores errors.
-pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
+pub(crate) fn preview_parameters(execution: &Execution, task: Task) -> Value {
     let template = execution.plan().step(task.step).call_of_part(task.part).template;
     let rendered = template.render(&execution.template_scope(task), limits::OUTPUT_BYTES);
     rendered.map(|rendered| rendered.value).unwrap_or_default()
 }
 
 /// Returns whether the phase of the execution allows calls to start.
-pub(crate) fn lets_begin(execution: &Execution) -> bool {
+pub(crate) fn can_start_tasks(execution: &Execution) -> bool {
     match execution.phase() {
         Phase::Open => !execution.is_paused() && execution.started_at().is_some(),
         Phase::Compensating(_) => true,
@@ -230,21 +232,21 @@ pub(crate) fn lets_begin(execution: &Execution) -> bool {
 }
 
 /// Returns whether an earlier task waits for a permit. A sequential execution keeps the order.
-fn is_behind(execution: &Execution, task: Task) -> bool {
+fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     is_sequential
         && execution.agenda().waiting_for_permit().first().is_some_and(|waiting| *waiting < task)
 }
 
 /// A decision in progress: the state so far, and the events that led to it.
-struct Turn<'a> {
+struct Decision<'a> {
     execution: &'a mut Execution,
     moment: Moment,
     events: Vec<RecordedEvent>,
 }
 
-impl Turn<'_> {
-    fn push(&mut self, event: Event) {
+impl Decision<'_> {
+    fn record_event(&mut self, event: Event) {
         let recorded =
             RecordedEvent { seq: self.execution.seq().next(), at: self.moment.now, event };
         self.execution.apply(&recorded).expect("the machine proposes only what can happen");
@@ -252,59 +254,59 @@ impl Turn<'_> {
     }
 
     /// Applies all rules in a fixed order, until none of them adds an event.
-    fn advance(&mut self) {
+    fn apply_rules(&mut self) {
         if !self.execution.agenda().is_finished() {
-            self.expire();
+            self.check_deadline();
         }
         loop {
             let before = self.events.len();
-            self.wake();
-            self.give_up();
-            self.stop();
-            self.skip();
-            self.judge();
-            self.ask();
-            self.start();
-            self.gather();
-            self.undo();
+            self.end_due_sleeps();
+            self.expire_waits();
+            self.stop_idle_tasks();
+            self.skip_dependents();
+            self.evaluate_conditions();
+            self.start_waits();
+            self.start_ready_tasks();
+            self.finish_loops();
+            self.compensate_next();
             if self.events.len() == before {
                 break;
             }
         }
-        self.conclude();
+        self.finish_if_done();
     }
 
-    fn id(&self, task: Task) -> StepId {
+    fn step_id(&self, task: Task) -> StepId {
         self.execution.plan().step(task.step).id.clone()
     }
 
-    fn policy(&self, task: Task) -> StepPolicy {
+    fn call_policy(&self, task: Task) -> StepPolicy {
         self.execution.plan().step(task.step).call_of_part(task.part).policy.clone()
     }
 
     /// Returns the state of a task that an event or the agenda has named.
-    fn state(&self, task: Task) -> Option<&StepState> {
+    fn task_state(&self, task: Task) -> Option<&StepState> {
         self.execution.task(task).map(|task| &task.state)
     }
 
     /// Records a new owner, and interrupts the calls of the previous one. Sleeps and child executions
     /// continue.
-    fn claim(&mut self, worker: WorkerId, node: Arc<str>) {
-        self.take(worker, node, false);
+    fn claim_execution(&mut self, worker: WorkerId, node: Arc<str>) {
+        self.record_claim(worker, node, false);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
         for task in running {
             if let Some(StepState::Running { attempt, how: AttemptKind::Calling }) =
-                self.state(task)
+                self.task_state(task)
             {
-                self.interrupt(task, *attempt);
+                self.interrupt_attempt(task, *attempt);
             }
         }
     }
 
-    fn take(&mut self, worker: WorkerId, node: Arc<str>, renewed: bool) {
+    fn record_claim(&mut self, worker: WorkerId, node: Arc<str>, renewed: bool) {
         let epoch = self.execution.epoch().next();
         let had_started = self.execution.started_at().is_some();
-        self.push(Event::Claimed(Claimed { worker, node, epoch, renewed }));
+        self.record_event(Event::Claimed(Claimed { worker, node, epoch, renewed }));
         if !had_started && self.execution.started_at().is_some() {
             self.check_input();
         }
@@ -312,78 +314,92 @@ impl Turn<'_> {
 
     /// Ends an attempt whose worker was lost. The task starts again, unless its tool must not be
     /// called twice or it was interrupted too often.
-    fn interrupt(&mut self, task: Task, attempt: Attempt) {
+    fn interrupt_attempt(&mut self, task: Task, attempt: Attempt) {
         let interruptions = self.execution.task(task).map_or(0, |task| task.interruptions) + 1;
-        if self.policy(task).effect == Effect::Once {
+        if self.call_policy(task).effect == Effect::Once {
             let error = ToolError::outcome_unknown("the worker was lost while the tool was called");
-            return self.fail(task, attempt, error);
+            return self.fail_task(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
             let why = format!("the step took its worker down {interruptions} times");
             let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
-            return self.fail(task, attempt, error);
+            return self.fail_task(task, attempt, error);
         }
-        let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepInterrupted { step, part, attempt, error: None });
+        let (step, part) = (self.step_id(task), task.part);
+        self.record_event(Event::StepInterrupted { step, part, attempt, error: None });
     }
 
     /// Ends an attempt that called no tool. The task may start again, even if its effect is `once`.
-    fn give_back(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+    fn return_uncalled(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         if self.is_running(task, attempt) {
-            let (step, part, error) = (self.id(task), task.part, Some(error));
-            self.push(Event::StepInterrupted { step, part, attempt, error });
+            let (step, part, error) = (self.step_id(task), task.part, Some(error));
+            self.record_event(Event::StepInterrupted { step, part, attempt, error });
         }
     }
 
     /// Notes how far an attempt is.
-    fn note(&mut self, task: Task, attempt: Attempt, progress: Progress) {
+    fn record_progress(&mut self, task: Task, attempt: Attempt, progress: Progress) {
         if self.is_running(task, attempt) {
-            let (step, part) = (self.id(task), task.part);
-            self.push(Event::StepProgress { step, part, attempt, progress });
+            let (step, part) = (self.step_id(task), task.part);
+            self.record_event(Event::StepProgress { step, part, attempt, progress });
         }
     }
 
     fn is_running(&self, task: Task, attempt: Attempt) -> bool {
-        let state = self.state(task);
+        let state = self.task_state(task);
         matches!(state, Some(StepState::Running { attempt: running, .. }) if *running == attempt)
     }
 
     /// Records the result of an attempt. Ignores the result of an attempt that is no longer running.
-    fn settle(&mut self, task: Task, attempt: Attempt, result: Result<Answer, ToolError>) {
+    fn record_result(
+        &mut self,
+        task: Task,
+        attempt: Attempt,
+        result: Result<CallOutput, ToolError>,
+    ) {
         if !self.is_running(task, attempt) {
             return;
         }
         match result {
-            Ok(Answer { output, cached, stderr }) => {
-                let (step, part, output) = (self.id(task), task.part, Some(Arc::new(output)));
-                self.push(Event::StepSucceeded { step, part, attempt, output, cached, stderr });
+            Ok(CallOutput { output, cached, stderr }) => {
+                let (step, part, output) = (self.step_id(task), task.part, Some(Arc::new(output)));
+                self.record_event(Event::StepSucceeded {
+                    step,
+                    part,
+                    attempt,
+                    output,
+                    cached,
+                    stderr,
+                });
             }
-            Err(error) => self.settle_failure(task, attempt, error),
+            Err(error) => self.record_failure(task, attempt, error),
         }
     }
 
-    fn settle_failure(&mut self, task: Task, attempt: Attempt, error: ToolError) {
-        let policy = self.policy(task);
+    fn record_failure(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+        let policy = self.call_policy(task);
         let was_stopped = error.code == ErrorCode::CANCELLED;
         if policy.effect == Effect::Once && !error.is_definite {
             let why = match self.execution.phase() {
-                Phase::Expired => format!("{}; {}", deadline().message, error.message),
+                Phase::Expired => format!("{}; {}", deadline_error().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail(task, attempt, ToolError::outcome_unknown(&why));
+            return self.fail_task(task, attempt, ToolError::outcome_unknown(&why));
         }
-        let (step, part) = (self.id(task), task.part);
+        let (step, part) = (self.step_id(task), task.part);
         match self.execution.phase() {
             Phase::Cancelling if was_stopped => {
-                return self.push(Event::StepCancelled { step, part });
+                return self.record_event(Event::StepCancelled { step, part });
             }
-            Phase::Expired if was_stopped => return self.fail(task, attempt, deadline()),
+            Phase::Expired if was_stopped => {
+                return self.fail_task(task, attempt, deadline_error());
+            }
             Phase::Open | Phase::Compensating(_) if error.retryable => {
                 let failures = self.execution.task(task).map_or(0, |task| task.failures) + 1;
-                let dice = dice(self.execution.id(), task, attempt);
+                let dice = attempt_hash(self.execution.id(), task, attempt);
                 if let Some(delay) = policy.retry.delay(failures, dice) {
                     let until = self.moment.now + delay;
-                    return self.push(Event::StepRetryScheduled {
+                    return self.record_event(Event::StepRetryScheduled {
                         step,
                         part,
                         attempt,
@@ -394,12 +410,12 @@ impl Turn<'_> {
             }
             _ => (),
         }
-        self.fail(task, attempt, error);
+        self.fail_task(task, attempt, error);
     }
 
     /// Fails a task, or asks a person whether to retry it.
-    fn fail(&mut self, task: Task, attempt: Attempt, error: ToolError) {
-        let (step, part) = (self.id(task), task.part);
+    fn fail_task(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+        let (step, part) = (self.step_id(task), task.part);
         let on_error = self.execution.plan().step(task.step).policy.on_error;
         let asks = on_error == OnError::Wait && !part.undo && self.execution.phase() == Phase::Open;
         let state = self.execution.task(task);
@@ -409,28 +425,28 @@ impl Turn<'_> {
                 let parameters = state.parameters.clone().unwrap_or_default();
                 let warnings = state.warnings.clone();
                 let reason = WaitReason::Decision { error };
-                self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
+                self.record_event(Event::StepWaiting { step, part, reason, parameters, warnings });
             }
-            _ => self.push(Event::StepFailed { step, part, attempt, error, command: None }),
+            _ => self.record_event(Event::StepFailed { step, part, attempt, error, command: None }),
         }
     }
 
     fn skip_step(&mut self, number: StepNumber, reason: SkipReason) {
         let task = Task::from(number);
-        let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepSkipped { step, part, reason });
+        let (step, part) = (self.step_id(task), task.part);
+        self.record_event(Event::StepSkipped { step, part, reason });
     }
 
     /// Skips steps whose dependencies cannot succeed any more.
-    fn skip(&mut self) {
+    fn skip_dependents(&mut self) {
         while let Some(number) = self.execution.agenda().to_skip().first().copied() {
             self.skip_step(number, SkipReason::Dependency);
         }
     }
 
     /// Evaluates the `when` condition of each step whose dependencies have finished.
-    fn judge(&mut self) {
-        while self.is_open()
+    fn evaluate_conditions(&mut self) {
+        while self.can_start()
             && let Some(number) = self.execution.agenda().conditional().first().copied()
         {
             let plan = Arc::clone(self.execution.plan());
@@ -450,23 +466,23 @@ impl Turn<'_> {
     }
 
     /// Returns whether every step finished by itself: none was skipped or cut off by the deadline.
-    fn came_to_its_end(&self) -> bool {
+    fn has_run_to_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
             StepState::Succeeded(_) => {
-                !step.items.iter().flat_map(|items| items.as_slice()).any(was_cut)
+                !step.items.iter().flat_map(|items| items.as_slice()).any(is_cut_off)
             }
             StepState::Skipped(reason) => *reason != SkipReason::ExecutionFailed,
             StepState::Failed(_) => {
                 let may_fail =
                     matches!(planned.policy.on_error, OnError::Ignore | OnError::Continue);
-                may_fail && !was_cut(step)
+                may_fail && !is_cut_off(step)
             }
             _ => false,
         })
     }
 
-    fn conclude(&mut self) {
+    fn finish_if_done(&mut self) {
         if !self.execution.is_finished() {
             return;
         }
@@ -474,17 +490,17 @@ impl Turn<'_> {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
             // The calls that were running at the deadline succeeded, and they were the last ones.
-            Phase::Expired if self.came_to_its_end() => Outcome::Completed,
+            Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
             Phase::Compensating(outcome) => outcome,
         };
-        self.push(Event::Finished { outcome });
+        self.record_event(Event::Finished { outcome });
     }
 }
 
 /// Returns whether the deadline ended a task, or may have ended it.
-fn was_cut(task: &Step) -> bool {
+fn is_cut_off(task: &Step) -> bool {
     match &task.state {
         StepState::Failed(error) => {
             [ErrorCode::DEADLINE, ErrorCode::OUTCOME_UNKNOWN].contains(&error.code)
@@ -493,25 +509,25 @@ fn was_cut(task: &Step) -> bool {
     }
 }
 
-fn deadline() -> ToolError {
+fn deadline_error() -> ToolError {
     ToolError::new(ErrorCode::DEADLINE, "the execution's time was up")
 }
 
 /// Returns a hash of an attempt. The jitter of its retry is the same on every worker and replay.
-fn dice(execution: ExecutionId, task: Task, attempt: Attempt) -> u64 {
-    fnv1a(seed(execution, task, attempt).bytes())
+fn attempt_hash(execution: ExecutionId, task: Task, attempt: Attempt) -> u64 {
+    fnv1a(attempt_name(execution, task, attempt).bytes())
 }
 
 /// Returns a stable name of an attempt. Retry times and child ids of stored logs are derived from
 /// it, so the format must not change.
-fn seed(execution: ExecutionId, task: Task, attempt: Attempt) -> String {
+fn attempt_name(execution: ExecutionId, task: Task, attempt: Attempt) -> String {
     let item = task.part.item.map(|index| format!("[{index}]")).unwrap_or_default();
     let undo = if task.part.undo { "/undo" } else { "" };
     format!("{execution}/{}{item}{undo}/{attempt}", task.step.get())
 }
 
 /// Returns `now` plus `ms` milliseconds, or the latest timestamp on overflow.
-fn later(now: Timestamp, ms: u64) -> Timestamp {
+fn add_millis(now: Timestamp, ms: u64) -> Timestamp {
     i64::try_from(ms)
         .ok()
         .and_then(TimeDelta::try_milliseconds)

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use shared::limits;
 
-use crate::limits::CallLimits;
+use crate::call_limits::CallLimits;
 
 /// The options of a worker.
 #[derive(Clone, Debug)]

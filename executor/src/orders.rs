@@ -14,16 +14,16 @@ use tokio::{
 };
 use toolbox::Toolbox;
 
-use crate::permits::{Granted, Permits};
+use crate::permits::{HeldPermit, Permits};
 
 /// Orders that may wait.
 pub(crate) const MAX_ORDERS: usize = 1_024;
 
 /// Gives executions to the worker of this process.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct WorkerHandle {
     pub(crate) orders: mpsc::Sender<Order>,
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) slots: Arc<Semaphore>,
     pub(crate) toolbox: Toolbox,
     pub(crate) permits: Arc<Permits>,
     pub(crate) worker: WorkerId,
@@ -32,14 +32,14 @@ pub struct Handle {
 /// A permit for one call outside executions. Released when dropped.
 #[derive(Debug)]
 pub struct CallPermit {
-    _granted: Granted,
+    _granted: HeldPermit,
 }
 
 /// An execution for a worker of this process.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A new execution.
-    Begin {
+    Start {
         execution: Box<Execution>,
         created: Box<RecordedEvent>,
         /// Notified when the creation is durable, or failed.
@@ -52,7 +52,7 @@ pub(crate) enum Order {
     Claim(ExecutionId),
 }
 
-impl Handle {
+impl WorkerHandle {
     /// Returns the worker's identifier.
     pub fn worker(&self) -> WorkerId {
         self.worker
@@ -64,32 +64,32 @@ impl Handle {
     }
 
     /// Returns the number of calls of this process that wait for a permit.
-    pub fn waiting_for_permits(&self) -> usize {
-        self.permits.waiting()
+    pub fn waiting_call_count(&self) -> usize {
+        self.permits.queued_count()
     }
 
     /// Acquires a permit for a call outside executions, under limits that all nodes share. Returns
     /// `None` if that takes longer than `timeout`.
-    pub async fn permit(
+    pub async fn acquire_permit(
         &self,
         holder: String,
         limits: Vec<CallLimit>,
         timeout: Duration,
     ) -> Option<CallPermit> {
-        let granted = time::timeout(timeout, self.permits.acquire(holder, limits, 0)).await;
+        let granted = time::timeout(timeout, self.permits.acquire_permit(holder, limits, 0)).await;
         granted.ok().map(|granted| CallPermit { _granted: granted })
     }
 
     /// Gives a new execution to the worker, and waits until its creation is durable. Returns the
     /// execution if the worker has no free slot, or lacks a tool.
-    pub(crate) async fn begin(
+    pub(crate) async fn start_execution(
         &self,
         execution: Execution,
         created: RecordedEvent,
         finished: Option<oneshot::Sender<()>>,
     ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<RecordedEvent>)> {
         let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() else {
             return give_back(execution, created);
         };
         if !self.toolbox.has_all(execution.plan().called_tools()) {
@@ -97,9 +97,9 @@ impl Handle {
         }
         let (stored, answer) = oneshot::channel();
         let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = Order::Begin { execution, created, stored, finished, permit };
+        let order = Order::Start { execution, created, stored, finished, permit };
         if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
-            let Order::Begin { execution, created, .. } = order else {
+            let Order::Start { execution, created, .. } = order else {
                 unreachable!("the channel returns the order")
             };
             return Err((execution, created));
@@ -109,7 +109,7 @@ impl Handle {
     }
 
     /// Lets the worker claim a stored execution.
-    pub async fn claim(&self, id: ExecutionId) {
+    pub async fn claim_execution(&self, id: ExecutionId) {
         // If the worker has ended, another one finds the execution.
         let _ = self.orders.send(Order::Claim(id)).await;
     }

@@ -28,9 +28,9 @@ const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const BACKOFF: Duration = Duration::from_millis(2);
 /// The longest wait for a rate. The clock of the store may differ from the clock of this node.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 /// Permits that one request to the store releases.
-const GIVEN_BACK: usize = 1_024;
+const MAX_RELEASED: usize = 1_024;
 
 /// Permits of one worker.
 #[derive(Debug)]
@@ -40,55 +40,55 @@ pub(crate) struct Permits {
     clock: Arc<dyn Clock>,
     /// The longest delay between two requests of the first call in a queue.
     poll: Duration,
-    lines: Mutex<BTreeMap<String, Line>>,
+    queues: Mutex<BTreeMap<String, Queue>>,
     /// The number of the next request. It makes the names of holders unique, so that the release of
     /// an earlier permit never releases a later one.
-    asked: AtomicU64,
-    returned: Mutex<Vec<Returned>>,
-    has_returned: Notify,
+    next_number: AtomicU64,
+    returned: Mutex<Vec<ReleasedPermit>>,
+    has_released: Notify,
     /// Notified when permits were released.
     freed: Notify,
 }
 
 /// The calls that wait for the same limits, in order of their turns.
-type Line = BTreeMap<Place, Arc<Notify>>;
+type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
 
 /// The arrival time minus the head start, and the holder.
-type Place = (i64, String);
+type QueuePosition = (i64, String);
 
 /// A permit. Released when dropped.
-pub(crate) struct Granted {
+pub(crate) struct HeldPermit {
     permits: Arc<Permits>,
     permit: Option<Permit>,
-    asking: Option<Asking>,
+    asking: Option<PendingRequest>,
 }
 
 /// A request in flight to the store.
-type Asking = BoxFuture<'static, Result<Permission, StoreError>>;
+type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
 
 /// A permit to release.
-struct Returned {
+struct ReleasedPermit {
     permit: Permit,
     /// Its request, if that is still in flight. A release that overtook the request would have no
     /// effect, and the permit would stay held until the worker ends.
-    asking: Option<Asking>,
+    asking: Option<PendingRequest>,
 }
 
-impl fmt::Debug for Granted {
+impl fmt::Debug for HeldPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Granted").field(&self.permit).finish()
     }
 }
 
-impl fmt::Debug for Returned {
+impl fmt::Debug for ReleasedPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Returned").field(&self.permit).finish()
     }
 }
 
-impl Granted {
+impl HeldPermit {
     /// Sends the request. If the future is dropped, the release waits for the answer.
-    async fn ask(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
+    async fn send_request(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
         // From here on the store may grant the permit, even if this future is dropped.
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
@@ -100,31 +100,31 @@ impl Granted {
     }
 }
 
-impl Drop for Granted {
+impl Drop for HeldPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             let asking = self.asking.take();
-            lock(&self.permits.returned).push(Returned { permit, asking });
-            self.permits.has_returned.notify_one();
+            lock_mutex(&self.permits.returned).push(ReleasedPermit { permit, asking });
+            self.permits.has_released.notify_one();
         }
     }
 }
 
 /// A position in a queue. Dropping it wakes the next call.
-struct Waiting<'a> {
+struct QueueEntry<'a> {
     permits: &'a Permits,
-    line: String,
-    place: Place,
+    queue: String,
+    position: QueuePosition,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut lines = lock(&self.permits.lines);
-        let Some(line) = lines.get_mut(&self.line) else { return };
-        line.remove(&self.place);
+        let mut lines = lock_mutex(&self.permits.queues);
+        let Some(line) = lines.get_mut(&self.queue) else { return };
+        line.remove(&self.position);
         match line.first_key_value() {
             Some((_, next)) => next.notify_one(),
-            None => drop(lines.remove(&self.line)),
+            None => drop(lines.remove(&self.queue)),
         }
     }
 }
@@ -141,29 +141,29 @@ impl Permits {
             store,
             clock,
             poll,
-            lines: Mutex::default(),
-            asked: AtomicU64::new(0),
+            queues: Mutex::default(),
+            next_number: AtomicU64::new(0),
             returned: Mutex::default(),
-            has_returned: Notify::new(),
+            has_released: Notify::new(),
             freed: Notify::new(),
         })
     }
 
     /// Waits until `holder` has a permit for all of `limits`.
-    pub(crate) async fn acquire(
+    pub(crate) async fn acquire_permit(
         self: &Arc<Self>,
         holder: String,
         limits: Vec<CallLimit>,
         priority: i32,
-    ) -> Granted {
-        let mut granted = Granted { permits: Arc::clone(self), permit: None, asking: None };
+    ) -> HeldPermit {
+        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, asking: None };
         if limits.is_empty() {
             return granted;
         }
-        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let holder = format!("{holder}/{}/{number}", self.worker);
         let keys: Vec<String> = limits.iter().map(|limit| limit.key.clone()).collect();
-        let (waiting, turn) = self.stand_in_line(keys.join("\n"), &holder, priority);
+        let (waiting, turn) = self.enqueue(keys.join("\n"), &holder, priority);
         let permit = Permit { holder, worker: self.worker, limits: keys };
         let ask = PermitAsk { permit, limits };
         let (mut backoff, mut may_hold) = (BACKOFF, false);
@@ -173,12 +173,14 @@ impl Permits {
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
-            let answer = granted.ask(&ask).await;
+            let answer = granted.send_request(&ask).await;
             may_hold = answer.is_err();
             let wait = match answer {
                 Ok(Permission::Granted) => return granted,
                 Ok(Permission::Full) => backoff,
-                Ok(Permission::NotBefore(at)) => self.until(at).max(backoff).min(LONGEST),
+                Ok(Permission::NotBefore(at)) => {
+                    self.delay_until(at).max(backoff).min(MAX_RATE_WAIT)
+                }
                 Err(err) => {
                     warn!(%err, "cannot request a permit yet, will retry");
                     self.poll
@@ -194,36 +196,31 @@ impl Permits {
     }
 
     /// Returns the number of waiting calls.
-    pub(crate) fn waiting(&self) -> usize {
-        lock(&self.lines).values().map(BTreeMap::len).sum()
+    pub(crate) fn queued_count(&self) -> usize {
+        lock_mutex(&self.queues).values().map(BTreeMap::len).sum()
     }
 
-    fn until(&self, at: Timestamp) -> Duration {
+    fn delay_until(&self, at: Timestamp) -> Duration {
         (at - self.clock.now()).to_std().unwrap_or_default()
     }
 
-    fn stand_in_line(
-        &self,
-        line: String,
-        holder: &str,
-        priority: i32,
-    ) -> (Waiting<'_>, Arc<Notify>) {
+    fn enqueue(&self, line: String, holder: &str, priority: i32) -> (QueueEntry<'_>, Arc<Notify>) {
         let head_start = i64::from(priority).saturating_mul(HEAD_START_MS);
         let now = self.clock.now().timestamp_millis();
         let place = (now.saturating_sub(head_start), holder.to_owned());
         let turn = Arc::new(Notify::new());
-        let mut lines = lock(&self.lines);
+        let mut lines = lock_mutex(&self.queues);
         lines.entry(line.clone()).or_default().insert(place.clone(), Arc::clone(&turn));
         drop(lines);
-        (Waiting { permits: self, line, place }, turn)
+        (QueueEntry { permits: self, queue: line, position: place }, turn)
     }
 
     /// Releases dropped permits, until the worker ends.
-    pub(crate) async fn give_back(&self) {
+    pub(crate) async fn release_returned(&self) {
         let mut asking = FuturesUnordered::new();
         loop {
             let mut some = Vec::new();
-            for Returned { permit, asking: question } in self.some_returned() {
+            for ReleasedPermit { permit, asking: question } in self.take_released() {
                 match question {
                     Some(question) => asking.push(question.map(|_| permit)),
                     None => some.push(permit),
@@ -232,7 +229,7 @@ impl Permits {
             if some.is_empty() {
                 tokio::select! {
                     biased;
-                    () = self.has_returned.notified() => continue,
+                    () = self.has_released.notified() => continue,
                     Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
                 }
             }
@@ -244,24 +241,24 @@ impl Permits {
         }
     }
 
-    fn some_returned(&self) -> Vec<Returned> {
-        let mut returned = lock(&self.returned);
-        let n = returned.len().min(GIVEN_BACK);
-        returned.drain(..n).collect()
+    fn take_released(&self) -> Vec<ReleasedPermit> {
+        let mut released = lock_mutex(&self.returned);
+        let n = released.len().min(MAX_RELEASED);
+        released.drain(..n).collect()
     }
 }
 
-impl Waiting<'_> {
+impl QueueEntry<'_> {
     fn is_first(&self) -> bool {
-        let lines = lock(&self.permits.lines);
+        let lines = lock_mutex(&self.permits.queues);
         lines
-            .get(&self.line)
+            .get(&self.queue)
             .and_then(|queue| queue.first_key_value())
-            .is_some_and(|(place, _)| *place == self.place)
+            .is_some_and(|(place, _)| *place == self.position)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each change is one insertion or removal, so a panic leaves the value valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

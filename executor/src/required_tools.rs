@@ -53,7 +53,7 @@ impl RequiredTools {
 
 /// Returns whether a due execution can continue with the tools of a toolbox. A worker that claimed
 /// any other execution would release it at once.
-pub async fn can_go_on(
+pub async fn can_continue(
     store: &dyn Store,
     toolbox: &Toolbox,
     head: &ExecutionHead,

@@ -34,7 +34,10 @@ use tracing::{debug, error, info, warn};
 use self::{backlog::Backlog, replan_queue::ReplanQueue};
 use crate::{
     control::Control,
-    driver::{Context, DriveError, Driver, NewExecution, Stop, children::tell_parent, load},
+    driver::{
+        DriveError, Driver, DriverStop, NewExecution, WorkerContext, children::notify_parent,
+        load_existing,
+    },
     lease::LeaseClock,
     options::Options,
     orders::{MAX_ORDERS, Order},
@@ -42,11 +45,11 @@ use crate::{
     replan::Replanner,
 };
 
-pub use crate::orders::{CallPermit, Handle};
+pub use crate::orders::{CallPermit, WorkerHandle};
 
 /// The executions that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum WorkerScope {
     /// All executions whose tools this node has.
     Everything,
     /// Only executions that this process gives to the worker.
@@ -55,29 +58,29 @@ pub enum Scope {
 
 /// Claims executions and drives them.
 pub struct Worker {
-    context: Arc<Context>,
-    scope: Scope,
-    room: Arc<Semaphore>,
-    local: Arc<Local>,
+    context: Arc<WorkerContext>,
+    scope: WorkerScope,
+    slots: Arc<Semaphore>,
+    local: Arc<LocalDrivers>,
     orders: mpsc::Receiver<Order>,
-    drivers: JoinSet<Driven>,
+    drivers: JoinSet<DriverResult>,
     backlog: Backlog,
     replan_queue: ReplanQueue,
 }
 
 /// The result of a driver.
-type Driven = (ExecutionId, Result<Stop, DriveError>);
+type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 
 /// The executions that drivers of this worker run, with the senders of their commands.
 #[derive(Debug, Default)]
-struct Local(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
+struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
 /// Commands that wait at a driver. Others stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
 /// The parts of a worker.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct WorkerParts {
     /// The host name, shown to people.
     pub node: String,
     /// The store.
@@ -89,7 +92,7 @@ pub struct Parts {
     /// Its options.
     pub options: Options,
     /// The executions that it claims.
-    pub scope: Scope,
+    pub scope: WorkerScope,
 }
 
 impl Worker {
@@ -97,15 +100,15 @@ impl Worker {
     ///
     /// When `drain` fires, it starts nothing, waits for short steps, and leaves the rest to other
     /// workers.
-    pub fn new(parts: Parts, id: WorkerId, drain: CancellationToken) -> (Self, Handle) {
-        let Parts { node, store, toolbox, clock, options, scope } = parts;
+    pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
+        let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, orders) = mpsc::channel(MAX_ORDERS);
         let [room, patience] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
-        let handle = Handle {
+        let handle = WorkerHandle {
             orders: sender,
-            room: Arc::clone(&room),
+            slots: Arc::clone(&room),
             toolbox: toolbox.clone(),
             permits: Arc::clone(&permits),
             worker: id,
@@ -113,7 +116,7 @@ impl Worker {
         let options = Arc::new(options);
         let node = node.into();
         let own = Some(handle.clone());
-        let context = Context {
+        let context = WorkerContext {
             worker: id,
             node,
             control: Control::new(Arc::clone(&store), Arc::clone(&clock), own),
@@ -126,16 +129,16 @@ impl Worker {
             handle: handle.clone(),
             permits,
             replanner: OnceLock::new(),
-            room: Arc::clone(&room),
-            patience,
-            is_alone: scope == Scope::Given,
+            slots: Arc::clone(&room),
+            waiting_slots: patience,
+            is_alone: scope == WorkerScope::Given,
         };
         let (context, local) = (Arc::new(context), Arc::default());
         let drivers = JoinSet::new();
         let worker = Self {
             context,
             scope,
-            room,
+            slots: room,
             local,
             orders,
             drivers,
@@ -155,24 +158,24 @@ impl Worker {
     /// over.
     pub async fn run(mut self) {
         let context = Arc::clone(&self.context);
-        heartbeat(&context).await;
+        renew_lease(&context).await;
         let beats = async {
             let mut beats = time::interval(context.options.lease / 3);
             beats.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
             loop {
                 beats.tick().await;
-                heartbeat(&context).await;
+                renew_lease(&context).await;
             }
         };
         let work = async {
-            self.work().await;
-            self.wind_down().await;
+            self.handle_inputs().await;
+            self.shut_down().await;
         };
         tokio::select! {
             biased;
             () = work => (),
             () = beats => unreachable!("the lease is renewed until the work is done"),
-            () = context.permits.give_back() => unreachable!("permits are released until the work is done"),
+            () = context.permits.release_returned() => unreachable!("permits are released until the work is done"),
         }
         if let Err(err) = context.store.retire(context.worker).await {
             warn!(%err, "cannot unregister this worker, its lease will expire");
@@ -180,11 +183,11 @@ impl Worker {
     }
 
     #[cfg(test)]
-    pub(crate) fn context(&self) -> &Arc<Context> {
+    pub(crate) fn context(&self) -> &Arc<WorkerContext> {
         &self.context
     }
 
-    async fn work(&mut self) {
+    async fn handle_inputs(&mut self) {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
@@ -199,31 +202,31 @@ impl Worker {
                     self.driver_ended(id, result);
                 }
                 Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
-                Some(order) = self.orders.recv() => self.take(order),
-                _ = inbox.changed() => self.deliver().await,
+                Some(order) = self.orders.recv() => self.handle_order(order),
+                _ = inbox.changed() => self.deliver_commands().await,
                 _ = work.changed() => look_at = Instant::now(),
                 _ = tools.changed() => look_at = Instant::now(),
                 () = time::sleep_until(look_at) => {
-                    self.deliver().await;
-                    look_at = Instant::now() + self.look().await;
+                    self.deliver_commands().await;
+                    look_at = Instant::now() + self.scan().await;
                 }
             }
         }
     }
 
     /// Handles the end of a driver. Does not trigger a scan, because many drivers end.
-    fn driver_ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) {
+    fn driver_ended(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
-            Ok(Stop::Finished) => (),
-            Ok(Stop::NeedsReplan) => self.queue_replan(id),
+            Ok(DriverStop::Finished) => (),
+            Ok(DriverStop::NeedsReplan) => self.queue_replan(id),
             // A command may have arrived meanwhile.
-            Ok(Stop::PutAside) => self.context.store.hints().wake_inbox(),
-            Ok(Stop::Unwritten(head)) => {
+            Ok(DriverStop::Parked) => self.context.store.hints().wake_inbox(),
+            Ok(DriverStop::HeadUnwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
                 self.context.store.hints().wake_inbox();
             }
-            Err(DriveError::Taken(epoch)) => {
+            Err(DriveError::ClaimedElsewhere(epoch)) => {
                 // Or only its head lags behind.
                 self.backlog.given_up.insert(id, epoch);
             }
@@ -243,9 +246,9 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, order: Order) {
+    fn handle_order(&mut self, order: Order) {
         match order {
-            Order::Begin { execution, created, stored, finished, permit } => {
+            Order::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
                     // A second start with the same key arrived before the first was answered.
@@ -256,12 +259,12 @@ impl Worker {
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
                 let (execution, created) = (*execution, *created);
-                let new = NewExecution { execution, created, commands, stored, place: permit };
-                let driver = Driver::begin(Arc::clone(&context), new);
+                let new = NewExecution { execution, created, commands, stored, slot: permit };
+                let driver = Driver::start_new(Arc::clone(&context), new);
                 self.drivers.spawn(async move {
-                    let result = end_unwritten(&context, id, driver.run().await).await;
-                    scan::leave_damaged(&context, id, &result).await;
-                    if let (Ok(Stop::Finished | Stop::NeedsReplan), Some(finished)) =
+                    let result = fail_unwritable(&context, id, driver.run().await).await;
+                    scan::postpone_if_damaged(&context, id, &result).await;
+                    if let (Ok(DriverStop::Finished | DriverStop::NeedsReplan), Some(finished)) =
                         (&result, finished)
                     {
                         // The receiver may be gone.
@@ -272,7 +275,7 @@ impl Worker {
             }
             Order::Claim(id) => {
                 // The order names this worker, so the newest known claim does not matter.
-                if !self.claim(id, Epoch(u64::MAX)) {
+                if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
                 }
             }
@@ -283,26 +286,26 @@ impl Worker {
     ///
     /// `seen` is the newest claim that the caller knows. If the log has a newer one, its worker is
     /// alive and keeps the execution.
-    fn claim(&mut self, id: ExecutionId, seen: Epoch) -> bool {
+    fn claim_execution(&mut self, id: ExecutionId, seen: Epoch) -> bool {
         if self.local.contains(id) {
             return true;
         }
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
+        let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() else { return false };
         self.backlog.pending_heads.remove(id);
         let (sender, commands) = mpsc::channel(MAX_COMMANDS);
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
-            let result = drive(Arc::clone(&context), id, seen, commands, permit).await;
-            let result = end_unwritten(&context, id, result).await;
-            scan::leave_damaged(&context, id, &result).await;
+            let result = drive_execution(Arc::clone(&context), id, seen, commands, permit).await;
+            let result = fail_unwritable(&context, id, result).await;
+            scan::postpone_if_damaged(&context, id, &result).await;
             (id, result)
         });
         true
     }
 
     /// Lets drivers finish short steps, then stops them.
-    async fn wind_down(&mut self) {
+    async fn shut_down(&mut self) {
         // A model may take long. Other workers find these executions by their owner.
         self.replan_queue.shutdown().await;
         // Callers that still want to start something here do so through the store.
@@ -317,25 +320,25 @@ impl Worker {
 }
 
 /// Reads an execution, claims it and drives it.
-async fn drive(
-    context: Arc<Context>,
+async fn drive_execution(
+    context: Arc<WorkerContext>,
     id: ExecutionId,
     seen: Epoch,
     commands: mpsc::Receiver<SentCommand>,
     place: OwnedSemaphorePermit,
-) -> Result<Stop, DriveError> {
+) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
-    let execution = load(&*store, id).await?;
+    let execution = load_existing(&*store, id).await?;
     let inbox = store.inbox(Some(id)).await?;
     if execution.state().is_finished() {
         // The head lagged, or its owner crashed before it notified the parent or replanned.
-        tell_parent(&context, &execution).await?;
+        notify_parent(&context, &execution).await?;
         store.discard(inbox.iter().map(|envelope| envelope.id).collect()).await?;
         return replan_queue::keep_for_replan(&context, &execution).await;
     }
     if seen < execution.epoch() {
         repair_owner(&*store, &execution).await?;
-        return Err(DriveError::Taken(execution.epoch()));
+        return Err(DriveError::ClaimedElsewhere(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
     Driver::resume(context, execution, inbox, commands, place).run().await
@@ -343,22 +346,22 @@ async fn drive(
 
 /// Ends an execution whose next events are too large for the store. Otherwise each claim would call
 /// its tools again, and its deadline would pass unnoticed.
-async fn end_unwritten(
-    context: &Arc<Context>,
+async fn fail_unwritable(
+    context: &Arc<WorkerContext>,
     id: ExecutionId,
-    result: Result<Stop, DriveError>,
-) -> Result<Stop, DriveError> {
+    result: Result<DriverStop, DriveError>,
+) -> Result<DriverStop, DriveError> {
     let Err(DriveError::Store(err @ StoreError::TooLarge { .. })) = &result else { return result };
     error!(execution = %id, %err, "its next events cannot be written, so the execution fails");
-    let place = Arc::clone(&context.room).acquire_owned().await;
+    let place = Arc::clone(&context.slots).acquire_owned().await;
     let place = place.expect("the room of a worker is never closed");
-    let execution = load(&*context.store, id).await?;
+    let execution = load_existing(&*context.store, id).await?;
     if execution.state().is_finished() {
-        return Ok(Stop::Finished);
+        return Ok(DriverStop::Finished);
     }
     let why = format!("what comes next cannot be written: {err}");
     let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
-    Driver::end_unwritten(Arc::clone(context), execution, error, place).run().await
+    Driver::fail_unwritable(Arc::clone(context), execution, error, place).run().await
 }
 
 /// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
@@ -373,7 +376,7 @@ async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), St
     Ok(())
 }
 
-async fn heartbeat(context: &Context) {
+async fn renew_lease(context: &WorkerContext) {
     let asked = Instant::now();
     let lease = context.options.lease;
     let until = context.clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::MAX);
@@ -390,28 +393,30 @@ async fn heartbeat(context: &Context) {
     }
 }
 
-impl Local {
-    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>> {
+impl LocalDrivers {
+    fn lock_map(
+        &self,
+    ) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>> {
         // A panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn insert(&self, id: ExecutionId, commands: mpsc::Sender<SentCommand>) {
-        self.map().insert(id, commands);
+        self.lock_map().insert(id, commands);
     }
 
     fn remove(&self, id: ExecutionId) {
-        self.map().remove(&id);
+        self.lock_map().remove(&id);
     }
 
     fn contains(&self, id: ExecutionId) -> bool {
-        self.map().contains_key(&id)
+        self.lock_map().contains_key(&id)
     }
 
     /// Gives a command to the driver of its execution. Returns whether the driver is here. A
     /// command that does not fit stays in the inbox and is found again.
-    fn deliver(&self, envelope: &SentCommand) -> bool {
-        match self.map().get(&envelope.execution) {
+    fn deliver_command(&self, envelope: &SentCommand) -> bool {
+        match self.lock_map().get(&envelope.execution) {
             Some(driver) => {
                 let _ = driver.try_send(envelope.clone());
                 true

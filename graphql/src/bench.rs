@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use executor::{
     control::Control,
     options::Options,
-    worker::{Parts, Scope, Worker},
+    worker::{Worker, WorkerParts, WorkerScope},
 };
 use serde_json::Value;
 use shared::{
@@ -138,7 +138,7 @@ impl Rig {
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::new([flow::flow()]);
         let drain = CancellationToken::new();
-        let parts = Parts {
+        let parts = WorkerParts {
             node: "bench".to_owned(),
             store: Arc::clone(&store),
             toolbox: toolbox.clone(),
@@ -150,7 +150,7 @@ impl Rig {
                 park_after: FOREVER,
                 ..Options::default()
             },
-            scope: Scope::Given,
+            scope: WorkerScope::Given,
         };
         let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), drain.clone());
         let mut tasks = JoinSet::new();

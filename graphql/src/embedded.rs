@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use executor::{
     control::Control,
     options::Options,
-    worker::{Parts, Scope, Worker},
+    worker::{Worker, WorkerParts, WorkerScope},
 };
 use futures::StreamExt;
 use offline::Offline;
@@ -97,13 +97,13 @@ impl Embedded {
         });
         registry.sync().await?;
         let stop = CancellationToken::new();
-        let parts = Parts {
+        let parts = WorkerParts {
             node: "embedded".to_owned(),
             store: Arc::clone(&store),
             toolbox,
             clock: Arc::clone(&clock),
             options: options.clone(),
-            scope: Scope::Everything,
+            scope: WorkerScope::Everything,
         };
         let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), stop.clone());
         let control = Control::new(store, Arc::clone(&clock), Some(handle));

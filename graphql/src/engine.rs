@@ -32,8 +32,8 @@ mod watching;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use executor::{
+    call_limits::CallLimits,
     control::{Control, IdempotencyKey, Start},
-    limits::CallLimits,
     options::Options,
 };
 use planner::{
@@ -222,7 +222,7 @@ impl Engine {
         let Some(plan) = self.plan(id).await? else {
             return Err(EngineError::not_found("plan", id));
         };
-        self.begin(&plan, order, IdempotencyKey::plan(id)).await
+        self.begin(&plan, order, IdempotencyKey::plan_subject(id)).await
     }
 
     /// Starts an execution of the newest plan of a request.
@@ -262,7 +262,7 @@ impl Engine {
             // A concurrent request under the key waits for this plan.
             _lock = Some(self.locks.lock(format!("key {key}")).await);
             let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
-            if let Some(id) = self.control.find(&key, &order.options).await? {
+            if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
         }
@@ -292,7 +292,7 @@ impl Engine {
         let Order { mut options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
-            && let Some(id) = self.control.find(key, &options).await?
+            && let Some(id) = self.control.find_by_key(key, &options).await?
         {
             // Nothing begins, so nothing is taken off the limits.
             return Ok(id);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::worker::Handle;
+use executor::worker::WorkerHandle;
 use futures::FutureExt;
 use shared::store::Store;
 use tokio::{sync::Mutex, time::Instant};
@@ -50,7 +50,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
             async move { probe.check().await }.boxed()
         }),
         figures: Arc::new(move || {
-            let waiting = worker.as_ref().map_or(0, Handle::waiting_for_permits);
+            let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
                 figures(counted.commits(), &toolbox),
                 retention.figures(),

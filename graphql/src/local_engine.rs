@@ -7,7 +7,7 @@ use std::{
 
 use executor::{
     control::Control,
-    worker::{Handle, Parts, Scope, Worker},
+    worker::{Worker, WorkerHandle, WorkerParts, WorkerScope},
 };
 use offline::Offline;
 use planner::embed::Embedders;
@@ -67,7 +67,7 @@ pub(crate) struct LocalEngine {
 
 /// The worker of this process.
 struct Work {
-    handle: Handle,
+    handle: WorkerHandle,
     drain: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -93,11 +93,11 @@ impl LocalEngine {
         }
         let scope = match need {
             Need::Store | Need::Tools => None,
-            Need::Stopping | Need::Driving => Some(Scope::Given),
-            Need::Everything => Some(Scope::Everything),
+            Need::Stopping | Need::Driving => Some(WorkerScope::Given),
+            Need::Everything => Some(WorkerScope::Everything),
         };
         let work = scope.map(|scope| {
-            Work::new(Parts {
+            Work::new(WorkerParts {
                 node: setup.environment.node(),
                 store: Arc::clone(&store),
                 toolbox: toolbox.clone(),
@@ -140,7 +140,7 @@ impl LocalEngine {
     }
 
     /// Returns the worker of this process, if there is one.
-    pub(crate) fn worker(&self) -> Option<Handle> {
+    pub(crate) fn worker(&self) -> Option<WorkerHandle> {
         self.work.as_ref().map(|work| work.handle.clone())
     }
 
@@ -157,7 +157,7 @@ impl LocalEngine {
 }
 
 impl Work {
-    fn new(parts: Parts) -> (Worker, Self) {
+    fn new(parts: WorkerParts) -> (Worker, Self) {
         let drain = CancellationToken::new();
         let id = WorkerId::draw(parts.clock.now());
         let (worker, handle) = Worker::new(parts, id, drain.clone());

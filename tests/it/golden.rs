@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use executor::{
     control::Control,
     options::Options,
-    worker::{Parts, Scope, Worker},
+    worker::{Worker, WorkerParts, WorkerScope},
 };
 use expect_test::expect_file;
 use futures::TryStreamExt;
@@ -233,13 +233,13 @@ impl Stage {
     /// Carries the execution on to its end, doing what a person would.
     async fn finish(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
-        let parts = Parts {
+        let parts = WorkerParts {
             node: "golden".to_owned(),
             store: Arc::clone(&store),
             toolbox: toolbox(),
             clock: Arc::<GoldenClock>::clone(&self.clock),
             options: Options::default(),
-            scope: Scope::Everything,
+            scope: WorkerScope::Everything,
         };
         let id = worker.parse().expect("a literal");
         let (worker, _handle) = Worker::new(parts, id, CancellationToken::new());
@@ -337,7 +337,8 @@ async fn check(name: &str, steps: Value) {
         }
         _ => ExecutionOptions::default(),
     };
-    let (_, created) = executor::machine::create(stage.id, &plan, options, stage.clock.now());
+    let (_, created) =
+        executor::machine::create_execution(stage.id, &plan, options, stage.clock.now());
     stage.begin(&[created]).await;
     let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
     expect_file![&path].assert_eq(&lines(&whole));

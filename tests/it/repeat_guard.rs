@@ -80,7 +80,7 @@ fn ended(steps: Value) -> Execution {
     let input = Arc::new(json!({ "names": ["x", "a"], "others": ["x"] }));
     let options = ExecutionOptions { input, ..ExecutionOptions::default() };
     let (plan, now) = (plan(&draft(steps)), Timestamp::UNIX_EPOCH);
-    carried_out(machine::create(ExecutionId::draw(now), &plan, options, now).0)
+    carried_out(machine::create_execution(ExecutionId::draw(now), &plan, options, now).0)
 }
 
 /// Says what would be done twice by a plan: `step: the one that did it`, or `step? the one`.
@@ -180,7 +180,7 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
         let plan = plan(&draft(steps));
         let created = create_replan(ended, &plan).unwrap();
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
-        carried_out(machine::create_as(id, &plan, created, now).unwrap().0)
+        carried_out(machine::create_execution_from(id, &plan, created, now).unwrap().0)
     };
     // It is taken over, and its parameters stand where it was done.
     let second = next(&first, json!([one("first", "a"), one("worse", "b")]));
@@ -197,7 +197,7 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
     // What somebody wanted to be done again did not stand in the way of that.
     let again = create_retry(&first, RetryScope::All).unwrap();
     let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
-    let (again, _) = machine::create_as(id, first.plan(), again, now).unwrap();
+    let (again, _) = machine::create_execution_from(id, first.plan(), again, now).unwrap();
     let mut done = RepeatGuard::new(&again);
     done.add_earlier(&first, &again);
     assert_eq!(twice(&done, json!([one("other", "a")])), Vec::<String>::new());

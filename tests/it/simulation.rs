@@ -14,10 +14,10 @@ mod plans;
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use executor::{
+    call_limits::{CallLimits, LimitRule, LimitedCalls},
     control::{Control, IdempotencyKey, Start},
-    limits::{CallLimits, Limited, Rule},
     options::Options,
-    worker::{Handle, Parts, Scope, Worker},
+    worker::{Worker, WorkerHandle, WorkerParts, WorkerScope},
 };
 use futures::TryStreamExt;
 use serde_json::json;
@@ -177,7 +177,7 @@ struct Simulation {
 /// A worker that lives.
 struct Inhabitant {
     view: Arc<View>,
-    handle: Handle,
+    handle: WorkerHandle,
     drain: CancellationToken,
     life: AbortHandle,
 }
@@ -253,13 +253,13 @@ impl Simulation {
         if self.tools == Tools::ComeAndGo {
             self.changes.spawn(come_and_go(Arc::clone(&self.world), toolbox.clone()));
         }
-        let parts = Parts {
+        let parts = WorkerParts {
             node: format!("node {}", self.born),
             store: Arc::<View>::clone(&view),
             toolbox,
             clock: Arc::new(self.world.draw_clock()),
             options,
-            scope: Scope::Everything,
+            scope: WorkerScope::Everything,
         };
         let id: WorkerId = format!("work_{}_simulated", self.born).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
@@ -328,7 +328,7 @@ impl Simulation {
         all
     }
 
-    fn control(&self, view: &Arc<View>, worker: Option<Handle>) -> Control {
+    fn control(&self, view: &Arc<View>, worker: Option<WorkerHandle>) -> Control {
         let store: Arc<dyn Store> = Arc::<View>::clone(view);
         Control::new(store, Arc::new(self.world.clock), worker)
     }
@@ -435,8 +435,8 @@ async fn come_and_go(world: Arc<World>, toolbox: Toolbox) {
 
 /// Limits that every worker shares.
 fn limits() -> CallLimits {
-    let of = Limited::Tool("sim.limited".parse().expect("well-formed"));
-    CallLimits::new(vec![Rule { of, key: None, concurrency: Some(2), rate: None }])
+    let of = LimitedCalls::Tool("sim.limited".parse().expect("well-formed"));
+    CallLimits::new(vec![LimitRule { of, key: None, concurrency: Some(2), rate: None }])
 }
 
 /// Follows a log to its end, and begins again where it was whenever something breaks.

@@ -29,12 +29,12 @@ pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
 
 /// Returns whether only this client uses a code.
-pub(super) fn is_ours(code: RpcCode) -> bool {
+pub(super) fn is_own_code(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
 
 /// The field of structured content that holds the other contents.
-const BESIDE: &str = "$content";
+const CONTENT_FIELD: &str = "$content";
 
 /// The content of a result.
 #[derive(Debug, PartialEq)]
@@ -52,13 +52,13 @@ pub(super) struct Output {
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
-pub(super) fn output(
+pub(super) fn read_output(
     result: CallToolResult,
     promised: Option<&Schema>,
     most: usize,
 ) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
-        return Err(ToolError::failed(complaint(&result)));
+        return Err(ToolError::failed(failure_text(&result)));
     }
     let misfit = promised.zip(result.structured_content.as_ref());
     if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
@@ -66,25 +66,25 @@ pub(super) fn output(
         return Err(ToolError::failed(message).without_retry());
     }
     let output = match result.structured_content {
-        Some(value) => structured(value, result.content),
-        None => contents(result.content),
+        Some(value) => structured_output(value, result.content),
+        None => content_output(result.content),
     };
     if json::json_size(&output.value) > most {
-        return Err(too_large(most));
+        return Err(too_large_error(most));
     }
     Ok(output)
 }
 
 /// Converts a JSON-RPC error.
-pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
+pub(super) fn convert_error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
-        TOO_LARGE => too_large(most),
+        TOO_LARGE => too_large_error(most),
         // The server may have carried out the call.
         UNREADABLE => ToolError::failed(message).with_unknown_outcome(),
         REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        RpcCode::INVALID_PARAMS if names_no_tool(message) => {
+        RpcCode::INVALID_PARAMS if is_unknown_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         }
         RpcCode::INVALID_PARAMS => ToolError::new(ErrorCode::INVALID_PARAMETERS, message),
@@ -93,19 +93,19 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
 }
 
 /// MCP has one code for unknown tools and invalid parameters. Only the message tells them apart.
-fn names_no_tool(message: &str) -> bool {
+fn is_unknown_tool(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
 }
 
-fn too_large(most: usize) -> ToolError {
+fn too_large_error(most: usize) -> ToolError {
     let message =
         format!("the server answered more than {most} bytes: ask it for less, or for a file");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
 /// Returns the message of a failed call.
-fn complaint(result: &CallToolResult) -> String {
+fn failure_text(result: &CallToolResult) -> String {
     let texts: Vec<_> = result
         .content
         .iter()
@@ -121,27 +121,27 @@ fn complaint(result: &CallToolResult) -> String {
 
 /// Adds other contents to structured content. The fields of the structured content stay in place,
 /// because plans refer to them. Texts repeat the structured content and are dropped.
-fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
+fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =
-        beside.map(|block| (place(&block), content(block))).unzip();
+        beside.map(|block| (binary_place(&block), content_value(block))).unzip();
     let mut binaries = Vec::new();
     match &mut value {
-        Value::Object(fields) if !values.is_empty() && !fields.contains_key(BESIDE) => {
-            fields.insert(BESIDE.to_owned(), Value::Array(values));
+        Value::Object(fields) if !values.is_empty() && !fields.contains_key(CONTENT_FIELD) => {
+            fields.insert(CONTENT_FIELD.to_owned(), Value::Array(values));
         }
         _ => return Output { value, binaries },
     }
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
-        binaries.extend(Binary::take(&mut value, format!("/{BESIDE}/{n}{at}"), &mime_type));
+        binaries.extend(Binary::take(&mut value, format!("/{CONTENT_FIELD}/{n}{at}"), &mime_type));
     }
     Output { value, binaries }
 }
 
-fn contents(contents: Vec<ContentBlock>) -> Output {
+fn content_output(contents: Vec<ContentBlock>) -> Output {
     let (places, mut values): (Vec<_>, Vec<_>) =
-        contents.into_iter().map(|block| (place(&block), content(block))).unzip();
+        contents.into_iter().map(|block| (binary_place(&block), content_value(block))).unzip();
     let is_one = values.len() == 1;
     let mut value = match values.len() {
         0 => Value::Null,
@@ -158,7 +158,7 @@ fn contents(contents: Vec<ContentBlock>) -> Output {
 }
 
 /// Returns the JSON pointer of a content's binary, and its media type.
-fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
+fn binary_place(content: &ContentBlock) -> Option<(&'static str, String)> {
     let unknown = || "application/octet-stream".to_owned();
     match content {
         ContentBlock::Image(image) => Some(("/data", image.mime_type.clone())),
@@ -173,7 +173,7 @@ fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
     }
 }
 
-fn content(content: ContentBlock) -> Value {
+fn content_value(content: ContentBlock) -> Value {
     match content {
         ContentBlock::Text(text) => {
             json::parse_lenient(text.text.as_bytes()).unwrap_or_else(|_| Value::String(text.text))
@@ -192,7 +192,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
-        let text = output(result, None, 60)
+        let text = read_output(result, None, 60)
             .map_or_else(|err| err.to_string(), |output| output.value.to_string());
         expected.assert_eq(&text);
     }
@@ -224,7 +224,7 @@ mod tests {
         let read = |structured: Value, content: Value| {
             let result = json!({ "content": content, "structuredContent": structured });
             let result = serde_json::from_value(result).unwrap();
-            let Output { value, binaries } = output(result, None, 1_000).unwrap();
+            let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
             (value, binaries.into_iter().map(|binary| binary.at).collect::<Vec<_>>())
         };
         let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
@@ -244,8 +244,9 @@ mod tests {
             "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
         });
         let schema = Schema::new(&schema).unwrap();
-        let read =
-            |result: Value| output(serde_json::from_value(result).unwrap(), Some(&schema), 1_000);
+        let read = |result: Value| {
+            read_output(serde_json::from_value(result).unwrap(), Some(&schema), 1_000)
+        };
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
         assert_eq!(read(fits).unwrap().value["n"], 1);
@@ -302,7 +303,7 @@ mod tests {
         let contents = [text("x"), json!({ "type": "resource", "resource": blob }), image];
         let read = |contents: &[Value]| {
             let result = serde_json::from_value(json!({ "content": contents })).unwrap();
-            let Output { value, binaries } = output(result, None, 1_000).unwrap();
+            let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
             let places = binaries
                 .into_iter()
                 .map(|binary| (binary.at, binary.mime_type, binary.base64.len()));
@@ -326,7 +327,7 @@ mod tests {
     #[test]
     fn codes_of_json_rpc_have_a_meaning() {
         let code = |code: RpcCode, message: &'static str| {
-            error(&ErrorData::new(code, message, None), 60).code
+            convert_error(&ErrorData::new(code, message, None), 60).code
         };
         assert_eq!(code(RpcCode::INVALID_PARAMS, "`a` is missing"), ErrorCode::INVALID_PARAMETERS);
         assert_eq!(code(RpcCode::INVALID_PARAMS, "Unknown tool: x"), ErrorCode::UNAVAILABLE);

@@ -11,18 +11,18 @@ use tokio::{
 use super::session::Session;
 
 /// Time limit for a call that waits for a delayed start.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The state of a server, shared by its tools.
 #[derive(Debug)]
 pub struct Availability {
-    state: watch::Sender<State>,
+    state: watch::Sender<ServerState>,
     wanted: Notify,
 }
 
 /// The state of a server.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum ServerState {
     /// It is being started.
     Starting,
     /// It can be called.
@@ -40,25 +40,25 @@ pub(super) enum State {
 
 impl Availability {
     pub(super) fn new() -> Self {
-        Self { state: watch::Sender::new(State::Starting), wanted: Notify::new() }
+        Self { state: watch::Sender::new(ServerState::Starting), wanted: Notify::new() }
     }
 
-    pub(super) fn set(&self, state: State) {
+    pub(super) fn set_state(&self, state: ServerState) {
         self.state.send_replace(state);
     }
 
     /// Waits until a call needs the server.
-    pub(super) async fn wanted(&self) {
+    pub(super) async fn wait_for_demand(&self) {
         self.wanted.notified().await;
     }
 
     /// Requests a start of a server that is down. Returns whether it starts.
-    pub fn wake(&self) -> bool {
+    pub fn request_start(&self) -> bool {
         let is_due = self.state.send_if_modified(|state| {
             let is_due =
-                matches!(state, State::Down { retry_at, .. } if *retry_at <= Instant::now());
+                matches!(state, ServerState::Down { retry_at, .. } if *retry_at <= Instant::now());
             if is_due {
-                *state = State::Starting;
+                *state = ServerState::Starting;
             }
             is_due
         });
@@ -69,31 +69,31 @@ impl Availability {
     }
 
     /// Waits for a working session.
-    pub(super) async fn session(&self) -> Result<Arc<Session>, ToolError> {
+    pub(super) async fn wait_for_session(&self) -> Result<Arc<Session>, ToolError> {
         let mut state = self.state.subscribe();
         let mut has_asked = false;
         loop {
             let now = state.borrow_and_update().clone();
             match now {
-                State::Up(session) if !session.is_closed() => return Ok(session),
-                State::Up(_) | State::Starting => {}
-                State::Down { error, retry_at } => {
-                    if has_asked || retry_at > Instant::now() + PATIENCE {
-                        return Err(down(&error, retry_at));
+                ServerState::Up(session) if !session.is_closed() => return Ok(session),
+                ServerState::Up(_) | ServerState::Starting => {}
+                ServerState::Down { error, retry_at } => {
+                    if has_asked || retry_at > Instant::now() + MAX_WAIT {
+                        return Err(down_error(&error, retry_at));
                     }
                     has_asked = true;
                     self.wanted.notify_one();
                 }
-                State::Stopped => return Err(stopped()),
+                ServerState::Stopped => return Err(stopped_error()),
             }
             if state.changed().await.is_err() {
-                return Err(stopped());
+                return Err(stopped_error());
             }
         }
     }
 }
 
-fn down(error: &str, retry_at: Instant) -> ToolError {
+fn down_error(error: &str, retry_at: Instant) -> ToolError {
     let wait = retry_at.saturating_duration_since(Instant::now());
     let when = if wait.is_zero() {
         String::new()
@@ -103,6 +103,6 @@ fn down(error: &str, retry_at: Instant) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("{error}{when}"))
 }
 
-fn stopped() -> ToolError {
+fn stopped_error() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "the MCP server was stopped with this process")
 }

@@ -18,12 +18,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{McpCommand, secrets::Secrets, session::Ends, wire::Wire};
+use super::{McpCommand, secrets::Secrets, session::SessionState, wire::StdioTransport};
 
 /// Bytes of one line on standard error that go into the log.
 const LOG_LINE: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A server that this process has started.
 pub(super) struct Child {
@@ -42,8 +42,8 @@ impl Child {
         launcher: &Launcher,
         spec: &McpCommand,
         most: usize,
-        ends: &mut Ends,
-    ) -> Result<(Self, Wire), String> {
+        ends: &mut SessionState,
+    ) -> Result<(Self, StdioTransport), String> {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
         launcher.note_passed(&spec.pass, &mut seen);
@@ -63,12 +63,12 @@ impl Child {
         ends.closing = ends.closed.clone();
         ends.seen = Arc::new(Secrets::new(seen));
         let tokens = Arc::clone(&ends.tokens);
-        let wire = Wire::new(stdout, stdin, most, ends.closed.clone(), tokens);
+        let wire = StdioTransport::new(stdout, stdin, most, ends.closed.clone(), tokens);
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
-        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), ends.seen.now()));
+        log.spawn(forward_stderr(set.clone(), stderr, Arc::clone(&tail), ends.seen.redaction()));
         let command = spec.command.clone();
-        let seen = ends.seen.now();
+        let seen = ends.seen.redaction();
         Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 
@@ -78,18 +78,18 @@ impl Child {
     }
 
     /// Describes the failure with the server's last lines on standard error.
-    pub(super) async fn complaint(&mut self, what: &str) -> String {
+    pub(super) async fn describe_failure(&mut self, what: &str) -> String {
         let command = &self.command;
-        let ended = timeout(LAST_WORDS, self.group.wait()).await;
+        let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
         let how = match ended {
             Ok(Ok(status)) => format!("`{command}` {}", describe(status)),
             Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
         };
-        self.with_last_words(how)
+        self.with_stderr_tail(how)
     }
 
     /// Adds the tail of standard error.
-    pub(super) fn with_last_words(&self, how: String) -> String {
+    pub(super) fn with_stderr_tail(&self, how: String) -> String {
         match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text(&self.seen) {
             text if text.is_empty() => how,
             text => format!("{how}: {text}"),
@@ -106,7 +106,7 @@ impl Child {
 }
 
 /// Forwards the server's standard error to the log, and keeps its tail.
-async fn keep_log(
+async fn forward_stderr(
     set: ToolSetName,
     stderr: ChildStderr,
     tail: Arc<Mutex<Tail>>,

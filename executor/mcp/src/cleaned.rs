@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 use super::EXAMPLES;
 
 /// Keywords of a schema whose value is a map from names to schemas.
-const MAPS: [&str; 5] =
+const SCHEMA_MAPS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Removes secrets from the tools of a server.
 ///
 /// A tool with a secret in a name is skipped, because calls need the name. A value of a schema with
 /// a secret is removed, because its placeholder would be a wrong value.
-pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec<Offer> {
+pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec<Offer> {
     let cleaned = offers.into_iter().filter_map(|mut offer| {
-        let is_fit = !seen.is_in(&offer.name) && clean(&mut offer, seen);
+        let is_fit = !seen.is_in(&offer.name) && redact_offer(&mut offer, seen);
         if !is_fit {
             let tool = seen.clean(offer.name.into_owned());
             tracing::warn!(
@@ -34,7 +34,7 @@ pub(super) fn cleaned(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec
 }
 
 /// Removes secrets from one tool. Returns whether its names contain none.
-fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
+fn redact_offer(offer: &mut Offer, seen: &Redaction) -> bool {
     offer.description = offer.description.take().map(|text| seen.clean(text.into_owned()).into());
     offer.title = offer.title.take().map(|title| seen.clean(title));
     for (key, value) in offer.meta.iter_mut().flat_map(|meta| &mut meta.0) {
@@ -43,11 +43,11 @@ fn clean(offer: &mut Offer, seen: &Redaction) -> bool {
         }
     }
     let mut schemas = std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema);
-    schemas.all(|schema| clean_schema(Arc::make_mut(schema), seen))
+    schemas.all(|schema| redact_schema(Arc::make_mut(schema), seen))
 }
 
 /// Removes secrets from a schema. Returns whether its names contain none.
-fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
+fn redact_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
     let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {
         ("description" | "title" | "$comment", Value::String(text)) => {
@@ -63,20 +63,20 @@ fn clean_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
             !values.is_empty()
         }
         ("default" | "const" | "example" | "enum" | "examples", value) => !seen.is_in_value(value),
-        (map, Value::Object(schemas)) if MAPS.contains(&map) => {
+        (map, Value::Object(schemas)) if SCHEMA_MAPS.contains(&map) => {
             is_fit &= !schemas.keys().any(|key| seen.is_in(key));
             let mut schemas = schemas.values_mut().filter_map(Value::as_object_mut);
-            is_fit &= schemas.all(|schema| clean_schema(schema, seen));
+            is_fit &= schemas.all(|schema| redact_schema(schema, seen));
             true
         }
         (_, Value::Object(schema)) => {
-            is_fit &= clean_schema(schema, seen);
+            is_fit &= redact_schema(schema, seen);
             true
         }
         (_, Value::Array(items)) => {
             items.retain_mut(|item| match item {
                 Value::Object(schema) => {
-                    is_fit &= clean_schema(schema, seen);
+                    is_fit &= redact_schema(schema, seen);
                     true
                 }
                 other => !seen.is_in_value(other),
@@ -118,7 +118,7 @@ mod tests {
                 "_meta": { EXAMPLES: [format!("open {word}")], "other": "sesame" },
             }))
         };
-        assert_eq!(cleaned(vec![of("sesame")], "s", &seen()), [of("***KEY***")]);
+        assert_eq!(redact_offers(vec![of("sesame")], "s", &seen()), [of("***KEY***")]);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             "required": ["b"],
         });
         let of = |schema: &Value| offer(json!({ "name": "t", "inputSchema": schema }));
-        assert_eq!(cleaned(vec![of(&schema)], "s", &seen()), [of(&left)]);
+        assert_eq!(redact_offers(vec![of(&schema)], "s", &seen()), [of(&left)]);
     }
 
     #[test]
@@ -160,6 +160,6 @@ mod tests {
             json!({ "name": "d", "inputSchema": {}, "outputSchema": { "x-sesame": 1 } }),
         ];
         let offers = bad.into_iter().chain([good.clone()]).map(offer);
-        assert_eq!(cleaned(offers.collect(), "s", &seen()), [offer(good)]);
+        assert_eq!(redact_offers(offers.collect(), "s", &seen()), [offer(good)]);
     }
 }

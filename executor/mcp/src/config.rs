@@ -92,7 +92,7 @@ impl TryFrom<Map<String, Value>> for McpServer {
         let written = Value::Object(written);
         if is_remote {
             let server = McpHttp::deserialize(written)?;
-            server.check().map_err(serde::de::Error::custom)?;
+            server.check_auth().map_err(serde::de::Error::custom)?;
             Ok(Self::Http(server))
         } else {
             McpCommand::deserialize(written).map(Self::Command)
@@ -102,16 +102,16 @@ impl TryFrom<Map<String, Value>> for McpServer {
 
 impl McpHttp {
     /// Returns the OAuth settings.
-    pub fn auth(&self) -> Option<&OAuth> {
+    pub fn oauth(&self) -> Option<&OAuth> {
         self.auth.as_deref()
     }
 
     /// Rejects settings that exclude `auth`.
-    fn check(&self) -> Result<(), String> {
+    fn check_auth(&self) -> Result<(), String> {
         if self.auth.is_none() {
             return Ok(());
         }
-        oauth::may_be_told(&self.url.0)?;
+        oauth::check_server(&self.url.0)?;
         match self.headers.keys().find(|name| name.eq_ignore_ascii_case("authorization")) {
             Some(name) => Err(format!("`auth` makes the header `{name}` itself: remove it")),
             None => Ok(()),
@@ -131,7 +131,7 @@ impl McpServer {
     }
 
     /// Resolves its relative roots against a folder.
-    pub fn root(&mut self, base: &Path) {
+    pub fn resolve_roots(&mut self, base: &Path) {
         let roots = match self {
             Self::Command(command) => &mut command.roots,
             Self::Http(http) => &mut http.roots,
@@ -181,7 +181,7 @@ mod tests {
             "elicitation": "defaults",
         });
         let mut server: McpServer = serde_json::from_value(written).unwrap();
-        server.root(Path::new("/etc"));
+        server.resolve_roots(Path::new("/etc"));
         assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
         let McpServer::Http(http) = server else { panic!("it has an address") };
         assert_eq!(http.url.0.as_str(), "https://example.com/mcp");

@@ -29,13 +29,13 @@ pub(super) struct Handler {
 impl Handler {
     /// Creates a handler that notifies `changed` when the server's tools have changed.
     pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
-        let roots = spec.roots().iter().filter_map(root).collect();
+        let roots = spec.roots().iter().filter_map(to_root).collect();
         Self { changed, roots, elicitation: spec.elicitation() }
     }
 }
 
 /// Returns the defaults of a form, or `None` if a required field has no default.
-fn defaults(form: &Value) -> Option<Map<String, Value>> {
+fn form_defaults(form: &Value) -> Option<Map<String, Value>> {
     let fields = form.get("properties").and_then(Value::as_object)?;
     let filled: Map<String, Value> = fields
         .iter()
@@ -46,7 +46,7 @@ fn defaults(form: &Value) -> Option<Map<String, Value>> {
 }
 
 /// Converts a folder to an MCP root: a `file` URL and a name.
-fn root(folder: &PathBuf) -> Option<Root> {
+fn to_root(folder: &PathBuf) -> Option<Root> {
     let whole = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok()?;
     let uri = Url::from_file_path(&whole).ok()?;
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -93,7 +93,7 @@ impl ClientHandler for Handler {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         let form = serde_json::to_value(requested_schema).unwrap_or_default();
-        Ok(match defaults(&form) {
+        Ok(match form_defaults(&form) {
             Some(filled) => {
                 ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(filled))
             }
@@ -117,7 +117,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().canonicalize().unwrap().join("größe 1");
         std::fs::create_dir(&own).unwrap();
-        let told = root(&own.join("../größe 1/.")).unwrap();
+        let told = to_root(&own.join("../größe 1/.")).unwrap();
         assert!(told.uri.starts_with("file:///") && told.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
         assert_eq!(told.name.as_deref(), Some("größe 1"));
         let able = able(json!({ "command": "x", "roots": [own] }));
@@ -153,9 +153,9 @@ mod tests {
             })
         };
         let filled = json!({ "a": 0 }).as_object().cloned();
-        assert_eq!(defaults(&form(json!(["a"]))), filled);
-        assert_eq!(defaults(&form(json!([]))), filled);
-        assert_eq!(defaults(&form(json!(["b"]))), None);
-        assert_eq!(defaults(&json!({ "required": ["c"] })), None);
+        assert_eq!(form_defaults(&form(json!(["a"]))), filled);
+        assert_eq!(form_defaults(&form(json!([]))), filled);
+        assert_eq!(form_defaults(&form(json!(["b"]))), None);
+        assert_eq!(form_defaults(&json!({ "required": ["c"] })), None);
     }
 }

@@ -27,14 +27,16 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::connection::headers;
-use self::{connection::Connection, exchange::exchange, server_stream::hear};
-use super::{McpHttp, answer::UNSENT, message::keep_token, oauth::Caller, session::Ends};
+pub(super) use self::connection::configured_headers;
+use self::{connection::Connection, exchange::run_request, server_stream::read_server_stream};
+use super::{
+    McpHttp, answer::UNSENT, message::restore_progress_token, oauth::Caller, session::SessionState,
+};
 
 /// Received messages that rmcp has not read yet.
-const WAITING: usize = 64;
+const MAX_MESSAGES: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A remote server.
 pub(super) struct Remote {
@@ -47,13 +49,13 @@ impl Remote {
         spec: &McpHttp,
         caller: Caller<'_>,
         most: usize,
-        ends: &mut Ends,
-    ) -> Result<(Self, HttpWire), String> {
-        let (out, inbox) = mpsc::channel(WAITING);
+        ends: &mut SessionState,
+    ) -> Result<(Self, HttpTransport), String> {
+        let (out, inbox) = mpsc::channel(MAX_MESSAGES);
         let connection = Arc::new(Connection::new(spec, caller, most, ends, out)?);
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&connection)));
-        let wire = HttpWire {
+        hearing.spawn(read_server_stream(Arc::clone(&connection)));
+        let wire = HttpTransport {
             connection: Arc::clone(&connection),
             inbox,
             exchanges: JoinSet::new(),
@@ -70,14 +72,14 @@ impl Remote {
     }
 
     /// Describes why the server failed.
-    pub(super) fn complaint(&self, what: &str) -> String {
+    pub(super) fn describe_failure(&self, what: &str) -> String {
         let host = &self.connection.host;
         self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
     }
 }
 
 /// The transport of a remote server for rmcp.
-pub(super) struct HttpWire {
+pub(super) struct HttpTransport {
     connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     /// The running requests. Each task reads the whole answer.
@@ -92,8 +94,8 @@ pub(super) struct HttpWire {
 /// The id of a request as text.
 type RequestKey = String;
 
-impl HttpWire {
-    fn ask(&mut self, id: RequestId, is_greeting: bool, body: Vec<u8>) {
+impl HttpTransport {
+    fn spawn_request(&mut self, id: RequestId, is_greeting: bool, body: Vec<u8>) {
         while self.exchanges.try_join_next().is_some() {}
         self.calls.retain(|_, call| !call.is_finished());
         let connection = Arc::clone(&self.connection);
@@ -101,37 +103,37 @@ impl HttpWire {
         let handle = if connection.is_closing() && !is_greeting {
             let error = ErrorData::new(UNSENT, "the connection has ended", None);
             let answer = JsonRpcMessage::error(error, Some(id));
-            self.exchanges.spawn(async move { connection.deliver(answer).await })
+            self.exchanges.spawn(async move { connection.deliver_message(answer).await })
         } else {
-            self.exchanges.spawn(exchange(connection, id, body, is_greeting))
+            self.exchanges.spawn(run_request(connection, id, body, is_greeting))
         };
         self.calls.insert(key, handle);
     }
 }
 
-impl Transport<RoleClient> for HttpWire {
+impl Transport<RoleClient> for HttpTransport {
     type Error = io::Error;
 
     fn send(
         &mut self,
         mut message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        keep_token(&mut message);
+        restore_progress_token(&mut message);
         let written = serde_json::to_vec(&message);
         let mut notice = None;
         match (message, written) {
             (_, Err(err)) => notice = Some(Err(io::Error::from(err))),
             (JsonRpcMessage::Request(request), Ok(body)) => {
                 let greets = matches!(request.request, ClientRequest::InitializeRequest(_));
-                self.ask(request.id, greets, body);
+                self.spawn_request(request.id, greets, body);
             }
             (message, Ok(body)) => {
-                if let Some(id) = cancelled(&message)
+                if let Some(id) = cancelled_request(&message)
                     && let Some(call) = self.calls.remove(&id)
                 {
                     call.abort();
                 }
-                notice = Some(Ok((body, is_greeted(&message))));
+                notice = Some(Ok((body, is_initialized(&message))));
             }
         }
         let connection = Arc::clone(&self.connection);
@@ -140,10 +142,10 @@ impl Transport<RoleClient> for HttpWire {
                 None => Ok(()),
                 Some(Err(err)) => Err(err),
                 Some(Ok((body, is_greeted))) => {
-                    connection.tell(body).await.map_err(io::Error::other)?;
+                    connection.send_notification(body).await.map_err(io::Error::other)?;
                     if is_greeted {
-                        connection.greeted.notify_one();
-                        connection.heard().await;
+                        connection.initialized.notify_one();
+                        connection.wait_for_stream().await;
                     }
                     Ok(())
                 }
@@ -152,7 +154,7 @@ impl Transport<RoleClient> for HttpWire {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let drained = drained(&self.connection, &mut self.exchanges, &mut self.deadline);
+        let drained = wait_until_drained(&self.connection, &mut self.exchanges, &mut self.deadline);
         tokio::select! {
             biased;
             message = self.inbox.recv() => return message,
@@ -169,20 +171,20 @@ impl Transport<RoleClient> for HttpWire {
     async fn close(&mut self) -> io::Result<()> {
         self.hearing.abort_all();
         self.exchanges.abort_all();
-        self.connection.leave().await;
+        self.connection.end_session().await;
         self.connection.close();
         Ok(())
     }
 }
 
 /// Waits until no further message can arrive.
-async fn drained(
+async fn wait_until_drained(
     connection: &Connection,
     exchanges: &mut JoinSet<()>,
     deadline: &mut Option<Instant>,
 ) {
-    connection.closing().await;
-    let deadline = *deadline.get_or_insert_with(|| Instant::now() + DRAIN);
+    connection.wait_for_closing().await;
+    let deadline = *deadline.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
     tokio::select! {
         () = async { while exchanges.join_next().await.is_some() {} } => {}
         () = sleep_until(deadline) => {}
@@ -190,7 +192,7 @@ async fn drained(
 }
 
 /// Returns the request that a message cancels.
-fn cancelled(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
+fn cancelled_request(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
     let ClientNotification::CancelledNotification(cancelled) = &notification.notification else {
         return None;
@@ -198,7 +200,7 @@ fn cancelled(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     cancelled.params.request_id.as_ref().map(ToString::to_string)
 }
 
-fn is_greeted(message: &TxJsonRpcMessage<RoleClient>) -> bool {
+fn is_initialized(message: &TxJsonRpcMessage<RoleClient>) -> bool {
     let JsonRpcMessage::Notification(notification) = message else { return false };
     matches!(notification.notification, ClientNotification::InitializedNotification(_))
 }

@@ -41,7 +41,7 @@ use toolbox::{Tool, ToolContext, blobs, progress::Reporter};
 use self::{
     answer::Output,
     message::DEMANDS_TASK,
-    session::{Lost, Session},
+    session::{LostCall, Session},
 };
 pub use self::{
     availability::Availability,
@@ -61,15 +61,15 @@ struct McpTool {
 }
 
 /// Creates the tools of a server. Skips tools with invalid or duplicate names.
-fn tools(
+fn make_tools(
     set: &ToolSetName,
     availability: &Arc<Availability>,
     offers: Vec<Offer>,
 ) -> Vec<Arc<dyn Tool>> {
     let mut names = BTreeSet::new();
     let tools = offers.into_iter().filter_map(|offer| {
-        let obstacle = obstacle(&offer);
-        let definition = definition(set, offer)?;
+        let obstacle = call_obstacle(&offer);
+        let definition = tool_definition(set, offer)?;
         if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
             tracing::warn!(%set, %name, "the server has two tools of this name, the first is used");
@@ -83,13 +83,13 @@ fn tools(
 }
 
 /// Returns why an offered tool cannot be called.
-fn obstacle(offer: &Offer) -> Option<&'static str> {
+fn call_obstacle(offer: &Offer) -> Option<&'static str> {
     let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK));
     let is_marked = mark == Some(&Value::Bool(true));
     is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
 
-fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
+fn tool_definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
     let name = match offer.name.parse() {
         Ok(name) => name,
         Err(err) => {
@@ -97,7 +97,7 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
             return None;
         }
     };
-    let obstacle = obstacle(&offer);
+    let obstacle = call_obstacle(&offer);
     let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
     let description = match obstacle {
         Some(why) => format!("{about}\n(It cannot be called: {why}.)").trim().to_owned(),
@@ -118,7 +118,7 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
             .output_schema
             .map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
         effect,
-        examples: examples(offer.meta.as_ref()),
+        examples: read_examples(offer.meta.as_ref()),
         is_callable: obstacle.is_none(),
     })
 }
@@ -126,12 +126,12 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
 /// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
 pub const EXAMPLES: &str = "faber/examples";
 /// Example requests of one tool.
-const MOST_EXAMPLES: usize = 100;
+const MAX_EXAMPLES: usize = 100;
 
-fn examples(meta: Option<&MetaObject>) -> Vec<String> {
+fn read_examples(meta: Option<&MetaObject>) -> Vec<String> {
     let written = meta.and_then(|meta| meta.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
     let texts = written.filter_map(Value::as_str).filter(|text| text.len() <= limits::TEXT_BYTES);
-    texts.take(MOST_EXAMPLES).map(str::to_owned).collect()
+    texts.take(MAX_EXAMPLES).map(str::to_owned).collect()
 }
 
 #[async_trait]
@@ -145,11 +145,11 @@ impl Tool for McpTool {
             let message = format!("`{}` cannot be called: {why}", self.definition.name);
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
-        let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
+        let request = self.build_request(Arc::unwrap_or_clone(parameters), &cx)?;
         // Dropping a running call sends a cancel notification to the server.
         let output = tokio::select! {
             biased;
-            result = self.send(request, &cx.reporter) => result?,
+            result = self.call_server(request, &cx.reporter) => result?,
             () = cx.cancel.cancelled() => {
                 let message = format!("the call of `{}` was cancelled", self.definition.qualified_name());
                 return Err(ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome());
@@ -161,7 +161,7 @@ impl Tool for McpTool {
 }
 
 impl McpTool {
-    fn request(
+    fn build_request(
         &self,
         parameters: Value,
         cx: &ToolContext,
@@ -181,29 +181,36 @@ impl McpTool {
     }
 
     /// Calls the server. Calls it again if the session was lost and a second call has no second effect.
-    async fn send(
+    async fn call_server(
         &self,
         request: CallToolRequestParams,
         reporter: &Reporter,
     ) -> Result<Output, ToolError> {
-        let session = self.availability.session().await?;
-        let lost = match session.call(request.clone(), self.promised(), reporter.clone()).await {
+        let session = self.availability.wait_for_session().await?;
+        let lost = match session
+            .call_tool(request.clone(), self.output_schema(), reporter.clone())
+            .await
+        {
             Ok(answer) => return answer,
             Err(lost) => lost,
         };
-        if lost == Lost::Sent && self.definition.effect == Effect::Once {
-            return Err(self.lost(&session, ErrorCode::OUTCOME_UNKNOWN).with_unknown_outcome());
+        if lost == LostCall::Sent && self.definition.effect == Effect::Once {
+            return Err(self
+                .lost_error(&session, ErrorCode::OUTCOME_UNKNOWN)
+                .with_unknown_outcome());
         }
-        let session = self.availability.session().await?;
-        match session.call(request, self.promised(), reporter.clone()).await {
+        let session = self.availability.wait_for_session().await?;
+        match session.call_tool(request, self.output_schema(), reporter.clone()).await {
             Ok(answer) => answer,
-            Err(Lost::Unsent) => Err(self.lost(&session, ErrorCode::UNAVAILABLE)),
-            Err(Lost::Sent) => Err(self.lost(&session, self.lost_code()).with_unknown_outcome()),
+            Err(LostCall::Unsent) => Err(self.lost_error(&session, ErrorCode::UNAVAILABLE)),
+            Err(LostCall::Sent) => {
+                Err(self.lost_error(&session, self.lost_error_code()).with_unknown_outcome())
+            }
         }
     }
 
     /// Returns the output schema, or `None` if there is none or it is invalid.
-    fn promised(&self) -> Option<&Schema> {
+    fn output_schema(&self) -> Option<&Schema> {
         let make = || {
             let made = Schema::new(self.definition.output_schema.as_ref()?);
             made.inspect_err(|error| {
@@ -215,16 +222,16 @@ impl McpTool {
         self.promised.get_or_init(make).as_ref()
     }
 
-    fn lost_code(&self) -> ErrorCode {
+    fn lost_error_code(&self) -> ErrorCode {
         match self.definition.effect {
             Effect::Once => ErrorCode::OUTCOME_UNKNOWN,
             Effect::Read | Effect::Idempotent => ErrorCode::UNAVAILABLE,
         }
     }
 
-    fn lost(&self, session: &Session, code: ErrorCode) -> ToolError {
+    fn lost_error(&self, session: &Session, code: ErrorCode) -> ToolError {
         let (name, set) = (self.definition.qualified_name(), &self.definition.set);
-        let ended = session.ending();
+        let ended = session.loss_verb();
         let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
         if code == ErrorCode::OUTCOME_UNKNOWN {
             return ToolError::outcome_unknown(&why);
@@ -246,7 +253,8 @@ mod tests {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
             serde_json::from_value(offer).unwrap()
         });
-        let tools = tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), offers.into());
+        let tools =
+            make_tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), offers.into());
         let kept: Vec<_> =
             tools.iter().map(|tool| tool.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
@@ -261,12 +269,13 @@ mod tests {
             tool("odd", json!("taskSupport")),
         ];
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": listed } });
-        let Some(JsonRpcMessage::Response(answer)) = message::parse(answer.to_string().as_bytes())
+        let Some(JsonRpcMessage::Response(answer)) =
+            message::parse_message(answer.to_string().as_bytes())
         else {
             panic!("no answer")
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
-        let tools = tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), listed.tools);
+        let tools = make_tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), listed.tools);
         let said = tools.iter().map(|tool| {
             let about = tool.definition();
             (about.is_callable, about.description.as_str())

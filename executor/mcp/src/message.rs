@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 use shared::json::parse_lenient;
 
 use super::{
-    answer::{TOO_LARGE, UNREADABLE, is_ours},
-    tokens::Tokens,
+    answer::{TOO_LARGE, UNREADABLE, is_own_code},
+    tokens::ProgressTokens,
 };
 
 /// Factor between the limits of a message and of an output. A message may contain the output twice,
 /// as structured content and as text, and escaping can turn each byte into six.
 pub(super) const OVERHEAD: usize = 16;
 /// Bytes kept of both ends of a message that is too long. One of them contains the id.
-pub(super) const ENDS: usize = 256;
+pub(super) const END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.
-pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
+pub(super) fn restore_progress_token(message: &mut TxJsonRpcMessage<RoleClient>) {
     let JsonRpcMessage::Request(request) = message else { return };
     let ClientRequest::CallToolRequest(call) = &request.request else { return };
     if let Some(token) = call.params.progress_token() {
@@ -36,13 +36,15 @@ pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
 }
 
 /// Delivers a progress report to its call. Returns any other message.
-pub(super) fn report(
+pub(super) fn take_progress(
     message: RxJsonRpcMessage<RoleClient>,
-    tokens: &Tokens,
+    tokens: &ProgressTokens,
 ) -> Option<RxJsonRpcMessage<RoleClient>> {
     let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
     match notification.notification {
-        ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
+        ServerNotification::ProgressNotification(progress) => {
+            tokens.deliver_report(progress.params)
+        }
         // An invalid progress report.
         ServerNotification::CustomNotification(custom)
             if custom.method == ProgressNotificationMethod::VALUE => {}
@@ -53,15 +55,15 @@ pub(super) fn report(
 
 /// Parses a message of a server. An invalid answer becomes the error of the call that it answers.
 /// Other invalid messages are ignored.
-pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;
     }
-    let marked = marked(text);
+    let marked = mark_task_tools(text);
     let text = marked.as_deref().unwrap_or(text);
     match parse_lenient(text) {
         // A server must not send the codes of this client.
-        Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
+        Ok(JsonRpcMessage::Error(mut error)) if is_own_code(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
             Some(JsonRpcMessage::Error(error))
         }
@@ -69,12 +71,12 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
             result: ServerResult::CustomResult(CustomResult(result)),
             id,
             ..
-        })) => Some(JsonRpcMessage::response(readable(result), id)),
+        })) => Some(JsonRpcMessage::response(recover_result(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
             // The message itself may contain a secret, so the log does not show it.
             tracing::debug!(%err, bytes = text.len(), "ignored an invalid message of an MCP server");
-            refusal(text, &err)
+            unreadable_error(text, &err)
         }
     }
 }
@@ -83,7 +85,7 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
 pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
 
 /// Marks the tools of a list that [require a task](DEMANDS_TASK). Returns `None` if none does.
-fn marked(text: &[u8]) -> Option<Vec<u8>> {
+fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     const WORD: &[u8] = b"\"taskSupport\"";
     if !text.windows(WORD.len()).any(|word| word == WORD) {
         return None;
@@ -106,23 +108,23 @@ fn marked(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Converts an unreadable message to the error of the call that it answers, if it names one.
-fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
+fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
             // Some servers send the answer inside a list. An older version of MCP allowed that.
-            let mut answers = batch.iter().filter(|message| answered(message).is_some());
+            let mut answers = batch.iter().filter(|message| answered_id(message).is_some());
             let answer = answers.next().filter(|_| answers.next().is_none())?;
-            return parse(answer.to_string().as_bytes());
+            return parse_message(answer.to_string().as_bytes());
         }
-        Ok(message) => answered(&message)?,
-        Err(_) => answered_in(text)?,
+        Ok(message) => answered_id(&message)?,
+        Err(_) => answered_id_in_text(text)?,
     };
     let why = format!("the server's answer is not MCP: {err}");
     Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
 }
 
 /// Returns the id of the call that an invalid message answers.
-fn answered(message: &Value) -> Option<RequestId> {
+fn answered_id(message: &Value) -> Option<RequestId> {
     let is_answer = message.get("result").or(message.get("error")).is_some()
         || message.get("jsonrpc").is_some() && message.get("method").is_none();
     let id = message.get("id").filter(|_| is_answer)?;
@@ -130,26 +132,26 @@ fn answered(message: &Value) -> Option<RequestId> {
 }
 
 /// Returns the id of the call that a text answers which is not JSON. Reads its two ends.
-fn answered_in(text: &[u8]) -> Option<RequestId> {
-    let head = String::from_utf8_lossy(&text[..text.len().min(ENDS)]);
+fn answered_id_in_text(text: &[u8]) -> Option<RequestId> {
+    let head = String::from_utf8_lossy(&text[..text.len().min(END_BYTES)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
     let is_answer = !head[..body.unwrap_or(head.len())].contains("\"method\"")
         && (body.is_some() || head.contains("\"jsonrpc\""));
-    let tail = &text[text.len().saturating_sub(ENDS)..];
-    let id = id_at(text, Place::Head).or_else(|| id_at(tail, Place::Tail));
+    let tail = &text[text.len().saturating_sub(END_BYTES)..];
+    let id = find_id(text, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail));
     id.filter(|_| is_answer).map(RequestId::Number)
 }
 
 /// Repairs a result that rmcp cannot parse. Skips invalid tools of a list, and turns contents of an
 /// unknown type into texts.
-fn readable(mut result: Value) -> ServerResult {
+fn recover_result(mut result: Value) -> ServerResult {
     if let Some(Value::Array(tools)) = result.get_mut("tools") {
         let mut number = 0;
         tools.retain(|tool| {
             number += 1;
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
-                let why = unquoted(&err.to_string());
+                let why = without_quotes(&err.to_string());
                 tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
@@ -172,7 +174,7 @@ fn readable(mut result: Value) -> ServerResult {
 }
 
 /// Removes quoted parts from a message, because they may contain a secret.
-fn unquoted(err: &str) -> String {
+fn without_quotes(err: &str) -> String {
     // This message quotes the name of a field only.
     if err.starts_with("missing field") {
         return err.to_owned();
@@ -186,24 +188,24 @@ fn unquoted(err: &str) -> String {
 
 /// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
 /// one contains the id. A text inside the answer cannot imitate it, because its quotes are escaped.
-pub(super) fn cut_short(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let (head, tail) = line.split_at(ENDS.min(line.len()));
-    let id = id_at(head, Place::Head).or_else(|| id_at(tail, Place::Tail))?;
+pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let (head, tail) = line.split_at(END_BYTES.min(line.len()));
+    let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;
     let error = ErrorData::new(TOO_LARGE, "the answer is too long", None);
     Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum MessageEnd {
     Head,
     Tail,
 }
 
-fn id_at(end: &[u8], place: Place) -> Option<i64> {
-    let end = if place == Place::Head { &end[..end.len().min(ENDS)] } else { end };
+fn find_id(end: &[u8], place: MessageEnd) -> Option<i64> {
+    let end = if place == MessageEnd::Head { &end[..end.len().min(END_BYTES)] } else { end };
     let text = String::from_utf8_lossy(end);
     let key = "\"id\":";
-    let at = if place == Place::Head {
+    let at = if place == MessageEnd::Head {
         // The result starts here, and it may contain other ids.
         text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
     } else {
@@ -229,7 +231,7 @@ mod tests {
             ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
             ("invalid length 1", "invalid length 1"),
         ] {
-            assert_eq!(unquoted(said), expected);
+            assert_eq!(without_quotes(said), expected);
         }
     }
 }

@@ -44,8 +44,8 @@ pub(crate) struct Caller<'a> {
 }
 
 /// Rejects servers to which no token may be sent.
-pub(super) fn may_be_told(server: &reqwest::Url) -> Result<(), String> {
-    web::check(server).map_err(|err| err.to_string())
+pub(super) fn check_server(server: &reqwest::Url) -> Result<(), String> {
+    web::check_secure(server).map_err(|err| err.to_string())
 }
 
 /// Seconds since 1970.
@@ -53,7 +53,7 @@ pub(super) fn may_be_told(server: &reqwest::Url) -> Result<(), String> {
     clippy::disallowed_methods,
     reason = "tokens end by the clock of the machine, as the server that grants them counts"
 )]
-fn now() -> u64 {
+fn unix_time() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
 }

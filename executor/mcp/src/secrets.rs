@@ -9,9 +9,9 @@ use std::{
 use secrets::Redaction;
 
 /// Tokens that are removed from texts. Older ones are no longer valid.
-const TOKENS: usize = 4;
+const MAX_TOKENS: usize = 4;
 /// The placeholder for a removed token.
-const NAME: &str = "ACCESS_TOKEN";
+const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
 /// The secrets that a server knows.
 #[derive(Default)]
@@ -32,34 +32,34 @@ impl Secrets {
     }
 
     /// Returns all current secrets.
-    pub(super) fn now(&self) -> Arc<Redaction> {
+    pub(super) fn redaction(&self) -> Arc<Redaction> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 
     /// Adds a token.
-    pub(super) fn note(&self, token: &str) {
+    pub(super) fn add_token(&self, token: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.tokens.iter().any(|other| other == token) {
             return;
         }
         known.tokens.push_back(token.to_owned());
-        if known.tokens.len() > TOKENS {
+        if known.tokens.len() > MAX_TOKENS {
             known.tokens.pop_front();
         }
         let mut all = known.fixed.clone();
-        known.tokens.iter().for_each(|token| all.note(NAME, token));
+        known.tokens.iter().for_each(|token| all.note(PLACEHOLDER, token));
         known.all = Arc::new(all);
     }
 
     /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
-        self.now().clean(text)
+        self.redaction().clean(text)
     }
 }
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.now().fmt(f)
+        self.redaction().fmt(f)
     }
 }
 
@@ -72,9 +72,9 @@ mod tests {
         let mut fixed = Redaction::default();
         fixed.note("KEY", "the key");
         let secrets = Secrets::new(fixed);
-        secrets.note("token-0");
+        secrets.add_token("token-0");
         assert_eq!(secrets.clean("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
-        (1..=TOKENS).for_each(|n| secrets.note(&format!("token-{n}")));
+        (1..=MAX_TOKENS).for_each(|n| secrets.add_token(&format!("token-{n}")));
         let said = secrets.clean("token-0 token-1 token-4 the key".to_owned());
         assert_eq!(said, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
         assert!(!format!("{secrets:?}").contains("token-"));

@@ -16,13 +16,13 @@ use toolbox::{blobs::Binary, progress::Reporter};
 use super::{
     answer::{self, LOST, Output, UNSENT},
     secrets::Secrets,
-    tokens::Tokens,
+    tokens::ProgressTokens,
 };
 
 /// A server that is up.
 pub(super) struct Session {
     peer: Peer<RoleClient>,
-    ends: Ends,
+    ends: SessionState,
     /// The most bytes of an output.
     most: usize,
     is_remote: bool,
@@ -30,20 +30,20 @@ pub(super) struct Session {
 
 /// State that the transport and the session share.
 #[derive(Clone, Default)]
-pub(super) struct Ends {
+pub(super) struct SessionState {
     /// Nothing more may be sent.
     pub(super) closing: CancellationToken,
     /// Nothing more can come.
     pub(super) closed: CancellationToken,
     /// The calls by their progress tokens.
-    pub(super) tokens: Arc<Tokens>,
+    pub(super) tokens: Arc<ProgressTokens>,
     /// The secrets that the server was told.
     pub(super) seen: Arc<Secrets>,
 }
 
 /// A call without an answer, because the session was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum LostCall {
     /// The server cannot have read it.
     Unsent,
     /// The server may have read it.
@@ -51,7 +51,12 @@ pub(super) enum Lost {
 }
 
 impl Session {
-    pub(super) fn new(peer: Peer<RoleClient>, ends: Ends, most: usize, is_remote: bool) -> Self {
+    pub(super) fn new(
+        peer: Peer<RoleClient>,
+        ends: SessionState,
+        most: usize,
+        is_remote: bool,
+    ) -> Self {
         Self { peer, ends, most, is_remote }
     }
 
@@ -65,17 +70,17 @@ impl Session {
     }
 
     /// Returns the verb for a lost server: a remote one broke off, a process ended.
-    pub(super) fn ending(&self) -> &'static str {
+    pub(super) fn loss_verb(&self) -> &'static str {
         if self.is_remote { "broke off" } else { "ended" }
     }
 
     /// Removes the secrets from the result of a call, and from its binaries.
-    fn clean(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
+    fn redact_result(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
         let (result, binaries) = match result {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let seen = self.ends.seen.now();
+        let seen = self.ends.seen.redaction();
         let value = seen.clean_result(result)?;
         let binaries = binaries.into_iter().map(|binary| {
             let base64 = seen.clean_base64(binary.base64);
@@ -86,31 +91,31 @@ impl Session {
 
     /// Calls a tool, and checks its output against a schema. Dropping the future sends a cancel
     /// notification to the server.
-    pub(super) async fn call(
+    pub(super) async fn call_tool(
         &self,
         mut request: CallToolRequestParams,
         promised: Option<&Schema>,
         reporter: Reporter,
-    ) -> Result<Result<Output, ToolError>, Lost> {
+    ) -> Result<Result<Output, ToolError>, LostCall> {
         if self.is_closed() {
-            return Err(Lost::Unsent);
+            return Err(LostCall::Unsent);
         }
-        let token = self.ends.tokens.draw(reporter, Arc::clone(&self.ends.seen));
+        let token = self.ends.tokens.register_call(reporter, Arc::clone(&self.ends.seen));
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.clean(answer::output(result, promised, self.most)))
+                Ok(self.redact_result(answer::read_output(result, promised, self.most)))
             }
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more than its parameters, which a plan cannot answer",
             ))),
-            Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(Lost::Unsent),
-            Err(ServiceError::McpError(error)) if error.code == LOST => Err(Lost::Sent),
+            Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(LostCall::Unsent),
+            Err(ServiceError::McpError(error)) if error.code == LOST => Err(LostCall::Sent),
             Err(ServiceError::McpError(error)) => {
-                Ok(self.clean(Err(answer::error(&error, self.most))))
+                Ok(self.redact_result(Err(answer::convert_error(&error, self.most))))
             }
             Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
-            Err(ServiceError::TransportClosed) => Err(Lost::Sent),
+            Err(ServiceError::TransportClosed) => Err(LostCall::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
                 let reason = self.ends.seen.clean(reason);
@@ -132,9 +137,9 @@ impl fmt::Debug for Session {
 
 /// Returns whether a failed send may have reached the server. Only a broken pipe delivers nothing.
 /// After any other error, the server may have read the whole message but for the line's end.
-fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> Lost {
+fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     match err.downcast_ref::<io::Error>().map(io::Error::kind) {
-        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => Lost::Unsent,
-        _ => Lost::Sent,
+        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => LostCall::Unsent,
+        _ => LostCall::Sent,
     }
 }

@@ -10,19 +10,19 @@ use toolbox::{ReadyTool, SetStatus, Toolbox};
 
 use super::{
     Availability, McpServer,
-    availability::State,
+    availability::ServerState,
+    make_tools,
     oauth::{BackgroundTasks, Logins},
-    server::{Host, Server},
+    server::{Server, ServerHost},
     session::Session,
-    tools,
 };
 
 /// Time limit for a server's start and its first list of tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
 /// Time limit for a new list of tools.
-const REFRESH: Duration = Duration::from_secs(30);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
-const GATHER: Duration = Duration::from_millis(50);
+const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_millis(500);
 /// The longest delay before a start.
@@ -49,7 +49,7 @@ pub struct Supervisor {
 }
 
 /// Why a server is no longer up.
-enum End {
+enum ServerEnd {
     Died(String),
     Stopped,
 }
@@ -95,114 +95,120 @@ impl Supervisor {
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
-            let End::Died(error) = Box::pin(self.serve(&stop)).await else { break };
+            let ServerEnd::Died(error) = Box::pin(self.run_server(&stop)).await else { break };
             let lived = started.elapsed();
             self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
-            let retry_at = Instant::now() + backoff(self.failures);
+            let retry_at = Instant::now() + restart_delay(self.failures);
             tracing::warn!(set = %self.set, %error, "the MCP server is down");
-            self.availability.set(State::Down { error: error.into(), retry_at });
+            self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
             tokio::select! {
-                () = self.wanted(retry_at) => self.availability.set(State::Starting),
+                () = self.wait_for_restart(retry_at) => self.availability.set_state(ServerState::Starting),
                 () = stop.cancelled() => break,
             }
         }
-        self.availability.set(State::Stopped);
-        self.background.end().await;
+        self.availability.set_state(ServerState::Stopped);
+        self.background.finish_all().await;
     }
 
     /// Waits until the server should start again.
-    async fn wanted(&self, retry_at: Instant) {
-        if self.tools().is_empty() {
+    async fn wait_for_restart(&self, retry_at: Instant) {
+        if self.known_tools().is_empty() {
             // No call can request a server whose tools are unknown.
-            let _ = timeout(RETRY, self.availability.wanted()).await;
+            let _ = timeout(RETRY, self.availability.wait_for_demand()).await;
         } else {
-            self.availability.wanted().await;
+            self.availability.wait_for_demand().await;
         }
         sleep_until(retry_at).await;
     }
 
     /// Starts the server, and runs it until it dies or `stop` fires.
-    async fn serve(&self, stop: &CancellationToken) -> End {
+    async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
-        let host = Host { set: &self.set, logins, background: &self.background, launcher };
+        let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };
         let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
             Ok(spawned) => spawned,
-            Err(error) => return self.fail(stop, error),
+            Err(error) => return self.publish_failure(stop, error),
         };
         let connected = tokio::select! {
             connected = timeout(CONNECT, server.connect(wire)) => connected,
             () = stop.cancelled() => {
                 server.stop().await;
-                return End::Stopped;
+                return ServerEnd::Stopped;
             }
         };
         let (session, offers) = match connected {
             Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return self.fail(stop, error),
+            Ok(Err(error)) => return self.publish_failure(stop, error),
             Err(_) => {
                 let (name, wait) = (server.name(), CONNECT.as_secs());
                 let error = format!("`{name}` did not answer as an MCP server within {wait} s");
-                return self.fail(stop, server.with_last_words(error));
+                return self.publish_failure(stop, server.with_stderr_tail(error));
             }
         };
-        self.settle(stop, offers);
+        self.publish_tools(stop, offers);
         let session = Arc::new(session);
-        self.availability.set(State::Up(Arc::clone(&session)));
-        self.watch(server, &session, stop).await
+        self.availability.set_state(ServerState::Up(Arc::clone(&session)));
+        self.watch_server(server, &session, stop).await
     }
 
-    async fn watch(&self, mut server: Server, session: &Session, stop: &CancellationToken) -> End {
+    async fn watch_server(
+        &self,
+        mut server: Server,
+        session: &Session,
+        stop: &CancellationToken,
+    ) -> ServerEnd {
         loop {
             tokio::select! {
-                () = server.closed() => return End::Died(server.complaint("it closed its output").await),
-                () = server.changed() => {}
+                () = server.wait_for_close() => return ServerEnd::Died(server.describe_failure("it closed its output").await),
+                () = server.wait_for_change() => {}
                 () = stop.cancelled() => {
                     server.stop().await;
-                    return End::Stopped;
+                    return ServerEnd::Stopped;
                 }
             }
             let asked = async {
-                sleep(GATHER).await;
-                timeout(REFRESH, server.offers(session)).await
+                sleep(REFRESH_DELAY).await;
+                timeout(REFRESH_TIMEOUT, server.list_tools(session)).await
             };
             let asked = tokio::select! {
                 asked = asked => asked,
                 () = stop.cancelled() => {
                     server.stop().await;
-                    return End::Stopped;
+                    return ServerEnd::Stopped;
                 }
             };
             match asked {
-                Ok(Ok(offers)) => self.settle(stop, offers),
-                Ok(Err(error)) => self.keep_tools(&error),
-                Err(_) => self.keep_tools("no answer"),
+                Ok(Ok(offers)) => self.publish_tools(stop, offers),
+                Ok(Err(error)) => self.log_refresh_failure(&error),
+                Err(_) => self.log_refresh_failure("no answer"),
             }
         }
     }
 
-    fn keep_tools(&self, error: &str) {
+    fn log_refresh_failure(&self, error: &str) {
         tracing::warn!(set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
     }
 
-    fn settle(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
-        let tools = tools(&self.set, &self.availability, offers).into_iter().map(ReadyTool::new);
+    fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
+        let tools =
+            make_tools(&self.set, &self.availability, offers).into_iter().map(ReadyTool::new);
         self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools.collect());
     }
 
     /// Reports the set as failed. Its known tools stay.
-    fn fail(&self, stop: &CancellationToken, error: String) -> End {
+    fn publish_failure(&self, stop: &CancellationToken, error: String) -> ServerEnd {
         let status = SetStatus::Failed { error: error.clone() };
-        self.toolbox.settle_unless(stop, &self.set, status, self.tools());
-        End::Died(error)
+        self.toolbox.settle_unless(stop, &self.set, status, self.known_tools());
+        ServerEnd::Died(error)
     }
 
-    fn tools(&self) -> Vec<ReadyTool> {
+    fn known_tools(&self) -> Vec<ReadyTool> {
         self.toolbox.tools(&self.set)
     }
 }
 
 /// Returns the delay before a start. The first restart has none, and each further delay doubles.
-fn backoff(failures: u32) -> Duration {
+fn restart_delay(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
         Some(doublings) => BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX),
@@ -216,7 +222,7 @@ mod tests {
     #[test]
     fn starts_are_put_off_ever_longer() {
         let seconds: Vec<_> = [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX]
-            .map(|failures| backoff(failures).as_secs_f32())
+            .map(|failures| restart_delay(failures).as_secs_f32())
             .into();
         assert_eq!(seconds, [0.0, 0.0, 0.5, 1.0, 2.0, 16.0, 30.0, 30.0, 30.0]);
     }

@@ -16,52 +16,56 @@ use super::secrets::Secrets;
 
 /// The tokens of a server's running calls.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
+pub(super) struct ProgressTokens {
     next: AtomicI64,
-    calls: Mutex<BTreeMap<i64, Call>>,
+    calls: Mutex<BTreeMap<i64, ProgressListener>>,
 }
 
 /// The listener of a call, and the secrets to remove from reports.
-type Call = (Reporter, Arc<Secrets>);
+type ProgressListener = (Reporter, Arc<Secrets>);
 
 /// The token of one call. Reports after its drop are ignored.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) struct CallToken {
     number: i64,
-    tokens: Arc<Tokens>,
+    tokens: Arc<ProgressTokens>,
 }
 
-impl Tokens {
+impl ProgressTokens {
     /// Creates a token. Its reports go to `reporter`, without the secrets in `seen`.
-    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter, seen: Arc<Secrets>) -> Token {
+    pub(super) fn register_call(
+        self: &Arc<Self>,
+        reporter: Reporter,
+        seen: Arc<Secrets>,
+    ) -> CallToken {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.calls().insert(number, (reporter, seen));
-        Token { number, tokens: Arc::clone(self) }
+        self.lock_calls().insert(number, (reporter, seen));
+        CallToken { number, tokens: Arc::clone(self) }
     }
 
     /// Delivers a report to its call, if that is still running.
-    pub(super) fn hear(&self, report: ProgressNotificationParam) {
+    pub(super) fn deliver_report(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
-        let Some((reporter, seen)) = self.calls().get(&number).cloned() else { return };
+        let Some((reporter, seen)) = self.lock_calls().get(&number).cloned() else { return };
         let message = report.message.map(|text| seen.clean(text).into());
         reporter.report(Progress { progress: report.progress, total: report.total, message });
     }
 
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<i64, Call>> {
+    fn lock_calls(&self) -> MutexGuard<'_, BTreeMap<i64, ProgressListener>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Token {
+impl CallToken {
     /// Returns the token in the form of MCP.
     pub(super) fn value(&self) -> ProgressToken {
         ProgressToken(NumberOrString::Number(self.number))
     }
 }
 
-impl Drop for Token {
+impl Drop for CallToken {
     fn drop(&mut self) {
-        self.tokens.calls().remove(&self.number);
+        self.tokens.lock_calls().remove(&self.number);
     }
 }
 
@@ -75,15 +79,17 @@ mod tests {
 
     #[test]
     fn only_the_call_of_a_token_hears_its_reports() {
-        let tokens = Arc::new(Tokens::default());
+        let tokens = Arc::new(ProgressTokens::default());
         let (reporter, mut other) = pipe();
-        let _other = tokens.draw(reporter, Arc::default());
+        let _other = tokens.register_call(reporter, Arc::default());
         let (reporter, mut listener) = pipe();
         let mut seen = Redaction::default();
         seen.note("KEY", "the secret");
-        let token = tokens.draw(reporter, Arc::new(Secrets::new(seen)));
+        let token = tokens.register_call(reporter, Arc::new(Secrets::new(seen)));
         let mut hear = |token: ProgressToken| {
-            tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"));
+            tokens.deliver_report(
+                ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"),
+            );
             listener.next().now_or_never().map(|report| report.progress)
         };
         let expected =
@@ -95,6 +101,6 @@ mod tests {
         drop(token);
         assert_eq!(hear(late), None);
         assert!(other.next().now_or_never().is_none());
-        assert_eq!(tokens.calls().len(), 1);
+        assert_eq!(tokens.lock_calls().len(), 1);
     }
 }

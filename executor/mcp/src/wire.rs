@@ -20,27 +20,29 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    message::{ENDS, OVERHEAD, cut_short, keep_token, parse, report},
-    tokens::Tokens,
+    message::{
+        END_BYTES, OVERHEAD, parse_message, restore_progress_token, take_progress, too_long_error,
+    },
+    tokens::ProgressTokens,
 };
 
 /// Bytes of the line buffer that stay allocated between lines.
-const KEPT: usize = 1 << 20;
+const KEPT_BYTES: usize = 1 << 20;
 /// Time limit for a write to the server's input.
-const WRITE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pipes to a server.
-pub(super) struct Wire {
+pub(super) struct StdioTransport {
     reader: BufReader<ChildStdout>,
-    line: Line,
+    line: LineBuffer,
     // A writer holds the pipe until its line is written, because lines must not mix. `WRITE_TIMEOUT`
     // limits that time.
     writer: Arc<Mutex<Option<ChildStdin>>>,
     closed: CancellationToken,
-    tokens: Arc<Tokens>,
+    tokens: Arc<ProgressTokens>,
 }
 
-impl Wire {
+impl StdioTransport {
     /// Creates a transport. It cancels `closed` once the pipes are unusable, and delivers progress
     /// reports to `tokens`.
     pub(super) fn new(
@@ -48,11 +50,11 @@ impl Wire {
         stdin: ChildStdin,
         most: usize,
         closed: CancellationToken,
-        tokens: Arc<Tokens>,
+        tokens: Arc<ProgressTokens>,
     ) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, stdout),
-            line: Line::new(most.saturating_mul(OVERHEAD)),
+            line: LineBuffer::new(most.saturating_mul(OVERHEAD)),
             writer: Arc::new(Mutex::new(Some(stdin))),
             closed,
             tokens,
@@ -74,14 +76,14 @@ impl Wire {
     }
 }
 
-impl Transport<RoleClient> for Wire {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(
         &mut self,
         mut message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        keep_token(&mut message);
+        restore_progress_token(&mut message);
         let (writer, closed) = (Arc::clone(&self.writer), self.closed.clone());
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -91,7 +93,7 @@ impl Transport<RoleClient> for Wire {
                 let pipe = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
                 pipe.write_all(&line).await
             };
-            let written = timeout(WRITE, write).await;
+            let written = timeout(WRITE_TIMEOUT, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             // Half of the line may be written, so no other line can follow.
             written.inspect_err(|_| closed.cancel())
@@ -109,8 +111,8 @@ impl Transport<RoleClient> for Wire {
                 closed.cancel();
                 return None;
             }
-            match self.line.take() {
-                Some(message) => match report(message, &self.tokens) {
+            match self.line.take_message() {
+                Some(message) => match take_progress(message, &self.tokens) {
                     Some(message) => return Some(message),
                     None => consume_budget().await,
                 },
@@ -130,33 +132,33 @@ impl Transport<RoleClient> for Wire {
 }
 
 /// The part of a line that was read.
-struct Line {
+struct LineBuffer {
     most: usize,
     bytes: Vec<u8>,
     /// `true` if the middle was dropped.
     is_cut: bool,
 }
 
-impl Line {
+impl LineBuffer {
     /// Creates a buffer for lines of `most` bytes.
     fn new(most: usize) -> Self {
-        Self { most: most.max(2 * ENDS), bytes: Vec::new(), is_cut: false }
+        Self { most: most.max(2 * END_BYTES), bytes: Vec::new(), is_cut: false }
     }
 
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > self.most {
             self.is_cut = true;
-            self.bytes.drain(ENDS..self.bytes.len() - ENDS);
+            self.bytes.drain(END_BYTES..self.bytes.len() - END_BYTES);
         }
     }
 
     /// Returns the message of a complete line, if the line is one.
-    fn take(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn take_message(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
-        let message = if is_cut { cut_short(&self.bytes) } else { parse(&self.bytes) };
+        let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
         self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
+        self.bytes.shrink_to(KEPT_BYTES);
         message
     }
 }
@@ -170,11 +172,11 @@ mod tests {
     const MOST: usize = 4 << 10;
 
     fn answer(line: &str) -> Option<(String, i64)> {
-        let mut buffer = Line::new(MOST);
+        let mut buffer = LineBuffer::new(MOST);
         for chunk in line.as_bytes().chunks(1_000) {
             buffer.push(chunk);
         }
-        match buffer.take()? {
+        match buffer.take_message()? {
             JsonRpcMessage::Error(error) => {
                 let RequestId::Number(id) = error.id? else { panic!("ids are numbers") };
                 Some((error.error.message.into_owned(), id))
@@ -228,11 +230,13 @@ mod tests {
     #[test]
     fn a_text_that_was_cut_within_a_character_is_read() {
         for text in [&br"cut \ud83d"[..], b"cut \xe9"] {
-            let mut line = Line::new(MOST);
+            let mut line = LineBuffer::new(MOST);
             line.push(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#);
             line.push(text);
             line.push(br#""}]}}"#);
-            let Some(JsonRpcMessage::Response(answer)) = line.take() else { panic!("no answer") };
+            let Some(JsonRpcMessage::Response(answer)) = line.take_message() else {
+                panic!("no answer")
+            };
             let answer = serde_json::to_value(answer).unwrap();
             assert_eq!(answer["result"]["content"][0]["text"], "cut \u{fffd}");
         }

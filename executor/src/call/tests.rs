@@ -103,7 +103,7 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
         (vec![impostor(), beside(SetStatus::Connecting)], "did not connect"),
     ] {
         let name = "m.b".parse().unwrap();
-        let found = find(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
+        let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }
@@ -112,7 +112,7 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
 /// One attempt, its reports, and what became of it.
 struct Trial {
     call: Call,
-    reports: Reports<Key>,
+    reports: Reports<AttemptKey>,
     cancel_at: Option<Duration>,
 }
 
@@ -158,7 +158,7 @@ impl Trial {
         let Self { call, mut reports, cancel_at } = self;
         let begun = Instant::now();
         let cancel = call.cx.cancel.clone();
-        let mut call = pin!(call.carry_out(toolbox, Arc::default()));
+        let mut call = pin!(call.run_call(toolbox, Arc::default()));
         let mut story = String::new();
         loop {
             tokio::select! {
@@ -190,11 +190,11 @@ impl Trial {
 
 #[test]
 fn outputs_have_a_limit() {
-    assert!(check(json!("x".repeat(10)), 12).is_ok());
-    let error = check(json!("x".repeat(11)), 12).unwrap_err();
+    assert!(check_output(json!("x".repeat(10)), 12).is_ok());
+    let error = check_output(json!("x".repeat(11)), 12).unwrap_err();
     assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
     let deep = (0..200).fold(json!(1), |number, _| json!([number]));
-    assert_eq!(check(deep, 1 << 20).unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
+    assert_eq!(check_output(deep, 1 << 20).unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
 }
 
 #[tokio::test(start_paused = true)]

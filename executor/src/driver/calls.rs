@@ -19,22 +19,22 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{Found, StepCall, ToolContext, blobs::Blobs};
 use tracing::warn;
 
-use super::{Context, Done, Driver, children::Seen};
+use super::{Driver, JobResult, WorkerContext, children::ChildStatus};
 use crate::{
-    call::{Call, Ended, Key},
-    machine::{Answer, Input},
+    call::{AttemptKey, Call, FinishedCall},
+    machine::{CallOutput, Input},
 };
 
 /// A start that waits until its event is durable.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum HeldStart {
     /// A call with an effect.
     Call(Box<Call>),
     /// A child execution.
     Child(Task),
 }
 
-impl Held {
+impl HeldStart {
     fn task(&self) -> Task {
         match self {
             Self::Call(call) => call.task,
@@ -45,7 +45,7 @@ impl Held {
 
 impl Driver {
     /// Handles the start of a task. A read starts at once, any other call when its event is durable.
-    pub(super) fn prepare(&mut self, seq: Seq, started: &StepStarted) {
+    pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");
         let task = Task { step, part: started.part };
@@ -53,19 +53,19 @@ impl Driver {
         match callee.kind {
             _ if started.items.is_some() => (),
             StepKind::Sleep | StepKind::Wait => (),
-            StepKind::Plan(_) => self.held.push_back((seq, Held::Child(task))),
+            StepKind::Plan(_) => self.held_starts.push_back((seq, HeldStart::Child(task))),
             StepKind::Call => {
-                let call = self.call(task, callee, started);
+                let call = self.build_call(task, callee, started);
                 if callee.policy.effect == Effect::Read {
-                    self.launch(call, callee.policy.cache_ttl_ms);
+                    self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    self.held.push_back((seq, Held::Call(Box::new(call))));
+                    self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
             }
         }
     }
 
-    fn call(&self, task: Task, callee: Callee<'_>, started: &StepStarted) -> Call {
+    fn build_call(&self, task: Task, callee: Callee<'_>, started: &StepStarted) -> Call {
         let call = StepCall {
             execution: self.execution.id(),
             step: started.step.clone(),
@@ -83,64 +83,64 @@ impl Driver {
             progress: self.reports.sink((task, started.attempt)),
             cx: ToolContext {
                 call: Some(call),
-                cancel: self.token(started.part),
-                blobs: Some(self.blobs()),
+                cancel: self.cancel_token(started.part),
+                blobs: Some(self.blob_store()),
                 ..ToolContext::detached()
             },
         }
     }
 
-    fn blobs(&self) -> Blobs {
-        let Context { store, clock, .. } = &*self.context;
+    fn blob_store(&self) -> Blobs {
+        let WorkerContext { store, clock, .. } = &*self.context;
         Blobs::new(Arc::clone(store), Arc::clone(clock))
     }
 
     /// Returns the cancellation token of a call. Compensations run because the execution stops, so
     /// nothing cancels them.
-    fn token(&self, part: Part) -> CancellationToken {
+    fn cancel_token(&self, part: Part) -> CancellationToken {
         if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
     }
 
     /// Starts a call. A call that returns at once needs no task of its own.
-    fn launch(&mut self, call: Call, ttl_ms: Option<u64>) {
+    fn launch_call(&mut self, call: Call, ttl_ms: Option<u64>) {
         let context = Arc::clone(&self.context);
         let work = match ttl_ms {
             None => {
-                let Context { toolbox, options, .. } = &*context;
-                call.carry_out(toolbox.clone(), Arc::clone(options)).boxed()
+                let WorkerContext { toolbox, options, .. } = &*context;
+                call.run_call(toolbox.clone(), Arc::clone(options)).boxed()
             }
-            Some(ttl_ms) => call_once_in_a_while(context, call, ttl_ms).boxed(),
+            Some(ttl_ms) => call_with_cache(context, call, ttl_ms).boxed(),
         };
-        let mut work = work.map(Done::Ended).boxed();
+        let mut work = work.map(JobResult::Ended).boxed();
         match work.as_mut().now_or_never() {
-            Some(done) => self.done.push_back(done),
-            None => drop(self.attempts.spawn(work)),
+            Some(done) => self.results.push_back(done),
+            None => drop(self.jobs.spawn(work)),
         }
     }
 
     /// Starts everything whose event is durable, unless the lease is in doubt.
-    pub(super) fn begin_held(&mut self) {
-        let durable = self.pending.durable();
-        while let Some((seq, _)) = self.held.front()
+    pub(super) fn start_held(&mut self) {
+        let durable = self.pending.durable_seq();
+        while let Some((seq, _)) = self.held_starts.front()
             && *seq <= durable
             && !self.is_lease_doubtful()
         {
-            match self.held.pop_front().expect("there is a first").1 {
-                Held::Call(call) => self.launch(*call, None),
-                Held::Child(task) => self.attend(task),
+            match self.held_starts.pop_front().expect("there is a first").1 {
+                HeldStart::Call(call) => self.launch_call(*call, None),
+                HeldStart::Child(task) => self.watch_child(task),
             }
         }
     }
 
     /// Returns whether a task waits until its event is durable.
     pub(super) fn is_held(&self, task: Task) -> bool {
-        self.held.iter().any(|(_, start)| start.task() == task)
+        self.held_starts.iter().any(|(_, start)| start.task() == task)
     }
 
     /// Records a progress report, unless the call has reported very often.
-    pub(super) fn note(&mut self, (task, attempt): Key, progress: Progress) {
+    pub(super) fn record_progress(&mut self, (task, attempt): AttemptKey, progress: Progress) {
         let now = Instant::now();
-        let (n, last) = self.noted.entry(task).or_insert((0, now));
+        let (n, last) = self.progress_counts.entry(task).or_insert((0, now));
         if *n >= limits::PROGRESS_EVENTS && now - *last < limits::PROGRESS_SELDOM {
             return;
         }
@@ -149,30 +149,33 @@ impl Driver {
     }
 
     /// Handles the result of a job.
-    pub(super) fn settle(&mut self, done: Done) {
+    pub(super) fn handle_result(&mut self, done: JobResult) {
         match done {
-            Done::Ended(ended) => self.end(ended),
-            Done::Permitted(task, number, permit) => self.permitted(task, number, permit),
-            Done::Looked(task, number, seen) => {
-                for word in self.children.seen(task, number, &seen) {
-                    self.pending.heard(word);
+            JobResult::Ended(ended) => self.finish_attempt(ended),
+            JobResult::Permitted(task, number, permit) => self.handle_permit(task, number, permit),
+            JobResult::Looked(task, number, seen) => {
+                for word in self.children.finish_watch(task, number, &seen) {
+                    self.pending.mark_handled(word);
                 }
-                if let Seen::Over(ended) = seen {
-                    self.end(ended);
+                if let ChildStatus::Finished(ended) = seen {
+                    self.finish_attempt(ended);
                 }
             }
-            Done::Nothing => (),
+            JobResult::Nothing => (),
         }
     }
 
-    fn end(&mut self, Ended { task, attempt, result, bytes, is_gone }: Ended) {
-        self.pending.weigh(bytes);
-        self.noted.remove(&task);
+    fn finish_attempt(
+        &mut self,
+        FinishedCall { task, attempt, result, bytes, is_gone }: FinishedCall,
+    ) {
+        self.pending.add_bytes(bytes);
+        self.progress_counts.remove(&task);
         match result {
             Err(error) if is_gone => {
                 // Must precede the decision, which may start the task again.
-                self.tools.forget();
-                self.decide(Input::Uncalled { task, attempt, error });
+                self.tool_presence.invalidate();
+                self.decide(Input::NotCalled { task, attempt, error });
             }
             result => self.decide(Input::Ended { task, attempt, result }),
         }
@@ -180,26 +183,26 @@ impl Driver {
 }
 
 /// Calls a tool that only reads, unless the cache has the output of the same call.
-async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) -> Ended {
+async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
     if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
         // An inactive tool returns an error, even if the cache has an output.
-        return call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
+        return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }
-    let key = key(&call.tool, &call.parameters);
+    let key = cache_key(&call.tool, &call.parameters);
     match context.store.cached(&key, context.clock.now()).await {
         Ok(Some(output)) => {
             let output = Arc::unwrap_or_clone(output);
             let bytes = shared::json::json_size(&output);
-            let result = Ok(Answer { cached: true, ..Answer::from(output) });
+            let result = Ok(CallOutput { cached: true, ..CallOutput::from(output) });
             let (task, attempt) = (call.task, call.attempt);
-            return Ended { task, attempt, result, bytes, is_gone: false };
+            return FinishedCall { task, attempt, result, bytes, is_gone: false };
         }
         Ok(None) => (),
         Err(err) => warn!(%err, "cannot read the cache"),
     }
-    let ended = call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
-    if let Ok(Answer { output, .. }) = &ended.result {
-        let until = expiry(context.clock.now(), Duration::from_millis(ttl_ms));
+    let ended = call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
+    if let Ok(CallOutput { output, .. }) = &ended.result {
+        let until = expires_at(context.clock.now(), Duration::from_millis(ttl_ms));
         if let Err(err) = context.store.cache(&key, output, until).await {
             warn!(%err, "cannot write to the cache");
         }
@@ -207,7 +210,7 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
     ended
 }
 
-fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+fn expires_at(now: Timestamp, ttl: Duration) -> Timestamp {
     TimeDelta::from_std(ttl)
         .ok()
         .and_then(|ttl| now.checked_add_signed(ttl))
@@ -215,7 +218,7 @@ fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
 }
 
 /// Returns the cache key of a call. Calls have the same key only if tool and parameters are equal.
-fn key(tool: &ToolName, parameters: &Value) -> String {
+fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(tool.as_str());
     // Names contain no zero byte, so the text of each call is unique.
@@ -238,15 +241,15 @@ mod tests {
     fn keys_are_of_the_tool_and_its_parameters() {
         let (one, other): (ToolName, ToolName) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
         let keys = [
-            key(&one, &json!({ "x": 1 })),
-            key(&one, &json!({ "x": 1.0 })),
-            key(&one, &json!({ "x": "1" })),
-            key(&one, &json!({})),
-            key(&other, &json!({ "x": 1 })),
+            cache_key(&one, &json!({ "x": 1 })),
+            cache_key(&one, &json!({ "x": 1.0 })),
+            cache_key(&one, &json!({ "x": "1" })),
+            cache_key(&one, &json!({})),
+            cache_key(&other, &json!({ "x": 1 })),
         ];
         let different: std::collections::BTreeSet<_> = keys.iter().collect();
         assert_eq!(different.len(), keys.len());
-        assert_eq!(key(&one, &json!({ "x": 1 })), keys[0]);
+        assert_eq!(cache_key(&one, &json!({ "x": 1 })), keys[0]);
         assert_eq!(keys[0].len(), 64);
     }
 }

@@ -29,12 +29,12 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, Done, DriveError, Driver, load};
-use crate::{call::Ended, machine::Answer, required_tools::can_go_on};
+use super::{DriveError, Driver, JobResult, WorkerContext, load_existing};
+use crate::{call::FinishedCall, machine::CallOutput, required_tools::can_continue};
 
 /// Poll interval for a child that no other process drives. Also the retry interval while the
 /// parent's inbox is full.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The child execution of a running task. It may not exist yet.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Returns the child of a running task.
-    pub(super) fn of(execution: &Execution, task: Task) -> Option<Self> {
+    pub(super) fn of_task(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
         let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
         else {
@@ -92,42 +92,45 @@ impl Child {
     }
 
     /// Starts the child if it does not exist, and waits as long as the child needs this process.
-    async fn attend(self, context: Arc<Context>) -> Seen {
+    async fn watch(self, context: Arc<WorkerContext>) -> ChildStatus {
         loop {
-            let is_seen = match self.look(&context).await {
+            let is_seen = match self.check(&context).await {
                 Ok(Some(result)) => {
                     let bytes =
                         result.as_ref().map_or(256, |output| json::json_size(&output.output));
                     let (task, attempt) = (self.task, self.attempt);
-                    let ended = Ended { task, attempt, result, bytes, is_gone: false };
-                    return Seen::Over(ended);
+                    let ended = FinishedCall { task, attempt, result, bytes, is_gone: false };
+                    return ChildStatus::Finished(ended);
                 }
                 Ok(None) if context.is_alone || self.has_ended => true,
-                Ok(None) => return Seen::GoesOn,
+                Ok(None) => return ChildStatus::Running,
                 Err(err) => {
                     warn!(child = %self.id, %err, "cannot watch a child yet, will retry");
                     false
                 }
             };
-            time::sleep(LOOK).await;
-            if context.drain.is_cancelled() && !self.has_ended && !self.goes_on(&context).await {
-                return if is_seen { Seen::GoesOn } else { Seen::Nothing };
+            time::sleep(POLL_INTERVAL).await;
+            if context.drain.is_cancelled()
+                && !self.has_ended
+                && !self.is_driven_here(&context).await
+            {
+                return if is_seen { ChildStatus::Running } else { ChildStatus::Unknown };
             }
         }
     }
 
     /// Returns whether this worker, which drains, still owns the child.
-    async fn goes_on(&self, context: &Context) -> bool {
+    async fn is_driven_here(&self, context: &WorkerContext) -> bool {
         match context.store.head(self.id).await {
             Ok(head) => head.is_some_and(|head| head.owner == Some(context.worker)),
             Err(_) => false,
         }
     }
 
-    async fn look(
+    async fn check(
         &self,
-        context: &Context,
-    ) -> Result<Option<Result<Answer, ToolError>>, DriveError> {
+        context: &WorkerContext,
+    ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
                 let why = format!("its plan `{}` is not in the store any more", self.plan);
@@ -136,23 +139,23 @@ impl Child {
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
             context.control.start_child(self.id, &plan, created).await?;
-            self.stop(context).await?;
+            self.cancel_if_stopped(context).await?;
             return Ok(None);
         };
         if head.state.is_finished() || self.has_ended {
-            let child = load(&*context.store, self.id).await?;
+            let child = load_existing(&*context.store, self.id).await?;
             if child.state().is_finished() {
-                return Ok(Some(result(&child, context.options.output_bytes)));
+                return Ok(Some(child_result(&child, context.options.output_bytes)));
             }
         }
         if context.is_alone {
-            context.adopt(&head).await?;
+            context.adopt_orphan(&head).await?;
         }
-        self.stop(context).await?;
+        self.cancel_if_stopped(context).await?;
         Ok(None)
     }
 
-    async fn stop(&self, context: &Context) -> Result<(), StoreError> {
+    async fn cancel_if_stopped(&self, context: &WorkerContext) -> Result<(), StoreError> {
         if !self.is_stopped {
             return Ok(());
         }
@@ -161,9 +164,9 @@ impl Child {
     }
 }
 
-impl Context {
+impl WorkerContext {
     /// Claims a child without a living owner. Used if no other process would claim it.
-    async fn adopt(&self, head: &ExecutionHead) -> Result<(), StoreError> {
+    async fn adopt_orphan(&self, head: &ExecutionHead) -> Result<(), StoreError> {
         let is_free = match head.owner {
             None => true,
             Some(owner) if owner == self.worker => false,
@@ -172,9 +175,9 @@ impl Context {
         if !is_free || head.state.is_finished() {
             return Ok(());
         }
-        let can_go_on = can_go_on(&*self.store, &self.toolbox, head, self.clock.now()).await?;
+        let can_go_on = can_continue(&*self.store, &self.toolbox, head, self.clock.now()).await?;
         if can_go_on || !self.store.inbox(Some(head.execution)).await?.is_empty() {
-            self.handle.claim(head.execution).await;
+            self.handle.claim_execution(head.execution).await;
         }
         Ok(())
     }
@@ -182,13 +185,13 @@ impl Context {
 
 /// The status of a child at the end of a watch.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum ChildStatus {
     /// It has finished.
-    Over(Ended),
+    Finished(FinishedCall),
     /// It is running, and sends a command when it finishes.
-    GoesOn,
+    Running,
     /// The worker drains, and the watch has failed so far. The child may not even exist.
-    Nothing,
+    Unknown,
 }
 
 /// The children of a driver's running tasks.
@@ -199,16 +202,16 @@ pub(super) struct Children {
     /// Children may finish soon, so the parent stays in memory until then.
     pub(super) until: Option<time::Instant>,
     /// The running watches, one for each task.
-    looks: BTreeMap<Task, Look>,
+    watches: BTreeMap<Task, Watch>,
     /// The number of watches so far.
-    looked: u64,
+    watch_count: u64,
     /// A watch has failed, so another worker must look after the child.
-    is_unseen: bool,
+    has_unknown_status: bool,
 }
 
 /// A running job that looks after a child.
 #[derive(Debug)]
-struct Look {
+struct Watch {
     number: u64,
     child: ExecutionId,
     has_ended: bool,
@@ -216,36 +219,41 @@ struct Look {
     /// The inbox commands that report the end of the child.
     words: BTreeSet<CommandId>,
     /// Stops the watch when a newer one replaces it.
-    cut: CancellationToken,
+    stop_token: CancellationToken,
 }
 
 impl Children {
     /// Records the end of a watch. Returns its inbox commands, which are handled now.
-    pub(super) fn seen(&mut self, task: Task, number: u64, seen: &Seen) -> BTreeSet<CommandId> {
-        self.is_unseen |= matches!(seen, Seen::Nothing);
-        if self.looks.get(&task).is_none_or(|watch| watch.number != number) {
+    pub(super) fn finish_watch(
+        &mut self,
+        task: Task,
+        number: u64,
+        seen: &ChildStatus,
+    ) -> BTreeSet<CommandId> {
+        self.has_unknown_status |= matches!(seen, ChildStatus::Unknown);
+        if self.watches.get(&task).is_none_or(|watch| watch.number != number) {
             return BTreeSet::new();
         }
-        self.looks.remove(&task).map(|watch| watch.words).unwrap_or_default()
+        self.watches.remove(&task).map(|watch| watch.words).unwrap_or_default()
     }
 
     /// Returns whether another worker must look after a child.
-    pub(super) fn is_unseen(&self) -> bool {
-        self.is_unseen
+    pub(super) fn has_unknown(&self) -> bool {
+        self.has_unknown_status
     }
 
     /// Keeps a command until the watch of its child has ended.
-    fn keep(&mut self, task: Task, word: CommandId) {
-        if let Some(look) = self.looks.get_mut(&task) {
+    fn keep_command(&mut self, task: Task, word: CommandId) {
+        if let Some(look) = self.watches.get_mut(&task) {
             look.words.insert(word);
         }
     }
 
     /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
     /// token that stops it, or `None` if the running watch knows as much.
-    fn look(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
-        let mut words = BTreeSet::new();
-        if let Some(before) = self.looks.get_mut(&child.task)
+    fn start_watch(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
+        let mut commands = BTreeSet::new();
+        if let Some(before) = self.watches.get_mut(&child.task)
             && before.child == child.id
         {
             let knows_more =
@@ -255,20 +263,20 @@ impl Children {
             }
             child.has_ended |= before.has_ended;
             child.is_stopped |= before.is_stopped;
-            words = mem::take(&mut before.words);
+            commands = mem::take(&mut before.words);
         }
-        self.looked += 1;
-        let (number, cut) = (self.looked, CancellationToken::new());
-        let look = Look {
+        self.watch_count += 1;
+        let (number, cut) = (self.watch_count, CancellationToken::new());
+        let look = Watch {
             number,
             child: child.id,
             has_ended: child.has_ended,
             is_stopped: child.is_stopped,
-            words,
-            cut: cut.clone(),
+            words: commands,
+            stop_token: cut.clone(),
         };
-        if let Some(before) = self.looks.insert(child.task, look) {
-            before.cut.cancel();
+        if let Some(before) = self.watches.insert(child.task, look) {
+            before.stop_token.cancel();
         }
         Some((number, cut))
     }
@@ -276,27 +284,27 @@ impl Children {
 
 impl Driver {
     /// Watches all running children. A new owner of the parent calls this once.
-    pub(super) fn attend_all(&mut self) {
+    pub(super) fn watch_children(&mut self) {
         let delegated = self.execution.agenda().in_children().iter();
         let delegated: Vec<Task> = delegated.copied().collect();
         for task in delegated {
-            self.attend(task);
+            self.watch_child(task);
         }
     }
 
     /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
     /// with the child's result, or at once if no task waits for the child.
-    pub(super) fn attend_ended(&mut self, child: ExecutionId, word: CommandId) {
+    pub(super) fn watch_finished_child(&mut self, child: ExecutionId, word: CommandId) {
         let is_it =
             |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);
         let task = self.execution.agenda().in_children().iter().copied().find(is_it);
-        match task.and_then(|task| Child::of(&self.execution, task)) {
+        match task.and_then(|task| Child::of_task(&self.execution, task)) {
             Some(child) => {
                 let task = child.task;
-                self.look_after(Child { has_ended: true, ..child });
-                self.children.keep(task, word);
+                self.spawn_watch(Child { has_ended: true, ..child });
+                self.children.keep_command(task, word);
             }
-            None => self.pending.heard(word),
+            None => self.pending.mark_handled(word),
         }
     }
 
@@ -307,40 +315,40 @@ impl Driver {
             delegated.filter(|task| !self.children.stopped.contains(task)).copied().collect();
         for task in left {
             if !self.is_held(task) {
-                self.attend(task);
+                self.watch_child(task);
             }
         }
     }
 
     /// Watches the child of a task.
-    pub(super) fn attend(&mut self, task: Task) {
-        if let Some(child) = Child::of(&self.execution, task) {
-            self.look_after(child);
+    pub(super) fn watch_child(&mut self, task: Task) {
+        if let Some(child) = Child::of_task(&self.execution, task) {
+            self.spawn_watch(child);
         }
     }
 
     /// Starts a watch of a child, unless a running one knows as much.
-    fn look_after(&mut self, mut child: Child) {
+    fn spawn_watch(&mut self, mut child: Child) {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
         }
         self.children.until = Some(time::Instant::now() + self.context.options.park_after);
         let task = child.task;
-        let Some((number, cut)) = self.children.look(&mut child) else { return };
+        let Some((number, cut)) = self.children.start_watch(&mut child) else { return };
         let context = Arc::clone(&self.context);
-        self.attempts.spawn(async move {
+        self.jobs.spawn(async move {
             tokio::select! {
                 biased;
-                () = cut.cancelled() => Done::Nothing,
-                seen = child.attend(context) => Done::Looked(task, number, seen),
+                () = cut.cancelled() => JobResult::Nothing,
+                seen = child.watch(context) => JobResult::Looked(task, number, seen),
             }
         });
     }
 }
 
 /// Notifies the parent of a finished execution, and then clears the owner of the execution.
-pub(crate) async fn tell_parent(
-    context: &Context,
+pub(crate) async fn notify_parent(
+    context: &WorkerContext,
     execution: &Execution,
 ) -> Result<(), StoreError> {
     let Some(parent) = execution.parent() else { return Ok(()) };
@@ -353,7 +361,7 @@ pub(crate) async fn tell_parent(
         match context.control.tell(parent.execution, command.clone()).await {
             Ok(()) => break,
             // Many children have finished, and the parent has not handled their commands yet.
-            Err(StoreError::Full { .. }) => time::sleep(LOOK).await,
+            Err(StoreError::Full { .. }) => time::sleep(POLL_INTERVAL).await,
             Err(err) => return Err(err),
         }
     }
@@ -361,7 +369,7 @@ pub(crate) async fn tell_parent(
 }
 
 /// Converts the end of a child into the result of its parent's step.
-fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
+fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
             let output = child.outputs();
@@ -378,12 +386,12 @@ fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
             let why = format!("`{}` was cancelled", child.id());
             Err(ToolError::new(ErrorCode::CANCELLED, why))
         }
-        _ => Err(failure(child)),
+        _ => Err(required_failure(child)),
     }
 }
 
 /// Returns the first failure of a child in which every required step succeeded.
-fn failed_as_a_whole(child: &Execution) -> ToolError {
+fn any_failure(child: &Execution) -> ToolError {
     let errors = child.steps().iter().filter_map(|step| match &step.state {
         StepState::Failed(error) => Some((step.finished_at, error)),
         _ => None,
@@ -398,7 +406,7 @@ fn failed_as_a_whole(child: &Execution) -> ToolError {
 }
 
 /// Returns the first failure of a step that had to succeed.
-fn failure(child: &Execution) -> ToolError {
+fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
     let failed = steps.filter_map(|(at, step)| match &step.state {
         StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
@@ -416,6 +424,6 @@ fn failure(child: &Execution) -> ToolError {
             let why = format!("the time of `{}` was up", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }
-        None => failed_as_a_whole(child),
+        None => any_failure(child),
     }
 }

@@ -12,103 +12,103 @@ use shared::{
 use tokio::{sync::oneshot, time};
 use tracing::{debug, warn};
 
-use super::{Context, DriveError};
+use super::{DriveError, WorkerContext};
 
 /// Events that may wait for an append. Calls of reads do not wait for the disk, so they need a limit.
-const EVENTS: usize = 4_096;
+const MAX_EVENTS: usize = 4_096;
 /// Bytes of call results that may wait for an append.
-const BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll interval.
 const BACKOFF: Duration = Duration::from_millis(5);
 
 /// Events that are not durable yet.
-pub(super) struct Pending {
+pub(super) struct PendingEvents {
     durable: Seq,
     queue: Vec<RecordedEvent>,
     bytes: usize,
-    heard: Vec<CommandId>,
-    flight: Option<Flight>,
+    handled_commands: Vec<CommandId>,
+    in_flight: Option<InFlightAppend>,
     /// The state in the last written head.
     head: Option<ExecutionState>,
-    born: Option<oneshot::Sender<Result<(), AppendError>>>,
+    created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
 /// An append in flight.
-struct Flight {
+struct InFlightAppend {
     events: Vec<RecordedEvent>,
     head: Option<ExecutionHead>,
-    heard: Vec<CommandId>,
+    handled_commands: Vec<CommandId>,
     future: BoxFuture<'static, Result<(), AppendError>>,
 }
 
 /// The log at the position of a failed append.
-enum Fate {
-    Landed,
+enum LogState {
+    Complete,
     Prefix(usize),
     Displaced { is_ours_first: bool },
 }
 
-impl Pending {
+impl PendingEvents {
     pub(super) fn new(durable: Seq) -> Self {
         Self {
             durable,
             queue: Vec::new(),
             bytes: 0,
-            heard: Vec::new(),
-            flight: None,
+            handled_commands: Vec::new(),
+            in_flight: None,
             head: None,
-            born: None,
+            created_notice: None,
         }
     }
 
     /// Sends the result of the first append to `created_notice`.
-    pub(super) fn announce(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
-        self.born = Some(born);
+    pub(super) fn notify_created(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
+        self.created_notice = Some(born);
     }
 
     pub(super) fn push(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
         self.queue.extend(events);
     }
 
-    pub(super) fn weigh(&mut self, bytes: usize) {
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
     /// Makes the next append write the head, even if the state is unchanged.
-    pub(super) fn forget_head(&mut self) {
+    pub(super) fn rewrite_head(&mut self) {
         self.head = None;
     }
 
-    pub(super) fn heard(&mut self, command: CommandId) {
-        self.heard.push(command);
+    pub(super) fn mark_handled(&mut self, command: CommandId) {
+        self.handled_commands.push(command);
     }
 
     /// Returns the last durable position of the log.
-    pub(super) fn durable(&self) -> Seq {
+    pub(super) fn durable_seq(&self) -> Seq {
         self.durable
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.flight.is_none() && self.queue.is_empty()
+        self.in_flight.is_none() && self.queue.is_empty()
     }
 
     /// Returns whether so many events wait that the driver should take no further input.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= EVENTS || self.bytes >= BYTES
+        self.queue.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
 
     /// Sends the waiting events, unless an append is in flight.
-    pub(super) fn flush(&mut self, context: &Context, execution: &Execution) {
-        if self.flight.is_some() {
+    pub(super) fn send_append(&mut self, context: &WorkerContext, execution: &Execution) {
+        if self.in_flight.is_some() {
             return;
         }
         // Results that the machine ignored are not part of the append.
         self.bytes = 0;
-        if self.queue.is_empty() && self.heard.is_empty() {
+        if self.queue.is_empty() && self.handled_commands.is_empty() {
             return;
         }
         let events = std::mem::take(&mut self.queue);
-        let commands = std::mem::take(&mut self.heard);
+        let commands = std::mem::take(&mut self.handled_commands);
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
@@ -121,7 +121,8 @@ impl Pending {
                 Ok(store.discard(commands).await?)
             };
             let future = discard.boxed();
-            self.flight = Some(Flight { events, head: None, heard: Vec::new(), future });
+            self.in_flight =
+                Some(InFlightAppend { events, head: None, handled_commands: Vec::new(), future });
             return;
         }
         let state = execution.state();
@@ -133,33 +134,35 @@ impl Pending {
         append.head.clone_from(&head);
         append.heard.clone_from(&commands);
         let future = async move { store.append(append).await }.boxed();
-        self.flight = Some(Flight { events, head, heard: commands, future });
+        self.in_flight = Some(InFlightAppend { events, head, handled_commands: commands, future });
     }
 
     /// Waits for the append in flight.
-    pub(super) async fn appended(&mut self) -> Result<(), AppendError> {
-        match &mut self.flight {
+    pub(super) async fn wait_for_append(&mut self) -> Result<(), AppendError> {
+        match &mut self.in_flight {
             Some(flight) => flight.future.as_mut().await,
             None => std::future::pending().await,
         }
     }
 
     /// Handles the result of the append in flight.
-    pub(super) async fn settle(
+    pub(super) async fn finish_append(
         &mut self,
         result: Result<(), AppendError>,
-        context: &Context,
+        context: &WorkerContext,
         id: ExecutionId,
     ) -> Result<(), DriveError> {
-        let Some(flight) = self.flight.take() else { return Ok(()) };
+        let Some(flight) = self.in_flight.take() else { return Ok(()) };
         let end = self.durable.advance_by(flight.events.len());
         let result = match result {
-            Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
+            Err(err) if !flight.events.is_empty() => {
+                self.recover_append(flight, err, context, id).await
+            }
             Err(AppendError::Conflict) => Err(DriveError::Fenced),
             // Commands that stay in the inbox are delivered again, and have no effect then.
             _ => Ok(()),
         };
-        if let Some(born) = self.born.take() {
+        if let Some(born) = self.created_notice.take() {
             let answer = match &result {
                 Ok(()) => Ok(()),
                 Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
@@ -174,11 +177,11 @@ impl Pending {
     }
 
     /// Reads the log after a failed append, and appends the missing events again.
-    async fn recover(
+    async fn recover_append(
         &mut self,
-        flight: Flight,
+        flight: InFlightAppend,
         err: AppendError,
-        context: &Context,
+        context: &WorkerContext,
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         if let AppendError::Store(err @ StoreError::TooLarge { .. }) = err {
@@ -186,23 +189,25 @@ impl Pending {
             return Err(err.into());
         }
         debug!(execution = %id, %err, "an append failed, reading the log");
-        let Flight { events, head, heard, .. } = flight;
+        let InFlightAppend { events, head, handled_commands: heard, .. } = flight;
         let mut wait = BACKOFF;
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
-            match fate(&*context.store, id, self.durable, &events).await {
-                Ok(Fate::Landed) => match complete(&*context.store, head.as_ref(), &heard).await {
-                    Ok(()) => return Ok(()),
-                    Err(err) => last = err,
-                },
-                Ok(Fate::Displaced { is_ours_first }) => {
-                    if is_ours_first && let Some(born) = self.born.take() {
+            match compare_log(&*context.store, id, self.durable, &events).await {
+                Ok(LogState::Complete) => {
+                    match complete_append(&*context.store, head.as_ref(), &heard).await {
+                        Ok(()) => return Ok(()),
+                        Err(err) => last = err,
+                    }
+                }
+                Ok(LogState::Displaced { is_ours_first }) => {
+                    if is_ours_first && let Some(born) = self.created_notice.take() {
                         // The execution was created, and another worker has claimed it already.
                         let _ = born.send(Ok(()));
                     }
                     return Err(DriveError::Fenced);
                 }
-                Ok(Fate::Prefix(n)) => {
+                Ok(LogState::Prefix(n)) => {
                     let mut append = Append::new(id, self.durable.advance_by(n), &events[n..]);
                     append.head.clone_from(&head);
                     append.heard.clone_from(&heard);
@@ -223,7 +228,7 @@ impl Pending {
 }
 
 /// Writes the head and removes the commands of an append whose events are in the log.
-async fn complete(
+async fn complete_append(
     store: &dyn Store,
     head: Option<&ExecutionHead>,
     commands: &[CommandId],
@@ -237,12 +242,12 @@ async fn complete(
     Ok(())
 }
 
-async fn fate(
+async fn compare_log(
     store: &dyn Store,
     id: ExecutionId,
     after: Seq,
     events: &[RecordedEvent],
-) -> Result<Fate, StoreError> {
+) -> Result<LogState, StoreError> {
     let mut found = Vec::new();
     while found.len() <= events.len() {
         let more = store.read(id, after.advance_by(found.len())).await?;
@@ -253,10 +258,10 @@ async fn fate(
     }
     let is_ours_first = found.starts_with(events);
     Ok(if found == events {
-        Fate::Landed
+        LogState::Complete
     } else if is_ours_first || !events.starts_with(&found) {
-        Fate::Displaced { is_ours_first }
+        LogState::Displaced { is_ours_first }
     } else {
-        Fate::Prefix(found.len())
+        LogState::Prefix(found.len())
     })
 }

@@ -12,10 +12,10 @@ use shared::{
     store::{ExecutionLog, Lease, Rate, memory::Memory},
 };
 
-use super::{children::Seen, *};
+use super::{children::ChildStatus, *};
 use crate::{
-    call::Ended,
-    limits::{Limited, Rule},
+    call::FinishedCall,
+    call_limits::{LimitRule, LimitedCalls},
     worker::{
         Worker,
         tests::{plan, step, worker, worker_within},
@@ -26,7 +26,7 @@ use crate::{
 struct Scene {
     driver: Driver,
     store: Arc<Memory>,
-    context: Arc<Context>,
+    context: Arc<WorkerContext>,
     commands: u32,
     /// What gives permits back.
     _returning: JoinSet<()>,
@@ -42,9 +42,9 @@ impl Scene {
 
     /// The same, where `set.limited` may be called so seldom with each value of `k`.
     async fn rated(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
-        let of = Limited::Tool("set.limited".parse().unwrap());
+        let of = LimitedCalls::Tool("set.limited".parse().unwrap());
         let key = Some("k".parse().unwrap());
-        let rule = Rule { of, key, concurrency: None, rate: Some(rate) };
+        let rule = LimitRule { of, key, concurrency: None, rate: Some(rate) };
         let store = Arc::new(Memory::new());
         let (worker, _) = worker_within(&store, vec![rule]);
         Self::with(store, &worker, plan, options).await
@@ -62,15 +62,16 @@ impl Scene {
         let until = Timestamp::MAX_UTC;
         let beat = Lease { worker: context.worker, node: "a".to_owned(), until };
         store.heartbeat(beat).await.unwrap();
-        let (execution, created) = machine::create(ExecutionId::draw(now), &plan, options, now);
+        let (execution, created) =
+            machine::create_execution(ExecutionId::draw(now), &plan, options, now);
         let (_, commands) = mpsc::channel(1);
         let (stored, _) = oneshot::channel();
-        let place = Arc::clone(&context.room).try_acquire_owned().unwrap();
-        let new = NewExecution { execution, created, commands, stored, place };
-        let driver = Driver::begin(Arc::clone(&context), new);
+        let place = Arc::clone(&context.slots).try_acquire_owned().unwrap();
+        let new = NewExecution { execution, created, commands, stored, slot: place };
+        let driver = Driver::start_new(Arc::clone(&context), new);
         let mut returning = JoinSet::new();
         let permits = Arc::clone(&context.permits);
-        returning.spawn(async move { permits.give_back().await });
+        returning.spawn(async move { permits.release_returned().await });
         let mut scene = Self { driver, store, context, commands: 0, _returning: returning };
         scene.write().await;
         scene
@@ -78,11 +79,11 @@ impl Scene {
 
     /// Lets the driver go on until all that it has decided is durable.
     async fn write(&mut self) {
-        self.driver.go_on();
+        self.driver.process_results();
         while !self.driver.pending.is_empty() {
-            let result = self.driver.pending.appended().await;
-            self.driver.appended(result).await.unwrap();
-            self.driver.go_on();
+            let result = self.driver.pending.wait_for_append().await;
+            self.driver.finish_append(result).await.unwrap();
+            self.driver.process_results();
         }
     }
 
@@ -121,9 +122,9 @@ fn task(n: usize) -> Task {
     Task::from(StepNumber::new(n))
 }
 
-fn ended(task: Task, attempt: u32, bytes: usize) -> Done {
+fn ended(task: Task, attempt: u32, bytes: usize) -> JobResult {
     let (attempt, result) = (Attempt::nth_after(attempt - 1), Ok(Value::Null.into()));
-    Done::Ended(Ended { task, attempt, result, bytes, is_gone: false })
+    JobResult::Ended(FinishedCall { task, attempt, result, bytes, is_gone: false })
 }
 
 /// It counted for ever as something to be written, and the driver heard nothing any more.
@@ -132,11 +133,11 @@ async fn what_the_machine_has_no_use_for_takes_no_room() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     for _ in 0..3 {
-        scene.driver.done.push_back(ended(task(0), 7, 9 << 20));
+        scene.driver.results.push_back(ended(task(0), 7, 9 << 20));
     }
     scene.write().await;
-    assert!(scene.driver.done.is_empty() && !scene.driver.pending.is_full());
-    scene.driver.done.push_back(ended(task(0), 1, 4));
+    assert!(scene.driver.results.is_empty() && !scene.driver.pending.is_full());
+    scene.driver.results.push_back(ended(task(0), 1, 4));
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"finished"));
 }
@@ -145,26 +146,26 @@ async fn what_the_machine_has_no_use_for_takes_no_room() {
 async fn one_look_at_a_time_goes_after_a_child() {
     let mut scene = Scene::new(parts(2), ExecutionOptions::default()).await;
     let driver = &mut scene.driver;
-    assert_eq!(driver.attempts.len(), 2);
-    driver.attend_all();
-    driver.attend_all();
-    assert_eq!(driver.attempts.len(), 2, "as many as before");
+    assert_eq!(driver.jobs.len(), 2);
+    driver.watch_children();
+    driver.watch_children();
+    assert_eq!(driver.jobs.len(), 2, "as many as before");
     let child = driver.execution.step(StepNumber::new(0)).child.unwrap();
-    driver.attend_ended(child, numbered(1));
-    driver.attend_ended(child, numbered(1));
-    driver.attend_ended(child, numbered(2));
-    driver.attend_all();
-    assert_eq!(driver.attempts.len(), 3, "one that knows more took the place of one");
+    driver.watch_finished_child(child, numbered(1));
+    driver.watch_finished_child(child, numbered(1));
+    driver.watch_finished_child(child, numbered(2));
+    driver.watch_children();
+    assert_eq!(driver.jobs.len(), 3, "one that knows more took the place of one");
     // The plan of the children is not there, so that each look ends, and one was cut off.
     let mut looked = Vec::new();
-    while let Some(done) = driver.attempts.join_next().await {
+    while let Some(done) = driver.jobs.join_next().await {
         match done.unwrap() {
-            Done::Looked(task, number, seen) => {
-                let words = driver.children.seen(task, number, &seen);
+            JobResult::Looked(task, number, seen) => {
+                let words = driver.children.finish_watch(task, number, &seen);
                 assert_eq!(words.len(), if task == self::task(0) { 2 } else { 0 }, "{task:?}");
                 looked.push(task);
             }
-            Done::Nothing => (),
+            JobResult::Nothing => (),
             other => panic!("{other:?}"),
         }
     }
@@ -184,11 +185,14 @@ async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
     let of = "a".parse().unwrap();
     scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
-    assert!(scene.driver.may_put_aside());
+    assert!(scene.driver.can_park());
     toolbox.put(set);
-    scene.driver.look_at_tools();
-    assert!(!scene.driver.may_put_aside());
-    assert!(scene.driver.claim.must_decide_again && scene.driver.begins() == Begins::Now);
+    scene.driver.check_tools();
+    assert!(!scene.driver.can_park());
+    assert!(
+        scene.driver.claim.must_decide_again
+            && scene.driver.start_permission() == StartPermission::Now
+    );
 }
 
 /// Between the record and the call the tool may go: then nothing was called, and the log says so.
@@ -208,7 +212,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     toolbox.remove(&name);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
-    assert!(scene.driver.may_put_aside() && scene.driver.due() <= Some(at), "it is let go");
+    assert!(scene.driver.can_park() && scene.driver.next_due_at() <= Some(at), "it is let go");
     let StepState::Retrying { error: Some(error), .. } =
         &scene.driver.execution.step(StepNumber::new(0)).state
     else {
@@ -216,11 +220,11 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
     toolbox.put(set);
-    assert!(matches!(scene.driver.next().await, Next::Woken), "it hears of it");
+    assert!(matches!(scene.driver.next_input().await, DriverInput::Woken), "it hears of it");
     scene.driver.decide(Input::Woken);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_started"));
-    assert_eq!(scene.driver.attempts.len(), 1, "it is called");
+    assert_eq!(scene.driver.jobs.len(), 1, "it is called");
 }
 
 /// It was taken as soon as it was heard: a driver that was lost before it had looked took it along,
@@ -238,8 +242,8 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
         scene.write().await;
         assert_eq!(scene.store.inbox(Some(id)).await.unwrap().len(), 1);
     }
-    while let Some(done) = scene.driver.attempts.join_next().await {
-        scene.driver.gather(done.unwrap());
+    while let Some(done) = scene.driver.jobs.join_next().await {
+        scene.driver.collect_results(done.unwrap());
     }
     scene.write().await;
     assert!(scene.driver.execution.agenda().is_finished());
@@ -256,15 +260,15 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
 /// It was put aside until its deadline, or for ever, with a child that had not begun.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by_others() {
-    for (seen, is_due) in [(Seen::GoesOn, false), (Seen::Nothing, true)] {
+    for (seen, is_due) in [(ChildStatus::Running, false), (ChildStatus::Unknown, true)] {
         let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
-        scene.driver.attempts.shutdown().await;
+        scene.driver.jobs.shutdown().await;
         scene.context.drain.cancel();
         scene.driver.intake.is_draining = true;
-        scene.driver.gather(Done::Looked(task(0), 1, seen));
+        scene.driver.collect_results(JobResult::Looked(task(0), 1, seen));
         scene.write().await;
-        assert!(scene.driver.may_put_aside());
-        assert_eq!(scene.driver.due().is_some(), is_due);
+        assert!(scene.driver.can_park());
+        assert_eq!(scene.driver.next_due_at().is_some(), is_due);
     }
 }
 
@@ -273,19 +277,19 @@ async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by
 async fn no_more_permits_are_asked_for_than_could_be_used() {
     let options = ExecutionOptions { max_parallel: Some(2), ..ExecutionOptions::default() };
     let mut scene = Scene::new(limited(5), options).await;
-    assert_eq!(scene.driver.gates.asks(), 2);
+    assert_eq!(scene.driver.permit_requests.open_requests(), 2);
     scene.tell(Command::Pause).await;
-    assert_eq!(scene.driver.gates.asks(), 0, "nothing may begin");
+    assert_eq!(scene.driver.permit_requests.open_requests(), 0, "nothing may begin");
     scene.tell(Command::Resume).await;
-    assert_eq!(scene.driver.gates.asks(), 2);
+    assert_eq!(scene.driver.permit_requests.open_requests(), 2);
     // One gets the only place, so that one more may wait for it.
     while scene.driver.execution.agenda().running().is_empty() {
-        let done = scene.driver.attempts.join_next().await.unwrap().unwrap();
-        scene.driver.gather(done);
+        let done = scene.driver.jobs.join_next().await.unwrap().unwrap();
+        scene.driver.collect_results(done);
         scene.write().await;
     }
     assert_eq!(scene.driver.execution.agenda().running().len(), 1);
-    assert_eq!(scene.driver.gates.asks(), 1);
+    assert_eq!(scene.driver.permit_requests.open_requests(), 1);
 }
 
 /// Tokens of rates were spent for steps that found no slot, and had to wait for the next ones.
@@ -298,15 +302,15 @@ async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
     let rate = Rate { calls: 1, per_ms: 3_600_000 };
     let mut scene = Scene::rated(rate, plan(steps.collect()), options).await;
     for n in 0..5 {
-        while scene.driver.gates.asks() > 0 {
-            let done = scene.driver.attempts.join_next().await.unwrap().unwrap();
-            scene.driver.gather(done);
+        while scene.driver.permit_requests.open_requests() > 0 {
+            let done = scene.driver.jobs.join_next().await.unwrap().unwrap();
+            scene.driver.collect_results(done);
             scene.write().await;
         }
         let running = scene.driver.execution.agenda().running().iter().copied();
         let running: Vec<Task> = running.collect();
         assert_eq!(running.len(), 1, "{n} are over");
-        scene.driver.done.push_back(ended(running[0], 1, 4));
+        scene.driver.results.push_back(ended(running[0], 1, 4));
         scene.write().await;
     }
     assert!(scene.driver.execution.agenda().is_finished());
@@ -320,28 +324,31 @@ async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     let call = scene.driver.execution.agenda().running().first().copied().unwrap();
-    scene.driver.held.push_back((scene.driver.pending.durable(), Held::Child(call)));
+    scene
+        .driver
+        .held_starts
+        .push_back((scene.driver.pending.durable_seq(), HeldStart::Child(call)));
     let lease = scene.context.options.lease;
     time::advance(lease.checked_sub(lease / 100).unwrap()).await;
-    scene.driver.go_on();
-    assert!(scene.driver.is_lease_doubtful() && !scene.driver.held.is_empty());
+    scene.driver.process_results();
+    assert!(scene.driver.is_lease_doubtful() && !scene.driver.held_starts.is_empty());
     scene.context.lease.extend(time::Instant::now(), lease);
     assert!(!scene.driver.is_lease_doubtful());
-    assert!(scene.driver.wake_in().is_some() && !scene.driver.may_put_aside());
+    assert!(scene.driver.wake_delay().is_some() && !scene.driver.can_park());
 }
 
 /// A permit that comes after it was no longer wanted is given back, also where another is wanted.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_was_withdrawn_begins_nothing() {
     let mut scene = Scene::new(limited(1), ExecutionOptions::default()).await;
-    let permit = scene.driver.attempts.join_next().await.unwrap().unwrap();
-    assert!(matches!(permit, Done::Permitted(..)));
+    let permit = scene.driver.jobs.join_next().await.unwrap().unwrap();
+    assert!(matches!(permit, JobResult::Permitted(..)));
     scene.tell(Command::Pause).await;
     scene.tell(Command::Resume).await;
-    scene.driver.gather(permit);
+    scene.driver.collect_results(permit);
     scene.write().await;
     assert!(scene.driver.execution.agenda().running().is_empty());
-    assert_eq!(scene.driver.gates.asks(), 1, "the later ask is out");
+    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "the later ask is out");
 }
 
 /// What undoes something waited for the permit of a step that would never begin.
@@ -361,15 +368,15 @@ async fn one_at_a_time_what_is_undone_asks_for_itself() {
         ..ExecutionOptions::default()
     };
     let mut scene = Scene::new(plan(vec![done, next]), options).await;
-    scene.driver.done.push_back(ended(task(0), 1, 4));
+    scene.driver.results.push_back(ended(task(0), 1, 4));
     scene.write().await;
     assert_eq!(scene.driver.execution.agenda().waiting_for_permit().first(), Some(&task(1)));
-    assert_eq!(scene.driver.gates.asks(), 1);
+    assert_eq!(scene.driver.permit_requests.open_requests(), 1);
     scene.tell(Command::Cancel { reason: None }).await;
     let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..task(0) };
     let gated = scene.driver.execution.agenda().waiting_for_permit();
     assert_eq!(gated.iter().collect::<Vec<_>>(), [&undo]);
-    assert_eq!(scene.driver.gates.asks(), 1, "for what undoes the first step");
+    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
 }
 
 /// A short silence of the store kept an execution from going on for as long as its longest call.
@@ -382,7 +389,7 @@ async fn a_lease_that_began_anew_is_claimed_for_in_place() {
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     let lease = scene.context.options.lease;
     time::advance(lease * 2).await;
-    scene.driver.done.push_back(ended(task(1), 1, 4));
+    scene.driver.results.push_back(ended(task(1), 1, 4));
     scene.write().await;
     assert_eq!(scene.driver.execution.agenda().running().len(), 1, "the lease is in doubt");
     scene.context.lease.extend(time::Instant::now(), lease);
@@ -409,9 +416,9 @@ async fn a_lease_that_began_anew_is_claimed_for_in_place() {
     let events = machine::decide(&mut other, input, scene.context.clock.now());
     let append = shared::store::Append::new(id, scene.driver.execution.seq(), &events);
     scene.store.append(append).await.unwrap();
-    scene.driver.go_on();
-    let result = scene.driver.pending.appended().await;
-    assert!(matches!(scene.driver.appended(result).await, Err(DriveError::Fenced)));
+    scene.driver.process_results();
+    let result = scene.driver.pending.wait_for_append().await;
+    assert!(matches!(scene.driver.finish_append(result).await, Err(DriveError::Fenced)));
 }
 
 #[test]
@@ -450,9 +457,9 @@ async fn what_can_never_be_written_is_not_tried_again() {
     let (id, execution) = (numbered(1), scene.driver.execution.id());
     let at = scene.context.clock.now();
     scene.driver.apply_command(SentCommand { id, execution, at, command: signal }, true);
-    scene.driver.go_on();
-    let result = scene.driver.pending.appended().await;
-    let err = scene.driver.appended(result).await.unwrap_err();
+    scene.driver.process_results();
+    let result = scene.driver.pending.wait_for_append().await;
+    let err = scene.driver.finish_append(result).await.unwrap_err();
     assert!(err.is_damage(), "{err}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }

@@ -12,9 +12,9 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::Turn;
+use super::Decision;
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// Fails the execution if a step with strict templates refers to a missing part of the input.
     pub(super) fn check_input(&mut self) {
         if self.execution.phase() != Phase::Open {
@@ -26,12 +26,12 @@ impl Turn<'_> {
             let number = StepNumber::new(at);
             let missing = missing_input(step, self.execution.options());
             if !missing.is_empty() && self.execution.step(number).state == StepState::Pending {
-                errors.push((number, unresolved(&missing, "in the input")));
+                errors.push((number, unresolved_error(&missing, "in the input")));
             }
         }
         let Some((_, first)) = errors.first() else { return };
         // The caller made the mistake, so `onError` of the step does not apply.
-        self.push(Event::ExecutionFailed { error: first.clone() });
+        self.record_event(Event::ExecutionFailed { error: first.clone() });
         for (number, error) in errors {
             self.fail_unstarted(Task::from(number), Attempt::FIRST, error);
         }
@@ -61,29 +61,29 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
     {
         undo.template.visit_references(&mut note);
     }
-    if !missing.is_empty() && is_ruled_out(step, &options.input) {
+    if !missing.is_empty() && is_false_by_input(step, &options.input) {
         missing.clear();
     }
     missing
 }
 
 /// Returns whether the input alone makes a step's condition false.
-fn is_ruled_out(step: &ToolExecution, input: &Value) -> bool {
+fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     let condition = step.when.as_ref().filter(|condition| condition.source().contains("input"));
-    condition.is_some_and(|condition| condition.evaluate(&Unknown, input) == Ok(false))
+    condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
 }
 
 /// The outputs before the first step.
-struct Unknown;
+struct NoOutputs;
 
-impl LookUpValues for Unknown {
+impl LookUpValues for NoOutputs {
     fn value(&self, _: &Target) -> Option<&Value> {
         None
     }
 }
 
 /// Returns the error for templates that found no value.
-pub fn unresolved(texts: &[Arc<str>], place: &str) -> ToolError {
+pub fn unresolved_error(texts: &[Arc<str>], place: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
     let why = format!("{} found nothing {place}", texts.join(", "));
     ToolError::new(ErrorCode::UNRESOLVED, why)

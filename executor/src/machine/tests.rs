@@ -203,7 +203,7 @@ impl Story {
 
     fn created(plan: &Arc<Plan>, created: Created) -> Self {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, created) = create_as(id, plan, created, at(0)).unwrap();
+        let (execution, created) = create_execution_from(id, plan, created, at(0)).unwrap();
         let (starts, limited) = (BTreeSet::new(), Arc::default());
         Self { execution, log: vec![created], now: at(0), commands: 0, told: 1, starts, limited }
     }
@@ -236,14 +236,14 @@ impl Story {
     /// Ends the attempt of a task that is under way.
     fn end_task(&mut self, task: Task, result: Result<Value, ToolError>) -> &mut Self {
         let attempt = self.attempt(task);
-        self.decide(&Input::Ended { task, attempt, result: result.map(Answer::from) })
+        self.decide(&Input::Ended { task, attempt, result: result.map(CallOutput::from) })
     }
 
     /// Says that the tool of a task that is under way was gone.
     fn uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
         let task = self.task(id);
         let attempt = self.attempt(task);
-        self.decide(&Input::Uncalled { task, attempt, error })
+        self.decide(&Input::NotCalled { task, attempt, error })
     }
 
     /// Returns the last attempt of a task that began.

@@ -36,7 +36,7 @@ impl Scene {
         let permits = Permits::new(worker, store, clock, poll);
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
-        tasks.spawn(async move { returning.give_back().await });
+        tasks.spawn(async move { returning.release_returned().await });
         Self { permits, begun, tasks, turns: Arc::default() }
     }
 
@@ -46,8 +46,8 @@ impl Scene {
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
         let (who, begun) = (who.to_owned(), self.begun);
         self.tasks.spawn(async move {
-            let permit = permits.acquire(who.clone(), vec![limit], priority).await;
-            lock(&turns).push((who, begun.elapsed()));
+            let permit = permits.acquire_permit(who.clone(), vec![limit], priority).await;
+            lock_mutex(&turns).push((who, begun.elapsed()));
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
@@ -61,7 +61,8 @@ impl Scene {
         let looking = async {
             loop {
                 look.tick().await;
-                let found = lock(&self.turns).iter().find(|turn| turn.0 == who).map(|turn| turn.1);
+                let found =
+                    lock_mutex(&self.turns).iter().find(|turn| turn.0 == who).map(|turn| turn.1);
                 if let Some(at) = found {
                     return at;
                 }
@@ -78,7 +79,7 @@ async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
     let rate = Some(Rate { calls: 1, per_ms: 600_000 });
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
     for _ in 0..2 {
-        drop(scene.permits.acquire("a".to_owned(), vec![limit.clone()], 0).await);
+        drop(scene.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
     }
     let waited = scene.begun.elapsed();
     assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
@@ -92,7 +93,7 @@ async fn who_is_more_urgent_overtakes_also_the_first_in_line() {
         scene.comes(who, priority, 1_000).await;
     }
     scene.turn_of("b").await;
-    let turns: Vec<String> = lock(&scene.turns).iter().map(|turn| turn.0.clone()).collect();
+    let turns: Vec<String> = lock_mutex(&scene.turns).iter().map(|turn| turn.0.clone()).collect();
     assert_eq!(turns, ["holder", "urgent", "sooner", "soon", "a", "b"]);
 }
 
@@ -117,14 +118,14 @@ async fn who_gives_up_waiting_is_in_nobodys_way() {
     scene.comes("holder", 0, 1_000).await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
     for n in 0..3 {
-        let waiting = scene.permits.acquire(format!("hasty {n}"), vec![limit.clone()], 1);
+        let waiting = scene.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1);
         let waited = time::timeout(Duration::from_millis(50), waiting).await;
         assert!(waited.is_err(), "somebody else has the place");
     }
     scene.comes("patient", 0, 0).await;
     let at = scene.turn_of("patient").await.as_millis();
     assert!((1_000..1_200).contains(&at), "{at}");
-    assert_eq!(lock(&scene.permits.lines).len(), 0, "no line is left behind");
+    assert_eq!(lock_mutex(&scene.permits.queues).len(), 0, "no line is left behind");
 }
 
 /// A call was withdrawn while its question was on its way: what was granted then nobody gave back.
@@ -144,7 +145,7 @@ async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given
         store.acquire(&ask, now).await
     };
     let asking = Some(slow.boxed());
-    drop(Granted { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });
+    drop(HeldPermit { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });
     time::sleep(Duration::from_secs(2)).await;
     assert_eq!(is_answered.load(Ordering::Relaxed), 1, "what is on the wire arrives");
     scene.comes("next", 0, 0).await;
@@ -174,7 +175,7 @@ async fn who_waits_for_a_rate_sleeps_until_it_allows_a_call() {
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
     let begun = Instant::now();
     for n in 0..2 {
-        drop(permits.acquire(n.to_string(), vec![limit.clone()], 0).await);
+        drop(permits.acquire_permit(n.to_string(), vec![limit.clone()], 0).await);
     }
     let took = begun.elapsed();
     assert!((4_000..4_100).contains(&took.as_millis()), "{took:?}");

@@ -21,7 +21,7 @@ pub(super) struct Backlog {
     /// unless another worker has.
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
     /// Due executions at the last scan that need a tool which is not here.
-    pub(super) lacking: usize,
+    pub(super) missing_tools: usize,
     /// The tools that started ones of these still need.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Where the scan continues behind these, while there are many.
@@ -39,7 +39,7 @@ impl Backlog {
     pub(super) fn new() -> Self {
         Self {
             given_up: BTreeMap::new(),
-            lacking: 0,
+            missing_tools: 0,
             required_tools: BTreeMap::new(),
             cursor: None,
             orphans: BTreeMap::new(),

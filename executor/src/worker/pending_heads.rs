@@ -78,7 +78,7 @@ impl Worker {
     /// Offers pending heads to the store, and claims executions that have become due.
     pub(super) async fn write_heads(&mut self) {
         for head in self.backlog.pending_heads.due(self.context.clock.now()) {
-            self.claim(head.execution, head.epoch);
+            self.claim_execution(head.execution, head.epoch);
         }
         for head in self.backlog.pending_heads.retryable() {
             let id = head.execution;

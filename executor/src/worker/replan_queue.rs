@@ -15,7 +15,7 @@ use shared::{
 use tokio::{task::JoinSet, time::Instant};
 use tracing::{error, warn};
 
-use super::{Context, DriveError, Stop, Worker, load};
+use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 
 /// Replans that run at the same time. Keeps capacity of the model's provider free for other
 /// requests.
@@ -129,9 +129,9 @@ impl Worker {
 }
 
 /// Replans an execution, and then gives up its ownership.
-async fn replan(context: &Context, id: ExecutionId) -> Result<(), DriveError> {
+async fn replan(context: &WorkerContext, id: ExecutionId) -> Result<(), DriveError> {
     let Some(replanner) = context.replanner.get() else { return Ok(()) };
-    let ended = load(&*context.store, id).await?;
+    let ended = load_existing(&*context.store, id).await?;
     if ended.replan_cause().is_some() {
         replanner.replan(&ended).await?;
     }
@@ -141,16 +141,16 @@ async fn replan(context: &Context, id: ExecutionId) -> Result<(), DriveError> {
 /// Takes ownership of a finished execution that needs a replan, so that no other worker replans it
 /// at the same time. Gives up ownership of any other.
 pub(super) async fn keep_for_replan(
-    context: &Context,
+    context: &WorkerContext,
     ended: &Execution,
-) -> Result<Stop, DriveError> {
+) -> Result<DriverStop, DriveError> {
     let head = context.store.head(ended.id()).await?;
     // A finished execution without an owner was replanned, or needs no replan.
     let is_settled = head.is_some_and(|head| head.state.is_finished() && head.owner.is_none());
     let needs_replan = ended.replan_cause().is_some() && !is_settled;
     let owner = needs_replan.then_some(context.worker);
     context.store.put_head(ExecutionHead::from_execution(ended, owner, None)).await?;
-    Ok(if needs_replan { Stop::NeedsReplan } else { Stop::Finished })
+    Ok(if needs_replan { DriverStop::NeedsReplan } else { DriverStop::Finished })
 }
 
 #[cfg(test)]

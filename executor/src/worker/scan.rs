@@ -15,30 +15,30 @@ use shared::{
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::{Context, DriveError, Scope, Stop, Worker};
+use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
 /// Executions that one scan claims.
-const LOOK: usize = 256;
+const MAX_HEADS: usize = 256;
 /// Executions with missing tools that one scan reads in addition.
-const LACKING: usize = 256;
+const MAX_MISSING_TOOLS: usize = 256;
 /// Interval between two sweeps.
-const SWEEP: Duration = Duration::from_secs(20);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 /// Delay before a damaged execution is claimed again.
-const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
+const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
 /// Executions whose required tools are cached.
-const NEEDS: usize = 4_096;
+const MAX_REQUIRED_TOOLS: usize = 4_096;
 
 /// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
 /// worker that joins or leaves changes only its own share.
-fn falls_to(execution: ExecutionId, workers: &[WorkerId]) -> Option<WorkerId> {
-    let weight = |worker: &&WorkerId| mix(fnv1a(format!("{execution}/{worker}").bytes()));
+fn preferred_worker(execution: ExecutionId, workers: &[WorkerId]) -> Option<WorkerId> {
+    let weight = |worker: &&WorkerId| mix_hash(fnv1a(format!("{execution}/{worker}").bytes()));
     workers.iter().max_by_key(weight).copied()
 }
 
 /// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in their
 /// last characters only, and FNV-1a alone spreads those badly.
-fn mix(hash: u64) -> u64 {
+fn mix_hash(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
@@ -46,23 +46,23 @@ fn mix(hash: u64) -> u64 {
 
 /// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over and
 /// over.
-async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
+async fn postpone_damaged(context: &WorkerContext, id: ExecutionId) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
     if head.state.is_finished() {
         return Ok(());
     }
-    let due = context.clock.now().checked_add_signed(LAID_ASIDE);
+    let due = context.clock.now().checked_add_signed(DAMAGE_PAUSE);
     context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
 /// Postpones the execution of a driver that failed because of damage.
-pub(super) async fn leave_damaged(
-    context: &Context,
+pub(super) async fn postpone_if_damaged(
+    context: &WorkerContext,
     id: ExecutionId,
-    result: &Result<Stop, DriveError>,
+    result: &Result<DriverStop, DriveError>,
 ) {
     if result.as_ref().is_err_and(DriveError::is_damage)
-        && let Err(err) = lay_aside(context, id).await
+        && let Err(err) = postpone_damaged(context, id).await
     {
         warn!(execution = %id, %err, "cannot postpone a damaged execution");
     }
@@ -70,27 +70,27 @@ pub(super) async fn leave_damaged(
 
 /// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does not
 /// hide other orphans.
-async fn leave(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
+async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
     store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await
 }
 
 impl Worker {
     /// Claims due executions and orphans. Returns the delay before the next scan.
-    pub(super) async fn look(&mut self) -> Duration {
+    pub(super) async fn scan(&mut self) -> Duration {
         let poll = self.context.options.poll;
-        if let Err(err) = self.look_again().await {
+        if let Err(err) = self.reclaim_given_up().await {
             warn!(%err, "cannot read the heads of executions that were given up");
         }
         self.write_heads().await;
         self.start_replans();
-        if let Err(err) = self.sweep().await {
+        if let Err(err) = self.sweep_owned().await {
             warn!(%err, "cannot list the executions of this worker");
         }
-        if self.scope == Scope::Given {
+        if self.scope == WorkerScope::Given {
             return poll;
         }
-        match self.try_look().await {
+        match self.claim_due().await {
             Ok(wait) => wait,
             Err(err) => {
                 warn!(%err, "cannot scan for executions");
@@ -101,13 +101,13 @@ impl Worker {
 
     /// Claims executions that drivers gave up, unless another worker has claimed them. Another claim
     /// would interrupt their steps.
-    async fn look_again(&mut self) -> Result<(), StoreError> {
+    async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // A finished execution with an owner still has to notify its parent, or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
-            let free = head.filter(|head| is_ours(head) && self.is_free(head));
-            if free.is_none_or(|head| self.claim(id, head.epoch.max(known))) {
+            let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
+            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known))) {
                 self.backlog.given_up.remove(&id);
             }
         }
@@ -116,15 +116,15 @@ impl Worker {
 
     /// Claims executions that this worker owns by their heads and does not drive. Their last heads
     /// were lost by the store, or were not acknowledged. The claim writes a new head.
-    async fn sweep(&mut self) -> Result<(), StoreError> {
-        if self.backlog.swept_at.elapsed() < SWEEP {
+    async fn sweep_owned(&mut self) -> Result<(), StoreError> {
+        if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
             return Ok(());
         }
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
         // The limit leaves room for executions that this worker drives.
         let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
-        for head in self.context.store.owned(worker, LOOK + known).await? {
+        for head in self.context.store.owned(worker, MAX_HEADS + known).await? {
             let id = head.execution;
             let is_known =
                 self.local.contains(id) || self.backlog.owns(id) || self.replan_queue.contains(id);
@@ -133,40 +133,40 @@ impl Worker {
             }
             if self.backlog.is_damaged(id) {
                 // Postponing it has failed before. Another claim would only lengthen its log.
-                if let Err(err) = lay_aside(&self.context, id).await {
+                if let Err(err) = postpone_damaged(&self.context, id).await {
                     warn!(execution = %id, %err, "cannot postpone a damaged execution");
                 }
             } else {
-                self.claim(id, head.epoch);
+                self.claim_execution(id, head.epoch);
             }
         }
         Ok(())
     }
 
-    async fn try_look(&mut self) -> Result<Duration, StoreError> {
+    async fn claim_due(&mut self) -> Result<Duration, StoreError> {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
-        let orphans = store.orphans(now, LOOK).await?;
+        let orphans = store.orphans(now, MAX_HEADS).await?;
         self.backlog.orphans.retain(|id, _| orphans.iter().any(|head| head.execution == *id));
-        let (n_orphans, lacking) = self.claim_all(orphans).await?;
+        let (n_orphans, lacking) = self.claim_heads(orphans).await?;
         for head in lacking {
-            leave(&*store, head).await?;
+            release_orphan(&*store, head).await?;
         }
-        let room = self.room.available_permits().min(LOOK);
+        let room = self.slots.available_permits().min(MAX_HEADS);
         if room == 0 {
             return Ok(poll);
         }
-        let due = store.due(now, room + self.backlog.lacking.min(LACKING)).await?;
+        let due = store.due(now, room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS)).await?;
         // Executions that are driven here or lack tools must not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
-        let (n_due, lacking) = self.claim_all(due).await?;
-        self.backlog.lacking = lacking.len() + n_local;
+        let (n_due, lacking) = self.claim_heads(due).await?;
+        self.backlog.missing_tools = lacking.len() + n_local;
         if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
-        if self.backlog.lacking >= LACKING {
-            self.look_past(now).await?;
+        if self.backlog.missing_tools >= MAX_MISSING_TOOLS {
+            self.claim_further(now).await?;
         }
         let next = store.next_due().await?;
         let wait = next.and_then(|due| (due - self.context.clock.now()).to_std().ok());
@@ -175,16 +175,16 @@ impl Worker {
 
     /// Claims further due executions while the first ones all lack tools. Each scan reads one page
     /// behind the cursor, and starts over at the end.
-    async fn look_past(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let part = self.context.store.due_after(now, self.backlog.cursor, LOOK).await?;
-        let last = part.last().filter(|_| part.len() == LOOK);
+    async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let part = self.context.store.due_after(now, self.backlog.cursor, MAX_HEADS).await?;
+        let last = part.last().filter(|_| part.len() == MAX_HEADS);
         self.backlog.cursor = last.and_then(|head| Some((head.due?, head.execution)));
-        self.claim_all(part).await.map(drop)
+        self.claim_heads(part).await.map(drop)
     }
 
     /// Claims the executions that this worker should claim. Returns their number, and the heads of
     /// executions with missing tools.
-    async fn claim_all(
+    async fn claim_heads(
         &mut self,
         heads: Vec<ExecutionHead>,
     ) -> Result<(usize, Vec<ExecutionHead>), StoreError> {
@@ -201,9 +201,9 @@ impl Worker {
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
-            } else if self.is_turn(&head, &workers) {
+            } else if self.should_claim(&head, &workers) {
                 let is_new = !self.local.contains(head.execution);
-                claimed += usize::from(self.claim(head.execution, head.epoch) && is_new);
+                claimed += usize::from(self.claim_execution(head.execution, head.epoch) && is_new);
             }
         }
         Ok((claimed, lacking))
@@ -217,10 +217,10 @@ impl Worker {
 
     /// Returns whether this worker should claim an execution: at once if it is the preferred worker,
     /// otherwise after a delay. So workers share the executions and do not race for them.
-    fn is_turn(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
+    fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me)
-            || falls_to(head.execution, workers).is_none_or(|worker| worker == me)
+            || preferred_worker(head.execution, workers).is_none_or(|worker| worker == me)
         {
             return true;
         }
@@ -243,10 +243,10 @@ impl Worker {
                 self.backlog.required_tools.remove(&head.execution);
                 Ok(true)
             }
-            Ok(Some(_)) => self.needs_are_met(head).await,
+            Ok(Some(_)) => self.has_required_tools(head).await,
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 error!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
-                lay_aside(&self.context, head.execution).await?;
+                postpone_damaged(&self.context, head.execution).await?;
                 Ok(false)
             }
             Err(err) => Err(err),
@@ -255,21 +255,21 @@ impl Worker {
 
     /// Returns whether an execution can continue without a missing tool of its plan. Reads the log
     /// once for each position.
-    async fn needs_are_met(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
+    async fn has_required_tools(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if !self.backlog.required_tools.get(&id).is_some_and(|required| required.is_current(head)) {
             self.backlog.required_tools.remove(&id);
             match RequiredTools::read(&*self.context.store, head).await {
                 Ok(None) => return Ok(false),
                 Ok(Some(needs)) => {
-                    if self.backlog.required_tools.len() >= NEEDS {
+                    if self.backlog.required_tools.len() >= MAX_REQUIRED_TOOLS {
                         self.backlog.required_tools.clear();
                     }
                     self.backlog.required_tools.insert(id, needs);
                 }
                 Err(err) if err.is_permanent() => {
                     error!(execution = %id, %err, "its log cannot be read");
-                    lay_aside(&self.context, id).await?;
+                    postpone_damaged(&self.context, id).await?;
                     return Ok(false);
                 }
                 Err(err) => return Err(err),
@@ -284,18 +284,18 @@ impl Worker {
     }
 
     /// Gives commands to the drivers of this worker, and claims unowned executions that have commands.
-    pub(super) async fn deliver(&mut self) {
-        if let Err(err) = self.try_deliver().await {
+    pub(super) async fn deliver_commands(&mut self) {
+        if let Err(err) = self.read_inbox().await {
             warn!(%err, "cannot read the inbox");
         }
     }
 
-    async fn try_deliver(&mut self) -> Result<(), StoreError> {
+    async fn read_inbox(&mut self) -> Result<(), StoreError> {
         let store = Arc::clone(&self.context.store);
         let mut settled = Vec::new();
         let mut heads: BTreeMap<ExecutionId, Option<ExecutionHead>> = BTreeMap::new();
         for envelope in store.inbox(None).await? {
-            if self.local.deliver(&envelope) || self.scope == Scope::Given {
+            if self.local.deliver_command(&envelope) || self.scope == WorkerScope::Given {
                 continue;
             }
             let id = envelope.execution;
@@ -306,8 +306,8 @@ impl Worker {
             match head {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
                 // Recording a command needs no tools. Commands that stay would fill the inbox.
-                Some(head) if self.is_free(head) && !self.backlog.is_damaged(id) => {
-                    self.claim(id, head.epoch);
+                Some(head) if self.is_claimable(head) && !self.backlog.is_damaged(id) => {
+                    self.claim_execution(id, head.epoch);
                 }
                 Some(_) => (),
                 None => settled.push(envelope.id),
@@ -319,14 +319,14 @@ impl Worker {
         Ok(())
     }
 
-    fn is_free(&self, head: &ExecutionHead) -> bool {
+    fn is_claimable(&self, head: &ExecutionHead) -> bool {
         head.owner.is_none_or(|owner| owner == self.context.worker)
     }
 
     /// Postpones a damaged execution in memory, so that a command does not make this worker claim
     /// it again.
     pub(super) fn note_damage(&mut self, id: ExecutionId) {
-        self.backlog.note_damage(id, LAID_ASIDE.to_std().unwrap_or_default());
+        self.backlog.note_damage(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
     }
 }
 

@@ -18,8 +18,8 @@ use toolbox::{Tool, ToolContext, ToolSet, flow};
 
 use super::*;
 use crate::{
+    call_limits::{CallLimits, LimitRule, LimitedCalls},
     control::Start,
-    limits::{CallLimits, Limited, Rule},
     machine,
 };
 
@@ -75,17 +75,17 @@ fn toolbox() -> Toolbox {
 }
 
 /// A worker with room for three executions, of whose `set.limited` there may be one call.
-pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, Handle) {
+pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, WorkerHandle) {
     worker_within(store, vec![one_at_a_time("set.limited")])
 }
 
-fn one_at_a_time(tool: &str) -> Rule {
-    let of = Limited::Tool(tool.parse().unwrap());
-    Rule { of, key: None, concurrency: Some(1), rate: None }
+fn one_at_a_time(tool: &str) -> LimitRule {
+    let of = LimitedCalls::Tool(tool.parse().unwrap());
+    LimitRule { of, key: None, concurrency: Some(1), rate: None }
 }
 
 /// A worker with room for three executions, and some limits.
-pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, Handle) {
+pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<LimitRule>) -> (Worker, WorkerHandle) {
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
@@ -94,13 +94,13 @@ pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, H
     };
     let clock = Arc::new(Paused::new());
     let id = WorkerId::draw(clock.now());
-    let parts = Parts {
+    let parts = WorkerParts {
         node: "a".to_owned(),
         store: Arc::<Memory>::clone(store),
         toolbox: toolbox(),
         clock,
         options,
-        scope: Scope::Everything,
+        scope: WorkerScope::Everything,
     };
     Worker::new(parts, id, CancellationToken::new())
 }
@@ -153,7 +153,7 @@ impl Scene {
         Self::within(vec![one_at_a_time("set.limited")])
     }
 
-    fn within(rules: Vec<Rule>) -> Self {
+    fn within(rules: Vec<LimitRule>) -> Self {
         let store = Arc::new(Memory::new());
         let (worker, _) = worker_within(&store, rules);
         let clock = Arc::clone(&worker.context.clock);
@@ -430,7 +430,8 @@ async fn a_busy_worker_looks_for_work_all_the_same() {
 async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     let plan = plan(vec![step("a", "flow.noop", json!({}))]);
     let id = ExecutionId::draw(clock.now());
-    let (execution, created) = machine::create(id, &plan, ExecutionOptions::default(), clock.now());
+    let (execution, created) =
+        machine::create_execution(id, &plan, ExecutionOptions::default(), clock.now());
     let mut append = Append::new(id, Seq::START, &[created]);
     append.head = Some(ExecutionHead::from_execution(&execution, None, None));
     store.append(append).await.unwrap();
@@ -446,16 +447,16 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     let at = worker.context.clock.now();
     let command = Command::Pause;
     store.send(SentCommand { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
-    worker.deliver().await;
+    worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
     worker.driver_ended(id, result);
     for _ in 0..3 {
-        worker.deliver().await;
+        worker.deliver_commands().await;
         assert_eq!(worker.drivers.len(), 0);
     }
     time::advance(Duration::from_mins(11)).await;
-    worker.deliver().await;
+    worker.deliver_commands().await;
     assert_eq!(worker.drivers.len(), 1, "it may be mended by now");
     assert_eq!(store.inbox(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
 }
@@ -465,20 +466,20 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
 async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
     let store = Arc::new(Memory::new());
     let (mut worker, _) = worker(&store);
-    heartbeat(&worker.context).await;
+    renew_lease(&worker.context).await;
     let id = without_plan(&store, &*worker.context.clock).await;
     let head = store.head(id).await.unwrap().unwrap();
     let state = ExecutionState::Completed;
     let (me, parent) = (Some(worker.context.worker), Some(id));
     store.put_head(ExecutionHead { state, owner: me, parent, ..head.clone() }).await.unwrap();
     worker.backlog.give_up(id);
-    worker.look().await;
+    worker.scan().await;
     assert_eq!(worker.drivers.len(), 1);
     // Of one that is let go, nothing is left to do.
     store.put_head(ExecutionHead { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);
     worker.backlog.give_up(id);
-    worker.look().await;
+    worker.scan().await;
     assert_eq!((worker.drivers.len(), worker.backlog.given_up.len()), (0, 0));
 }

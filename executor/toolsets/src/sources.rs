@@ -72,7 +72,7 @@ enum Kept {
 impl Kept {
     fn wake(&self) -> bool {
         match self {
-            Self::Server(availability) => availability.wake(),
+            Self::Server(availability) => availability.request_start(),
             Self::Offers(turn) => turn.wake(),
         }
     }

@@ -142,7 +142,7 @@ async fn through(
         let Found::Tool(tool) = toolbox.find(&name) else {
             return Err(BenchError::Engine(format!("`{name}` cannot be called")));
         };
-        call::outside(tool, parameters, cx, toolbox, &options).await.map_err(failed)?;
+        call::call_outside_plan(tool, parameters, cx, toolbox, &options).await.map_err(failed)?;
         note(&mut times, n >= calls, begun.elapsed());
     }
     Ok(times)

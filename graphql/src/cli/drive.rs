@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use executor::worker::Handle;
+use executor::worker::WorkerHandle;
 use shared::{
     clock::Clock,
     execution::ExecutionState,
@@ -30,7 +30,7 @@ enum Look {
 pub(crate) struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    handle: Handle,
+    handle: WorkerHandle,
     /// Steps may start here. A worker without tools only applies commands.
     starts_steps: bool,
 }
@@ -39,7 +39,7 @@ impl Drive {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        handle: Handle,
+        handle: WorkerHandle,
         starts_steps: bool,
     ) -> Self {
         Self { store, clock, handle, starts_steps }
@@ -59,7 +59,7 @@ impl Drive {
         loop {
             match self.look(id).await {
                 Ok(Look::Over) => return,
-                Ok(Look::Wanted) => self.handle.claim(id).await,
+                Ok(Look::Wanted) => self.handle.claim_execution(id).await,
                 Ok(Look::Fine) => (),
                 Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }
@@ -98,7 +98,7 @@ impl Drive {
         let toolbox = self.handle.toolbox();
         let can_start = self.starts_steps
             && is_due
-            && executor::can_go_on(&*self.store, toolbox, head, now).await?;
+            && executor::can_continue(&*self.store, toolbox, head, now).await?;
         Ok(can_start || !self.store.inbox(Some(id)).await?.is_empty())
     }
 }

@@ -1,6 +1,6 @@
 //! The setting `limits.calls`: limits on calls of tools.
 
-use executor::limits::{CallLimits, Limited, Rule};
+use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;
@@ -25,7 +25,7 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 
-fn rule(item: &Value) -> Result<Rule, String> {
+fn rule(item: &Value) -> Result<LimitRule, String> {
     let Value::Object(fields) = item else {
         return Err("write a map such as `{ tool: shop.charge, concurrency: 2 }`".to_owned());
     };
@@ -34,7 +34,7 @@ fn rule(item: &Value) -> Result<Rule, String> {
             did_you_mean(key, KEYS).unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
         return Err(format!("`{key}` is unknown: {help}"));
     }
-    let rule = Rule {
+    let rule = LimitRule {
         of: limited(fields)?,
         key: match text(fields, "key")? {
             Some(path) => Some(path.parse().map_err(|err| format!("`key` is no path: {err}"))?),
@@ -52,18 +52,18 @@ fn rule(item: &Value) -> Result<Rule, String> {
     Ok(rule)
 }
 
-fn limited(fields: &Map<String, Value>) -> Result<Limited, String> {
+fn limited(fields: &Map<String, Value>) -> Result<LimitedCalls, String> {
     match (text(fields, "tool")?, text(fields, "toolset")?) {
         (Some(tool), None) if tool.contains('.') => {
             let tool = tool.parse().map_err(|err: shared::id::ParseIdError| err.to_string())?;
-            Ok(Limited::Tool(tool))
+            Ok(LimitedCalls::Tool(tool))
         }
         (Some(tool), None) => {
             Err(format!("`{tool}` does not say which toolset it is of: write `set.{tool}`"))
         }
         (None, Some(set)) => {
             let set = set.parse().map_err(|err: shared::id::ParseIdError| err.to_string())?;
-            Ok(Limited::Set(set))
+            Ok(LimitedCalls::Set(set))
         }
         _ => Err("say which calls: either `tool: set.name` or `toolset: name`".to_owned()),
     }
@@ -116,7 +116,7 @@ mod tests {
         ]);
         let limits = read(&written).unwrap();
         let tool = "shop.charge".parse().unwrap();
-        let of = limits.of(&tool, &json!({ "customer": { "id": 7 } }));
+        let of = limits.limits_of_call(&tool, &json!({ "customer": { "id": 7 } }));
         let shown: Vec<_> =
             of.iter().map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate)).collect();
         let (minute, second) =

@@ -91,7 +91,7 @@ fn what_is_over_is_kept_as_long_as_it_says() {
 fn limits_on_calls_are_limits() {
     let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
     let limits = file::parse(text, Path::new("/")).unwrap().limits;
-    assert!(limits.calls().limits(&"shop.charge".parse().unwrap()));
+    assert!(limits.calls().has_limit(&"shop.charge".parse().unwrap()));
     refused("limits: { call: [] }", expect!["`limits.call` is unknown: did you mean `calls`?"]);
 }
 

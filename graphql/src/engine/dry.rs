@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use executor::{
     control::Start,
-    machine::{Verdict, missing_input, unresolved},
+    machine::{CheckedStep, missing_input, unresolved_error},
 };
 use planner::{catalog::Catalog, compile::compile_with, draft::Draft, plans::SubPlans};
 use serde_json::{Map, Value};
@@ -99,7 +99,7 @@ struct Checking<'a> {
 
 impl Checking<'_> {
     /// Returns what was found of every step, in plan order.
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<CheckedStep> {
         let mut verdicts: Vec<_> = self.plan.steps().iter().map(|it| self.alone(it)).collect();
         for found in self.compiled_again() {
             let at = step_of(&found.path).filter(|it| *it < verdicts.len()).unwrap_or(0);
@@ -114,7 +114,7 @@ impl Checking<'_> {
     }
 
     /// Checks what can be seen of a step alone: what it is given.
-    fn alone(&self, step: &ToolExecution) -> Verdict {
+    fn alone(&self, step: &ToolExecution) -> CheckedStep {
         let given = Given(&self.options.input);
         let mut error = match step.kind {
             StepKind::Plan(id) => self.missing.get(&id).cloned(),
@@ -135,10 +135,10 @@ impl Checking<'_> {
             .collect();
         let missing = missing_input(step, self.options);
         if !missing.is_empty() {
-            error.get_or_insert(unresolved(&missing, "in the input"));
+            error.get_or_insert(unresolved_error(&missing, "in the input"));
         }
         error = error.or_else(|| not_a_list(step, &given));
-        Verdict { parameters, warnings, error }
+        CheckedStep { parameters, warnings, error }
     }
 
     /// Compiles the plan again with what it is given and the tools that there are now.

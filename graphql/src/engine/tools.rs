@@ -155,7 +155,8 @@ impl Engine {
         let parameters = Arc::new(call.parameters.clone());
         let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
         let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
-        let result = call::outside(tool, parameters, cx, &self.toolbox, &self.options).await;
+        let result =
+            call::call_outside_plan(tool, parameters, cx, &self.toolbox, &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|it| self.visible(&call.tool, it));
         call.result = result.map_err(|err| err.to_string());
@@ -177,7 +178,7 @@ impl Engine {
         tool: &ToolName,
         left: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
-        let limits = self.options.calls.of(tool, &call.parameters);
+        let limits = self.options.calls.limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
             return Ok(None);
         }
@@ -190,11 +191,11 @@ impl Engine {
             let why = "this process cannot count them, so let a server call it";
             return Err(refused(why.to_owned()));
         };
-        if worker.waiting_for_permits() >= WAITING {
+        if worker.waiting_call_count() >= WAITING {
             return Err(refused(format!("{WAITING} calls wait already; try again later")));
         }
         let permit = tokio::select! {
-            permit = worker.permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
+            permit = worker.acquire_permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
             () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
         };
         let seconds = PERMIT_WAIT.as_secs();
@@ -211,15 +212,15 @@ impl Engine {
             Found::Tool(tool) => Meaning::Tool(tool),
             Found::Inactive(tool) => {
                 let tool = tool.definition();
-                let why = call::inactive(&self.toolbox.shown(tool), &tool.set);
+                let why = call::inactive_error(&self.toolbox.shown(tool), &tool.set);
                 Meaning::Refused(tool.qualified_name(), why)
             }
             Found::Connecting => {
-                let why = call::late(&name, self.options.connect);
+                let why = call::connect_timeout_error(&name, self.options.connect);
                 Meaning::Refused(name, why)
             }
             Found::Failed { set, error } if is_of(&set) => {
-                Meaning::Refused(name, call::failed(&set, &error))
+                Meaning::Refused(name, call::failed_set_error(&set, &error))
             }
             Found::Failed { .. } | Found::Unknown => Meaning::Unknown,
         }

@@ -379,7 +379,7 @@ pub(super) fn position(after: i64) -> Result<Seq, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use executor::machine::{self, Answer, Input};
+    use executor::machine::{self, CallOutput, Input};
     use serde_json::json;
     use shared::{
         clock::Timestamp,
@@ -413,12 +413,12 @@ mod tests {
         };
         let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (mut execution, _) = machine::create_as(id, &plan, created, at(0)).unwrap();
+        let (mut execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         machine::decide(&mut execution, Input::Claimed { worker, node: "n".into() }, at(0));
         machine::decide(&mut execution, Input::Woken, at(10));
         let task = Task::from(plan.step_number(&"a".parse().unwrap()).unwrap());
-        let (attempt, result) = (Attempt::FIRST, result.map(Answer::from));
+        let (attempt, result) = (Attempt::FIRST, result.map(CallOutput::from));
         machine::decide(&mut execution, Input::Ended { task, attempt, result }, at(11));
         assert!(execution.state().is_finished());
         errors(&Arc::new(execution)).iter().map(StepError::named).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use executor::limits::{CallLimits, Limited, Rule};
+use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};
 use serde_json::json;
 use shared::store::Rate;
 use tokio::time::{self, Instant};
@@ -10,8 +10,8 @@ use tokio::time::{self, Instant};
 use super::world::{World, limited, pluck};
 
 async fn one_at_a_time() -> World {
-    let rule = Rule {
-        of: Limited::Set("flow".parse().unwrap()),
+    let rule = LimitRule {
+        of: LimitedCalls::Set("flow".parse().unwrap()),
         key: None,
         concurrency: Some(1),
         rate: None,
@@ -25,8 +25,8 @@ const CALL: &str = "mutation ($name: String!, $p: JSON) {
 /// Single calls and steps are counted together.
 #[tokio::test(start_paused = true)]
 async fn a_single_call_counts_like_a_step() {
-    let rule = Rule {
-        of: Limited::Tool("flow.echo".parse().unwrap()),
+    let rule = LimitRule {
+        of: LimitedCalls::Tool("flow.echo".parse().unwrap()),
         key: None,
         concurrency: None,
         rate: Some(Rate { calls: 2, per_ms: 86_400_000 }),
@@ -80,8 +80,8 @@ async fn a_single_call_waits_no_longer_than_whoever_asks() {
 /// Complaint of rivals' users: nobody can say why a step that could run does not.
 #[tokio::test]
 async fn a_step_that_waits_for_a_limit_says_which_and_holds_nothing() {
-    let rule = Rule {
-        of: Limited::Tool("flow.echo".parse().unwrap()),
+    let rule = LimitRule {
+        of: LimitedCalls::Tool("flow.echo".parse().unwrap()),
         key: Some("customer".parse().unwrap()),
         concurrency: None,
         rate: Some(Rate { calls: 1, per_ms: 86_400_000 }),

@@ -10,10 +10,10 @@ use std::{
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
 use executor::{
+    call_limits::CallLimits,
     control::Control,
-    limits::CallLimits,
     options::Options,
-    worker::{Parts, Scope, Worker},
+    worker::{Worker, WorkerParts, WorkerScope},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};
 use graphql::{
@@ -122,13 +122,13 @@ impl World {
         let options = Options { calls, connect: PATIENCE, ..Options::default() };
         let mut tasks = JoinSet::new();
         let worker = (role == Role::Works).then(|| {
-            let parts = Parts {
+            let parts = WorkerParts {
                 node: "here".to_owned(),
                 store: Arc::clone(store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
                 options: options.clone(),
-                scope: Scope::Everything,
+                scope: WorkerScope::Everything,
             };
             let id = WorkerId::draw(clock.now());
             let (worker, handle) = Worker::new(parts, id, CancellationToken::new());

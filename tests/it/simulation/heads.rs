@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use executor::{
     control::{Control, Start},
     options::Options,
-    worker::{Parts, Scope, Worker},
+    worker::{Worker, WorkerParts, WorkerScope},
 };
 use serde_json::{Value, json};
 use shared::{
@@ -48,13 +48,13 @@ impl Scene {
     }
 
     fn employ(&mut self) {
-        let parts = Parts {
+        let parts = WorkerParts {
             node: "a".to_owned(),
             store: Arc::clone(&self.store) as _,
             toolbox: Toolbox::new([flow()]),
             clock: Arc::new(self.clock),
             options: Options::default(),
-            scope: Scope::Everything,
+            scope: WorkerScope::Everything,
         };
         let id = WorkerId::draw(self.clock.now());
         let (worker, _) = Worker::new(parts, id, CancellationToken::new());

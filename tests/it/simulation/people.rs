@@ -65,7 +65,7 @@ impl Simulation {
         self.again += 1;
         let id = format!("exec_{}_simulated", 100 + self.again).parse().expect("well-formed");
         let now = self.world.clock.now();
-        let (execution, created) = machine::create_as(id, ended.plan(), created, now)
+        let (execution, created) = machine::create_execution_from(id, ended.plan(), created, now)
             .expect("what is done again can begin");
         let mut append = Append::new(id, Seq::START, &[created]);
         append.head = Some(ExecutionHead::from_execution(&execution, None, Some(now)));

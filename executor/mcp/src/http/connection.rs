@@ -24,10 +24,10 @@ use super::events::EventStream;
 use crate::{
     McpHttp,
     config::Transport,
-    message::{OVERHEAD, report},
+    message::{OVERHEAD, take_progress},
     oauth::{Bearer, Caller},
     secrets::Secrets,
-    session::Ends,
+    session::SessionState,
 };
 
 /// The header with the session id.
@@ -39,13 +39,13 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The accepted media types.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
-const TELL: Duration = Duration::from_secs(30);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stream on which a server sends its requests.
-const HEARD: Duration = Duration::from_secs(2);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the end of a session.
-const LEAVE: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a refusal's body that are read.
-const SAID: usize = 4 << 10;
+const REFUSAL_BYTES: usize = 4 << 10;
 
 /// A connection to one server.
 pub(super) struct Connection {
@@ -64,21 +64,21 @@ pub(super) struct Connection {
     /// The most bytes of a message.
     pub(super) most: usize,
     /// Notified when the session is initialized, so that the server may send requests.
-    pub(super) greeted: Notify,
+    pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
-    pub(super) is_heard: Notify,
+    pub(super) stream_tried: Notify,
     /// Notified when the server accepts a request with a token.
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
     may_ask: bool,
-    ends: Ends,
+    ends: SessionState,
     out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    agreed: Mutex<Agreed>,
+    negotiated: Mutex<Negotiated>,
 }
 
 /// Session id and protocol version.
 #[derive(Default)]
-struct Agreed {
+struct Negotiated {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
     /// Why the connection ends.
@@ -90,11 +90,11 @@ impl Connection {
         spec: &McpHttp,
         caller: Caller<'_>,
         most: usize,
-        ends: &mut Ends,
+        ends: &mut SessionState,
         out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     ) -> Result<Self, String> {
         let mut seen = Redaction::default();
-        let mut headers = headers(spec, &mut seen)?;
+        let mut headers = configured_headers(spec, &mut seen)?;
         headers.insert(header::ACCEPT, ACCEPT);
         ends.seen = Arc::new(Secrets::new(seen));
         let url = spec.url.0.clone();
@@ -112,20 +112,20 @@ impl Connection {
             stream: Mutex::default(),
             headers,
             most: most.saturating_mul(OVERHEAD),
-            greeted: Notify::new(),
-            is_heard: Notify::new(),
+            initialized: Notify::new(),
+            stream_tried: Notify::new(),
             admitted: Notify::new(),
             may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             ends: ends.clone(),
             out,
-            agreed: Mutex::default(),
+            negotiated: Mutex::default(),
         })
     }
 
     /// Sends a message.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
         // A legacy server sends the answer on its stream, and only confirms the message here.
-        self.post_within(self.is_older().then_some(TELL), body).await
+        self.post_within(self.is_legacy().then_some(NOTIFY_TIMEOUT), body).await
     }
 
     async fn post_within(
@@ -133,25 +133,25 @@ impl Connection {
         limit: Option<Duration>,
         body: Vec<u8>,
     ) -> Result<Response, Broken> {
-        let mut asked = self.outgoing(Method::POST);
+        let mut asked = self.new_request(Method::POST);
         let json = HeaderValue::from_static("application/json");
         asked.headers.insert(header::CONTENT_TYPE, json);
         asked.body = Some(body);
         if let Some(endpoint) = self.endpoint.get() {
             asked.url = endpoint.clone();
         }
-        self.send(asked, limit).await
+        self.send_authorized(asked, limit).await
     }
 
     /// Uses the legacy transport from now on.
-    pub(super) fn turn_older(&self, endpoint: Url, stream: EventStream) {
+    pub(super) fn switch_to_legacy(&self, endpoint: Url, stream: EventStream) {
         if self.endpoint.set(endpoint).is_ok() {
             *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
-            self.greeted.notify_one();
+            self.initialized.notify_one();
         }
     }
 
-    pub(super) fn is_older(&self) -> bool {
+    pub(super) fn is_legacy(&self) -> bool {
         self.endpoint.get().is_some()
     }
 
@@ -161,19 +161,19 @@ impl Connection {
     }
 
     /// Waits until a server that may send requests has a stream for them. Earlier requests are lost.
-    pub(super) async fn heard(&self) {
-        if self.may_ask && !self.is_older() {
-            let _ = timeout(HEARD, self.is_heard.notified()).await;
+    pub(super) async fn wait_for_stream(&self) {
+        if self.may_ask && !self.is_legacy() {
+            let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
         }
     }
 
     /// Opens the server's stream, after the event `last` if there is one.
-    pub(super) async fn get(&self, last: Option<&str>) -> Result<Response, Broken> {
-        let mut asked = self.outgoing(Method::GET);
+    pub(super) async fn open_stream(&self, last: Option<&str>) -> Result<Response, Broken> {
+        let mut asked = self.new_request(Method::GET);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             asked.headers.insert(LAST_EVENT, last);
         }
-        self.send(asked, None).await
+        self.send_authorized(asked, None).await
     }
 
     /// Sends a request with a token.
@@ -181,29 +181,33 @@ impl Connection {
     /// A request that is refused for its token had no effect, so it is sent again with another token.
     /// If that one came from the store, a newly granted one may follow. `limit` does not include the
     /// time to get tokens.
-    async fn send(&self, mut asked: Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
-        let Some(bearer) = &self.bearer else { return self.hop(&asked, limit).await };
-        let token = bearer.token().await?;
+    async fn send_authorized(
+        &self,
+        mut asked: Outgoing,
+        limit: Option<Duration>,
+    ) -> Result<Response, Broken> {
+        let Some(bearer) = &self.bearer else { return self.send_once(&asked, limit).await };
+        let token = bearer.current_token().await?;
         if let Some(token) = &token {
-            show(&mut asked, token)?;
+            set_token(&mut asked, token)?;
         }
-        let mut answer = self.hop(&asked, limit).await?;
+        let mut answer = self.send_once(&asked, limit).await?;
         let mut shown = token;
         for _ in 0..2 {
             if answer.status() != StatusCode::UNAUTHORIZED {
                 break;
             }
-            let other = bearer.another(shown.as_deref(), &answer).await?;
-            show(&mut asked, &other.text)?;
-            answer = self.hop(&asked, limit).await?;
+            let other = bearer.replace_token(shown.as_deref(), &answer).await?;
+            set_token(&mut asked, &other.text)?;
+            answer = self.send_once(&asked, limit).await?;
             if other.is_new {
                 break;
             }
             shown = Some(other.text);
         }
         match answer.status() {
-            StatusCode::UNAUTHORIZED => Err(bearer.refused(&answer).await.into()),
-            StatusCode::FORBIDDEN => match bearer.too_little(&answer).await {
+            StatusCode::UNAUTHORIZED => Err(bearer.refusal_error(&answer).await.into()),
+            StatusCode::FORBIDDEN => match bearer.missing_scope_error(&answer).await {
                 Some(denied) => Err(denied.into()),
                 None => Ok(answer),
             },
@@ -216,7 +220,11 @@ impl Connection {
         }
     }
 
-    async fn hop(&self, asked: &Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
+    async fn send_once(
+        &self,
+        asked: &Outgoing,
+        limit: Option<Duration>,
+    ) -> Result<Response, Broken> {
         let Some(limit) = limit else { return self.http.hop(asked).await };
         let (host, seconds) = (&self.host, limit.as_secs());
         timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
@@ -225,8 +233,8 @@ impl Connection {
     }
 
     /// Sends a message without an answer.
-    pub(super) async fn tell(&self, body: Vec<u8>) -> Result<(), String> {
-        match self.post_within(Some(TELL), body).await {
+    pub(super) async fn send_notification(&self, body: Vec<u8>) -> Result<(), String> {
+        match self.post_within(Some(NOTIFY_TIMEOUT), body).await {
             Ok(response) if response.status().is_success() => Ok(()),
             Ok(response) => Err(format!("`{}` answered {}", self.host, response.status())),
             Err(broken) => Err(broken.to_string()),
@@ -234,26 +242,26 @@ impl Connection {
     }
 
     /// Ends the session, if there is one.
-    pub(super) async fn leave(&self) {
-        if self.agreed().session.is_some() && !self.is_closing() {
-            let _ = timeout(LEAVE, self.farewell()).await;
+    pub(super) async fn end_session(&self) {
+        if self.lock_negotiated().session.is_some() && !self.is_closing() {
+            let _ = timeout(LEAVE_TIMEOUT, self.delete_session()).await;
         }
     }
 
     /// Ends the session. Uses the last token, and requests no other.
-    async fn farewell(&self) -> Result<(), Broken> {
-        let mut asked = self.outgoing(Method::DELETE);
+    async fn delete_session(&self) -> Result<(), Broken> {
+        let mut asked = self.new_request(Method::DELETE);
         if let Some(bearer) = &self.bearer
-            && let Some(token) = bearer.last().await
+            && let Some(token) = bearer.last_token().await
         {
-            show(&mut asked, &token)?;
+            set_token(&mut asked, &token)?;
         }
         self.http.hop(&asked).await.map(drop)
     }
 
-    fn outgoing(&self, method: Method) -> Outgoing {
+    fn new_request(&self, method: Method) -> Outgoing {
         let mut headers = self.headers.clone();
-        let agreed = self.agreed();
+        let agreed = self.lock_negotiated();
         for (name, value) in [(SESSION, &agreed.session), (VERSION, &agreed.version)] {
             if let Some(value) = value {
                 headers.insert(name, value.clone());
@@ -265,32 +273,32 @@ impl Connection {
 
     /// Records the session id of an answer.
     pub(super) fn note_session(&self, response: &Response) {
-        let mut agreed = self.agreed();
+        let mut agreed = self.lock_negotiated();
         if agreed.session.is_none() {
             agreed.session = response.headers().get(SESSION).cloned();
         }
     }
 
     /// Delivers a message of the server to its call or to rmcp.
-    pub(super) async fn deliver(&self, message: RxJsonRpcMessage<RoleClient>) {
+    pub(super) async fn deliver_message(&self, message: RxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Response(answer) = &message
             && let ServerResult::InitializeResult(greeting) = &answer.result
         {
             let version = HeaderValue::from_str(greeting.protocol_version.as_str());
-            self.agreed().version = version.ok();
+            self.lock_negotiated().version = version.ok();
         }
-        if let Some(message) = report(message, &self.ends.tokens) {
+        if let Some(message) = take_progress(message, &self.ends.tokens) {
             let _ = self.out.send(message).await;
         }
     }
 
     pub(super) fn has_session(&self) -> bool {
-        self.is_older() || self.agreed().session.is_some()
+        self.is_legacy() || self.lock_negotiated().session.is_some()
     }
 
     /// Closes the connection for sending and records why.
-    pub(super) fn end(&self, reason: String) {
-        let mut agreed = self.agreed();
+    pub(super) fn close_with_reason(&self, reason: String) {
+        let mut agreed = self.lock_negotiated();
         agreed.reason.get_or_insert(reason);
         drop(agreed);
         self.ends.closing.cancel();
@@ -306,7 +314,7 @@ impl Connection {
         self.ends.closing.is_cancelled()
     }
 
-    pub(super) async fn closing(&self) {
+    pub(super) async fn wait_for_closing(&self) {
         self.ends.closing.cancelled().await;
     }
 
@@ -317,16 +325,19 @@ impl Connection {
 
     /// Returns why the connection was closed.
     pub(super) fn reason(&self) -> Option<String> {
-        self.agreed().reason.clone()
+        self.lock_negotiated().reason.clone()
     }
 
-    fn agreed(&self) -> MutexGuard<'_, Agreed> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_negotiated(&self) -> MutexGuard<'_, Negotiated> {
+        self.negotiated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the configured headers.
-pub(crate) fn headers(spec: &McpHttp, seen: &mut Redaction) -> Result<HeaderMap, String> {
+pub(crate) fn configured_headers(
+    spec: &McpHttp,
+    seen: &mut Redaction,
+) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, text) in &spec.headers {
         let value = text.resolve(seen).map_err(|err| err.to_string())?;
@@ -336,7 +347,7 @@ pub(crate) fn headers(spec: &McpHttp, seen: &mut Redaction) -> Result<HeaderMap,
     Ok(headers)
 }
 
-fn show(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
+fn set_token(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut value = value.map_err(|_| {
         Broken::Denied("the granted token contains characters that a header cannot have".to_owned())
@@ -348,18 +359,18 @@ fn show(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
 }
 
 /// Reads the start of a refusal's body.
-pub(super) async fn said(response: &mut Response) -> String {
+pub(super) async fn read_refusal(response: &mut Response) -> String {
     let mut body = Vec::new();
-    while body.len() < SAID
+    while body.len() < REFUSAL_BYTES
         && let Ok(Some(chunk)) = response.chunk().await
     {
-        body.extend_from_slice(&chunk[..chunk.len().min(SAID - body.len())]);
+        body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL_BYTES - body.len())]);
     }
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
 /// Returns whether an answer has a media type.
-pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
+pub(super) fn has_media_type(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
     written.trim().eq_ignore_ascii_case(kind)
@@ -384,7 +395,8 @@ pub(super) mod tests {
         let (out, inbox) = mpsc::channel(8);
         let caller =
             Caller { set: &set(), logins: Some(&world.logins), background: &world.background };
-        let connection = Connection::new(&spec, caller, 1_000, &mut Ends::default(), out).unwrap();
+        let connection =
+            Connection::new(&spec, caller, 1_000, &mut SessionState::default(), out).unwrap();
         (Arc::new(connection), inbox)
     }
 
@@ -402,7 +414,7 @@ pub(super) mod tests {
             () = world.gate.arrived.notified() => {}
         }
         tokio::time::pause();
-        tokio::time::advance(TELL + Duration::from_secs(1)).await;
+        tokio::time::advance(NOTIFY_TIMEOUT + Duration::from_secs(1)).await;
         tokio::time::resume();
         world.gate.opened.notify_one();
         let broken = call.await.unwrap_err();
@@ -418,9 +430,9 @@ pub(super) mod tests {
         for (path, expected) in [("/nothing", false), ("/mcp", true)] {
             let mut admitted = Box::pin(connection.admitted.notified());
             admitted.as_mut().enable();
-            let mut asked = connection.outgoing(Method::GET);
+            let mut asked = connection.new_request(Method::GET);
             asked.url.set_path(path);
-            connection.send(asked, None).await.unwrap();
+            connection.send_authorized(asked, None).await.unwrap();
             assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
         }
     }
@@ -434,7 +446,7 @@ pub(super) mod tests {
         connection.note_session(&answer);
         world.now().access.clear();
         world.now().heard.clear();
-        connection.leave().await;
+        connection.end_session().await;
         let heard = world.now().heard.clone();
         let farewell = ("DELETE /mcp".to_owned(), "Bearer access-1".to_owned(), String::new());
         assert_eq!(heard, [farewell]);

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use reqwest::Response;
 
-use crate::message::ENDS;
+use crate::message::END_BYTES;
 
 /// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,31 +82,31 @@ impl Events {
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
             if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.most {
-                self.cut();
+                self.cut_middle();
                 fits = Err(TooLong);
             }
             let Some(end) = end else { break };
             self.is_after_cr = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
             let line = std::mem::take(&mut self.line);
-            self.field(&line);
+            self.read_field(&line);
         }
         fits
     }
 
-    fn cut(&mut self) {
+    fn cut_middle(&mut self) {
         self.is_cut = true;
         for part in self.data.iter_mut().chain([&mut self.line]) {
-            if part.len() > 2 * ENDS {
-                part.drain(ENDS..part.len() - ENDS);
+            if part.len() > 2 * END_BYTES {
+                part.drain(END_BYTES..part.len() - END_BYTES);
             }
         }
     }
 
-    fn field(&mut self, line: &[u8]) {
+    fn read_field(&mut self, line: &[u8]) {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         if line.is_empty() {
-            return self.finish();
+            return self.finish_event();
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
@@ -142,7 +142,7 @@ impl Events {
         }
     }
 
-    fn finish(&mut self) {
+    fn finish_event(&mut self) {
         let kind = std::mem::take(&mut self.kind);
         let data = self.data.take().filter(|_| kind != Kind::Other);
         let event = Event {

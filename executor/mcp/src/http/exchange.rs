@@ -11,71 +11,82 @@ use rmcp::{
 use tokio::time::sleep;
 
 use super::{
-    connection::{Connection, is_kind, said},
+    connection::{Connection, has_media_type, read_refusal},
     events::Events,
     legacy_sse,
-    server_stream::{LONGEST, PAUSE, SHORTEST},
+    server_stream::{MAX_RESUME_DELAY, MIN_RESUME_DELAY, RESUME_DELAY},
 };
 use crate::{
     answer::{BUSY, LOST, REFUSED, TOO_LARGE, UNSENT},
     config::Transport,
-    message::parse,
+    message::parse_message,
 };
 
 /// Attempts to resume a stream without an event in between.
-const RESUMES: u32 = 20;
+const MAX_RESUMES: u32 = 20;
 
 /// The error for a request without an answer.
-type Fate = (ErrorCode, String);
+type RequestError = (ErrorCode, String);
 
 /// Sends a request, and delivers the messages that follow. The last one is an answer or an error.
-pub(super) async fn exchange(
+pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,
     body: Vec<u8>,
     is_greeting: bool,
 ) {
     let ended = if is_greeting {
-        greet(&connection, &id, body).await
+        send_initialize(&connection, &id, body).await
     } else {
-        ask(&connection, &id, body).await
+        send_request(&connection, &id, body).await
     };
     if let Err((code, text)) = ended {
         let text = connection.clean(text);
         tracing::debug!(host = %connection.host, %text, "a request has no answer");
-        connection.deliver(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id))).await;
+        connection
+            .deliver_message(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id)))
+            .await;
     }
 }
 
-async fn ask(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
-    let response = connection.post(body).await.map_err(|broken| fate(connection, &broken))?;
-    hear_out(connection, id, response).await
+async fn send_request(
+    connection: &Connection,
+    id: &RequestId,
+    body: Vec<u8>,
+) -> Result<(), RequestError> {
+    let response =
+        connection.post(body).await.map_err(|broken| request_error(connection, &broken))?;
+    read_response(connection, id, response).await
 }
 
 /// Sends `initialize`, and detects the transport of the server.
-async fn greet(connection: &Connection, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
+async fn send_initialize(
+    connection: &Connection,
+    id: &RequestId,
+    body: Vec<u8>,
+) -> Result<(), RequestError> {
     if connection.transport == Some(Transport::Sse) {
-        legacy_sse::open(connection).await.map_err(|text| (REFUSED, text))?;
-        return ask(connection, id, body).await;
+        legacy_sse::open_legacy(connection).await.map_err(|text| (REFUSED, text))?;
+        return send_request(connection, id, body).await;
     }
     let response =
-        connection.post(body.clone()).await.map_err(|broken| fate(connection, &broken))?;
-    if connection.transport.is_none() && legacy_sse::may_be_older(response.status()) {
-        match legacy_sse::open(connection).await {
-            Ok(()) => return ask(connection, id, body).await,
+        connection.post(body.clone()).await.map_err(|broken| request_error(connection, &broken))?;
+    if connection.transport.is_none() && legacy_sse::can_be_legacy(response.status()) {
+        match legacy_sse::open_legacy(connection).await {
+            Ok(()) => return send_request(connection, id, body).await,
             Err(why) => {
                 tracing::debug!(host = %connection.host, %why, "the server does not support the legacy transport either");
             }
         }
     }
-    hear_out(connection, id, response).await
+    read_response(connection, id, response).await
 }
 
-fn fate(connection: &Connection, broken: &Broken) -> Fate {
+fn request_error(connection: &Connection, broken: &Broken) -> RequestError {
     let text = broken.to_string();
     match broken {
         Broken::Unsent(_) => {
-            connection.end(text.clone());
+            connection.close_with_reason(text.clone());
             (UNSENT, text)
         }
         // The connection still works, and running calls continue.
@@ -85,21 +96,25 @@ fn fate(connection: &Connection, broken: &Broken) -> Fate {
     }
 }
 
-async fn hear_out(connection: &Connection, id: &RequestId, response: Response) -> Result<(), Fate> {
+async fn read_response(
+    connection: &Connection,
+    id: &RequestId,
+    response: Response,
+) -> Result<(), RequestError> {
     let status = response.status();
     if !status.is_success() {
-        return refused(connection, id, response).await;
+        return convert_refusal(connection, id, response).await;
     }
-    if connection.is_older() {
+    if connection.is_legacy() {
         // A legacy server sends the answer on its stream.
         return Ok(());
     }
     connection.note_session(&response);
-    if is_kind(&response, "text/event-stream") {
-        return stream(connection, id, response).await;
+    if has_media_type(&response, "text/event-stream") {
+        return read_stream(connection, id, response).await;
     }
-    if is_kind(&response, "application/json") {
-        return whole(connection, id, response).await;
+    if has_media_type(&response, "application/json") {
+        return read_document(connection, id, response).await;
     }
     let host = &connection.host;
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -109,23 +124,25 @@ async fn hear_out(connection: &Connection, id: &RequestId, response: Response) -
 }
 
 /// Reads an answer that is one JSON document.
-async fn whole(
+async fn read_document(
     connection: &Connection,
     id: &RequestId,
     mut response: Response,
-) -> Result<(), Fate> {
+) -> Result<(), RequestError> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() > connection.most => return Err(too_long()),
+            Ok(Some(chunk)) if body.len() + chunk.len() > connection.most => {
+                return Err(too_long_error());
+            }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => break,
-            Err(_) => return Err(broke_off(connection)),
+            Err(_) => return Err(broken_stream_error(connection)),
         }
     }
-    match parse(&body).map(|message| addressed(message, id)) {
+    match parse_message(&body).map(|message| with_request_id(message, id)) {
         Some(message) if is_answer(&message, id) => {
-            connection.deliver(message).await;
+            connection.deliver_message(message).await;
             Ok(())
         }
         _ => {
@@ -137,25 +154,29 @@ async fn whole(
 }
 
 /// The end of a stream.
-enum Ending {
+enum StreamEnd {
     Answered,
     /// It may resume after this event and this delay.
     Broken(Option<String>, Duration),
 }
 
 /// Reads a stream, and the streams that resume it, until the request is answered.
-async fn stream(connection: &Connection, id: &RequestId, response: Response) -> Result<(), Fate> {
+async fn read_stream(
+    connection: &Connection,
+    id: &RequestId,
+    response: Response,
+) -> Result<(), RequestError> {
     let mut response = Some(response);
     let mut last: Option<String> = None;
-    let mut pause = PAUSE;
+    let mut pause = RESUME_DELAY;
     let mut quiet = 0;
-    while quiet < RESUMES {
+    while quiet < MAX_RESUMES {
         quiet += 1;
         if let Some(response) = response.take() {
-            match follow(connection, id, response, pause).await? {
-                Ending::Answered => return Ok(()),
-                Ending::Broken(None, wait) => pause = wait,
-                Ending::Broken(behind, wait) => {
+            match read_events(connection, id, response, pause).await? {
+                StreamEnd::Answered => return Ok(()),
+                StreamEnd::Broken(None, wait) => pause = wait,
+                StreamEnd::Broken(behind, wait) => {
                     quiet = 0;
                     (last, pause) = (behind, wait);
                 }
@@ -163,46 +184,48 @@ async fn stream(connection: &Connection, id: &RequestId, response: Response) -> 
         }
         let Some(last) = &last else { break };
         sleep(pause).await;
-        match connection.get(Some(last)).await {
+        match connection.open_stream(Some(last)).await {
             Ok(resumed)
-                if resumed.status().is_success() && is_kind(&resumed, "text/event-stream") =>
+                if resumed.status().is_success()
+                    && has_media_type(&resumed, "text/event-stream") =>
             {
                 response = Some(resumed);
             }
             Ok(resumed) if resumed.status().is_client_error() => break,
             // Each retry would refresh the token, without success.
             Err(Broken::Denied(_)) => break,
-            Ok(_) | Err(_) => pause = (pause * 2).min(LONGEST),
+            Ok(_) | Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }
     }
-    Err(broke_off(connection))
+    Err(broken_stream_error(connection))
 }
 
-async fn follow(
+async fn read_events(
     connection: &Connection,
     id: &RequestId,
     mut response: Response,
     mut pause: Duration,
-) -> Result<Ending, Fate> {
+) -> Result<StreamEnd, RequestError> {
     let mut events = Events::new(connection.most);
     let mut last = None;
     while let Ok(Some(chunk)) = response.chunk().await {
         let pushed = events.push(&chunk);
         while let Some(event) = events.next() {
-            pause = event.retry.map_or(pause, |wait| wait.clamp(SHORTEST, LONGEST));
+            pause =
+                event.retry.map_or(pause, |wait| wait.clamp(MIN_RESUME_DELAY, MAX_RESUME_DELAY));
             last = event.id.or(last);
-            let Some(message) = event.data.as_deref().and_then(parse) else { continue };
+            let Some(message) = event.data.as_deref().and_then(parse_message) else { continue };
             let is_answer = is_answer(&message, id);
-            connection.deliver(message).await;
+            connection.deliver_message(message).await;
             if is_answer {
-                return Ok(Ending::Answered);
+                return Ok(StreamEnd::Answered);
             }
         }
         if pushed.is_err() {
-            return Err(too_long());
+            return Err(too_long_error());
         }
     }
-    Ok(Ending::Broken(last, pause))
+    Ok(StreamEnd::Broken(last, pause))
 }
 
 fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
@@ -214,7 +237,7 @@ fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
 }
 
 /// Adds the id of the request to an error without an id.
-fn addressed(
+fn with_request_id(
     mut message: RxJsonRpcMessage<RoleClient>,
     id: &RequestId,
 ) -> RxJsonRpcMessage<RoleClient> {
@@ -225,29 +248,29 @@ fn addressed(
 }
 
 /// Converts an answer with an error status.
-async fn refused(
+async fn convert_refusal(
     connection: &Connection,
     id: &RequestId,
     mut response: Response,
-) -> Result<(), Fate> {
+) -> Result<(), RequestError> {
     let (host, status) = (&connection.host, response.status());
     let leads =
         response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
     let leads = leads.map(ToOwned::to_owned);
-    let said = said(&mut response).await;
+    let said = read_refusal(&mut response).await;
     let has_expired = status == StatusCode::NOT_FOUND
         || (status == StatusCode::BAD_REQUEST && said.to_lowercase().contains("session"));
     if has_expired && connection.has_session() {
         let text = format!("the session with `{host}` has expired");
-        connection.end(text.clone());
+        connection.close_with_reason(text.clone());
         return Err((UNSENT, text));
     }
     if status.is_client_error()
-        && let Some(JsonRpcMessage::Error(mut error)) = parse(said.as_bytes())
+        && let Some(JsonRpcMessage::Error(mut error)) = parse_message(said.as_bytes())
         && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     {
         error.id = Some(id.clone());
-        connection.deliver(JsonRpcMessage::Error(error)).await;
+        connection.deliver_message(JsonRpcMessage::Error(error)).await;
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
@@ -268,11 +291,11 @@ async fn refused(
     Err((code, format!("`{host}` answered {status}{hint}{said}")))
 }
 
-fn broke_off(connection: &Connection) -> Fate {
+fn broken_stream_error(connection: &Connection) -> RequestError {
     (LOST, format!("`{}` broke off in the middle of its answer", connection.host))
 }
 
-fn too_long() -> Fate {
+fn too_long_error() -> RequestError {
     (TOO_LARGE, "the answer is too long".to_owned())
 }
 
@@ -287,7 +310,7 @@ mod tests {
         inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     ) -> Option<(ErrorCode, String)> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec();
-        exchange(Arc::clone(connection), RequestId::Number(1), body, false).await;
+        run_request(Arc::clone(connection), RequestId::Number(1), body, false).await;
         match inbox.recv().await.unwrap() {
             JsonRpcMessage::Error(error) => {
                 Some((error.error.code, error.error.message.into_owned()))

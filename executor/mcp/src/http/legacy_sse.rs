@@ -9,25 +9,25 @@ use reqwest::{StatusCode, Url};
 use tokio::time::timeout;
 
 use super::{
-    connection::{Connection, is_kind},
+    connection::{Connection, has_media_type},
     events::{Event, EventStream},
 };
-use crate::message::{cut_short, parse};
+use crate::message::{parse_message, too_long_error};
 
 /// Time limit for the endpoint event.
-const OPENING: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers `initialize` with this status may be a legacy server.
-pub(super) fn may_be_older(status: StatusCode) -> bool {
+pub(super) fn can_be_legacy(status: StatusCode) -> bool {
     // The other codes are about authorization or rates.
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
 /// Opens the stream of a legacy server, and uses the endpoint that it names from now on.
-pub(super) async fn open(connection: &Connection) -> Result<(), String> {
+pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let host = &connection.host;
-    let opening = timeout(OPENING, begin(connection)).await;
-    let seconds = OPENING.as_secs();
+    let opening = timeout(OPEN_TIMEOUT, read_endpoint(connection)).await;
+    let seconds = OPEN_TIMEOUT.as_secs();
     let (stream, told) = opening.unwrap_or_else(|_| {
         Err(format!("`{host}` did not say within {seconds} s where to send messages"))
     })?;
@@ -37,22 +37,22 @@ pub(super) async fn open(connection: &Connection) -> Result<(), String> {
         // Tokens of this server must not reach another one.
         return Err(format!(
             "`{host}` wants messages sent to another server: `{}`",
-            shown(&endpoint)
+            origin_text(&endpoint)
         ));
     }
-    connection.turn_older(endpoint, stream);
+    connection.switch_to_legacy(endpoint, stream);
     Ok(())
 }
 
-fn shown(endpoint: &Url) -> String {
+fn origin_text(endpoint: &Url) -> String {
     endpoint.origin().ascii_serialization()
 }
 
-async fn begin(connection: &Connection) -> Result<(EventStream, String), String> {
+async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String), String> {
     let host = &connection.host;
-    let response = connection.get(None).await.map_err(|err| err.to_string())?;
+    let response = connection.open_stream(None).await.map_err(|err| err.to_string())?;
     let status = response.status();
-    if !status.is_success() || !is_kind(&response, "text/event-stream") {
+    if !status.is_success() || !has_media_type(&response, "text/event-stream") {
         return Err(format!("`{host}` has no stream there: it answered {status}"));
     }
     let mut stream = EventStream::new(response, connection.most);
@@ -66,13 +66,13 @@ async fn begin(connection: &Connection) -> Result<(EventStream, String), String>
 }
 
 /// Reads the stream of a legacy server to its end.
-pub(super) async fn hear(connection: &Connection, mut stream: EventStream) {
+pub(super) async fn read_legacy_stream(connection: &Connection, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };
-        let message = if event.is_cut { cut_short(&data) } else { parse(&data) };
+        let message = if event.is_cut { too_long_error(&data) } else { parse_message(&data) };
         if let Some(message) = message {
-            connection.deliver(message).await;
+            connection.deliver_message(message).await;
         }
     }
-    connection.end(format!("`{}` ended its stream", connection.host));
+    connection.close_with_reason(format!("`{}` ended its stream", connection.host));
 }

@@ -7,52 +7,55 @@ use reqwest::Response;
 use tokio::time::sleep;
 
 use super::{
-    connection::{Connection, is_kind},
+    connection::{Connection, has_media_type},
     events::Events,
     legacy_sse,
 };
-use crate::message::parse;
+use crate::message::parse_message;
 
 /// Default delay before a stream resumes. Doubles with each failure, up to [`MAX_RESUME_DELAY`].
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
 /// The shortest delay that a server can request.
-pub(super) const SHORTEST: Duration = Duration::from_millis(50);
+pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
 /// The longest delay.
-pub(super) const LONGEST: Duration = Duration::from_secs(30);
+pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Refusals in a row after which the stream is given up.
-const DENIALS: u32 = 3;
+const MAX_DENIALS: u32 = 3;
 
 /// Reads the server's stream once the session is initialized, for as long as the server allows it.
-pub(super) async fn hear(connection: Arc<Connection>) {
-    connection.greeted.notified().await;
+pub(super) async fn read_server_stream(connection: Arc<Connection>) {
+    connection.initialized.notified().await;
     if let Some(stream) = connection.take_stream() {
-        return legacy_sse::hear(&connection, stream).await;
+        return legacy_sse::read_legacy_stream(&connection, stream).await;
     }
     let mut last = None;
     let mut has_heard = false;
     let mut denials = 0;
-    let mut pause = PAUSE;
+    let mut pause = RESUME_DELAY;
     loop {
         // The notification must be enabled first. A request may be accepted while this one is refused.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
-        let answer = connection.get(last.as_deref()).await;
-        connection.is_heard.notify_one();
+        let answer = connection.open_stream(last.as_deref()).await;
+        connection.stream_tried.notify_one();
         match answer {
             Ok(response) if is_stream(&response) => {
                 (has_heard, denials) = (true, 0);
-                pause = follow(&connection, response, &mut last).await;
+                pause = read_stream(&connection, response, &mut last).await;
             }
             Ok(response) if response.status().is_server_error() => {
-                pause = (pause * 2).min(LONGEST);
+                pause = (pause * 2).min(MAX_RESUME_DELAY);
             }
             Ok(response) => {
                 if response.status() == 404 && has_heard && connection.has_session() {
-                    connection.end(format!("the session with `{}` has expired", connection.host));
+                    connection.close_with_reason(format!(
+                        "the session with `{}` has expired",
+                        connection.host
+                    ));
                 }
                 return;
             }
-            Err(Broken::Denied(_)) if denials < DENIALS => {
+            Err(Broken::Denied(_)) if denials < MAX_DENIALS => {
                 // The calls report that a login is missing. A retry before a login would refresh
                 // the token without success.
                 denials += 1;
@@ -60,31 +63,32 @@ pub(super) async fn hear(connection: Arc<Connection>) {
                 continue;
             }
             Err(Broken::Denied(_)) => return,
-            Err(_) => pause = (pause * 2).min(LONGEST),
+            Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }
         sleep(pause).await;
     }
 }
 
 fn is_stream(response: &Response) -> bool {
-    response.status().is_success() && is_kind(response, "text/event-stream")
+    response.status().is_success() && has_media_type(response, "text/event-stream")
 }
 
 /// Reads one stream to its end. Returns the delay before the next one.
-async fn follow(
+async fn read_stream(
     connection: &Connection,
     mut response: Response,
     last: &mut Option<String>,
 ) -> Duration {
     let mut events = Events::new(connection.most);
-    let mut pause = PAUSE;
+    let mut pause = RESUME_DELAY;
     while let Ok(Some(chunk)) = response.chunk().await {
         let is_over = events.push(&chunk).is_err();
         while let Some(event) = events.next() {
-            pause = event.retry.map_or(pause, |wait| wait.clamp(SHORTEST, LONGEST));
+            pause =
+                event.retry.map_or(pause, |wait| wait.clamp(MIN_RESUME_DELAY, MAX_RESUME_DELAY));
             *last = event.id.or(last.take());
-            if let Some(message) = event.data.as_deref().and_then(parse) {
-                connection.deliver(message).await;
+            if let Some(message) = event.data.as_deref().and_then(parse_message) {
+                connection.deliver_message(message).await;
             }
         }
         if is_over {
@@ -108,10 +112,10 @@ mod tests {
         world.keep(Some("refresh-0"));
         world.now().takes_none = true;
         let (connection, _inbox) = connection(&world);
-        connection.greeted.notify_one();
+        connection.initialized.notify_one();
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&connection)));
-        connection.is_heard.notified().await;
+        hearing.spawn(read_server_stream(Arc::clone(&connection)));
+        connection.stream_tried.notified().await;
         let denied = world.heard("GET /mcp");
         assert!(denied > 0);
         world.now().takes_none = false;
@@ -120,7 +124,7 @@ mod tests {
             let _ = connection.post(b"{}".to_vec()).await;
             tokio::task::yield_now().await;
         }
-        connection.is_heard.notified().await;
+        connection.stream_tried.notified().await;
         assert!(hearing.try_join_next().is_none(), "it goes on");
     }
 
@@ -131,9 +135,9 @@ mod tests {
         world.now().is_deaf = true;
         world.now().is_held = true;
         let (connection, _inbox) = connection(&world);
-        connection.greeted.notify_one();
+        connection.initialized.notify_one();
         let mut hearing = JoinSet::new();
-        hearing.spawn(hear(Arc::clone(&connection)));
+        hearing.spawn(read_server_stream(Arc::clone(&connection)));
         world.gate.arrived.notified().await;
         connection.admitted.notify_waiters();
         let before = world.heard("GET /mcp");

@@ -12,11 +12,11 @@ use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 
 /// Lifetime of an assertion in seconds. Long enough for clocks that differ.
-const LASTS: u64 = 300;
+const LIFETIME_SECONDS: u64 = 300;
 
 /// Why an assertion cannot be signed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unsigned {
+pub(super) enum SignError {
     #[error(
         "the `private_key` of `auth` is no key of RSA, P-256, P-384 or Ed25519 in PEM (PKCS#8, which \
          `openssl pkcs8 -topk8 -nocrypt` writes)"
@@ -27,25 +27,25 @@ pub(super) enum Unsigned {
 }
 
 /// A key that signs.
-enum Key {
+enum SigningKey {
     Ecdsa(EcdsaKeyPair, &'static str),
     Ed25519(Ed25519KeyPair),
     Rsa(RsaKeyPair),
 }
 
-impl Key {
-    fn read(pem: &str, random: &SystemRandom) -> Result<Self, Unsigned> {
-        match PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| Unsigned::Key)? {
-            PrivateKeyDer::Pkcs8(der) => Self::pkcs8(der.secret_pkcs8_der(), random),
+impl SigningKey {
+    fn from_pem(pem: &str, random: &SystemRandom) -> Result<Self, SignError> {
+        match PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| SignError::Key)? {
+            PrivateKeyDer::Pkcs8(der) => Self::from_pkcs8(der.secret_pkcs8_der(), random),
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der())
                 .map(Self::Rsa)
-                .map_err(|_| Unsigned::Key),
-            _ => Err(Unsigned::Key),
+                .map_err(|_| SignError::Key),
+            _ => Err(SignError::Key),
         }
     }
 
     /// Detects the kind of the key by parsing it.
-    fn pkcs8(der: &[u8], random: &SystemRandom) -> Result<Self, Unsigned> {
+    fn from_pkcs8(der: &[u8], random: &SystemRandom) -> Result<Self, SignError> {
         for (kind, name) in [
             (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256"),
             (&ECDSA_P384_SHA384_FIXED_SIGNING, "ES384"),
@@ -57,7 +57,7 @@ impl Key {
         if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             return Ok(Self::Ed25519(key));
         }
-        RsaKeyPair::from_pkcs8(der).map(Self::Rsa).map_err(|_| Unsigned::Key)
+        RsaKeyPair::from_pkcs8(der).map(Self::Rsa).map_err(|_| SignError::Key)
     }
 
     /// Returns the name of the algorithm (RFC 7518).
@@ -69,17 +69,17 @@ impl Key {
         }
     }
 
-    fn sign(&self, message: &[u8], random: &SystemRandom) -> Result<Vec<u8>, Unsigned> {
+    fn sign(&self, message: &[u8], random: &SystemRandom) -> Result<Vec<u8>, SignError> {
         match self {
             Self::Ecdsa(key, _) => {
-                let signed = key.sign(random, message).map_err(|_| Unsigned::Sign)?;
+                let signed = key.sign(random, message).map_err(|_| SignError::Sign)?;
                 Ok(signed.as_ref().to_vec())
             }
             Self::Ed25519(key) => Ok(key.sign(message).as_ref().to_vec()),
             Self::Rsa(key) => {
                 let mut signed = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, random, message, &mut signed)
-                    .map_err(|_| Unsigned::Sign)?;
+                    .map_err(|_| SignError::Sign)?;
                 Ok(signed)
             }
         }
@@ -87,18 +87,23 @@ impl Key {
 }
 
 /// Signs an assertion of a client's identity for one server. It is valid for a short time from `now`.
-pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<String, Unsigned> {
+pub(super) fn sign_assertion(
+    pem: &str,
+    client: &str,
+    audience: &str,
+    now: u64,
+) -> Result<String, SignError> {
     let random = SystemRandom::new();
-    let key = Key::read(pem, &random)?;
+    let key = SigningKey::from_pem(pem, &random)?;
     let mut id = [0_u8; 16];
-    random.fill(&mut id).map_err(|_| Unsigned::Sign)?;
+    random.fill(&mut id).map_err(|_| SignError::Sign)?;
     let header = json!({ "alg": key.algorithm(), "typ": "JWT" });
     let claims = json!({
         "iss": client,
         "sub": client,
         "aud": audience,
         "iat": now,
-        "exp": now.saturating_add(LASTS),
+        "exp": now.saturating_add(LIFETIME_SECONDS),
         "jti": URL_SAFE_NO_PAD.encode(id),
     });
     let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
@@ -143,14 +148,14 @@ mod tests {
         let random = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
-        let assertion = sign(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
+        let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         check(&assertion, "ES256", &ECDSA_P256_SHA256_FIXED, key.unwrap().public_key().as_ref());
 
         let der = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
-        let assertion = sign(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
+        let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         check(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
-        let again = sign(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
+        let again = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         assert_ne!(assertion, again, "nobody can use it twice");
     }
 
@@ -162,8 +167,8 @@ mod tests {
             &pem(b"no key"),
             "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----",
         ] {
-            let err = sign(written, "me", "a", 0).unwrap_err();
-            assert_eq!(err, Unsigned::Key);
+            let err = sign_assertion(written, "me", "a", 0).unwrap_err();
+            assert_eq!(err, SignError::Key);
             assert!(!err.to_string().contains("the key"));
         }
     }

@@ -9,9 +9,9 @@ use std::{
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
 /// Running token requests of one toolset.
-const MOST: usize = 64;
+const MAX_TASKS: usize = 64;
 /// Time limit for running requests when the supervisor ends. A token that arrives in time is stored.
-const LASTS: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The running token requests of one toolset. Clones share them.
 #[derive(Clone, Default)]
@@ -20,15 +20,15 @@ pub(crate) struct BackgroundTasks(Arc<Mutex<JoinSet<()>>>);
 impl BackgroundTasks {
     /// Runs a task that continues if this future is dropped. Returns its result, or `None` if too
     /// many tasks are running or the tasks were stopped.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(super) async fn run_task<T: Send + 'static>(
         &self,
         errand: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (done, told) = oneshot::channel();
         {
-            let mut all = self.all();
+            let mut all = self.lock_tasks();
             while all.try_join_next().is_some() {}
-            if all.len() >= MOST {
+            if all.len() >= MAX_TASKS {
                 return None;
             }
             all.spawn(async move {
@@ -40,19 +40,19 @@ impl BackgroundTasks {
     }
 
     /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the rest.
-    pub(crate) async fn end(&self) {
-        let mut all = std::mem::take(&mut *self.all());
-        let _ = timeout(LASTS, async { while all.join_next().await.is_some() {} }).await;
+    pub(crate) async fn finish_all(&self) {
+        let mut all = std::mem::take(&mut *self.lock_tasks());
+        let _ = timeout(FINISH_TIMEOUT, async { while all.join_next().await.is_some() {} }).await;
     }
 
-    fn all(&self) -> MutexGuard<'_, JoinSet<()>> {
+    fn lock_tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for BackgroundTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BackgroundTasks").field(&self.all().len()).finish()
+        f.debug_tuple("BackgroundTasks").field(&self.lock_tasks().len()).finish()
     }
 }
 
@@ -75,24 +75,29 @@ mod tests {
                 is_done.store(true, Ordering::Relaxed);
             }
         };
-        assert!(timeout(Duration::ZERO, background.run(errand)).await.is_err(), "it is given up");
+        assert!(
+            timeout(Duration::ZERO, background.run_task(errand)).await.is_err(),
+            "it is given up"
+        );
         go.notify_one();
-        background.end().await;
+        background.finish_all().await;
         assert!(is_done.load(Ordering::Relaxed));
         assert!(
-            timeout(Duration::ZERO, background.run(std::future::pending::<()>())).await.is_err()
+            timeout(Duration::ZERO, background.run_task(std::future::pending::<()>()))
+                .await
+                .is_err()
         );
-        background.end().await;
-        assert_eq!(background.run(async { 1 }).await, Some(1));
+        background.finish_all().await;
+        assert_eq!(background.run_task(async { 1 }).await, Some(1));
     }
 
     #[tokio::test]
     async fn there_is_a_most_of_them() {
         let background = BackgroundTasks::default();
-        for _ in 0..MOST {
-            let never = background.run(std::future::pending::<()>());
+        for _ in 0..MAX_TASKS {
+            let never = background.run_task(std::future::pending::<()>());
             assert!(timeout(Duration::ZERO, never).await.is_err());
         }
-        assert_eq!(background.run(async {}).await, None);
+        assert_eq!(background.run_task(async {}).await, None);
     }
 }

@@ -12,66 +12,69 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{
     Caller, NEEDS_LOGIN, OAuth,
     background::BackgroundTasks,
-    denied::{Denied, shown},
-    now,
-    source::Source,
-    token_store::Token,
+    denied::{Denied, to_printable},
+    source::TokenSource,
+    token_store::AccessToken,
+    unix_time,
 };
 use crate::secrets::Secrets;
 
 /// Delay after a failed token request. Calls in this time get the same error, without a request.
-const LASTS: Duration = Duration::from_secs(5);
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 /// Poll interval for a logout in another process.
-const LOOK: Duration = Duration::from_secs(30);
+const LOGOUT_POLL: Duration = Duration::from_secs(30);
 
 /// Provides the token for each request to a server.
 pub(crate) struct Bearer {
-    source: Arc<Source>,
+    source: Arc<TokenSource>,
     /// Locked while a token is requested, so that concurrent calls cause one refresh.
-    held: Mutex<Held>,
+    state: Mutex<TokenState>,
     background: BackgroundTasks,
 }
 
 /// The current token and the last failure.
 #[derive(Default)]
-struct Held {
+struct TokenState {
     /// The token that was sent last.
-    token: Option<Token>,
+    token: Option<AccessToken>,
     /// The time and the error of the last failed request.
     failed: Option<(Instant, Denied)>,
     /// The last challenge of the server.
     challenge: Option<String>,
     /// The time of the last check for a logout.
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 /// A token to use instead of a refused one.
-pub(crate) struct Another {
+pub(crate) struct ReplacementToken {
     pub(crate) text: String,
     /// The token was granted now. The server may refuse a stored token, too.
     pub(crate) is_new: bool,
 }
 
-impl Held {
-    fn good(&self) -> Option<&Token> {
-        self.token.as_ref().filter(|token| token.is_good(now()))
+impl TokenState {
+    fn valid_token(&self) -> Option<&AccessToken> {
+        self.token.as_ref().filter(|token| token.is_good(unix_time()))
     }
 
     /// Returns the last failure while it is recent.
-    fn failed(&self) -> Result<(), Denied> {
+    fn check_recent_failure(&self) -> Result<(), Denied> {
         match &self.failed {
-            Some((since, denied)) if since.elapsed() < LASTS => Err(denied.clone()),
+            Some((since, denied)) if since.elapsed() < FAILURE_PAUSE => Err(denied.clone()),
             _ => Ok(()),
         }
     }
 
-    fn fail(&mut self, denied: &Denied) {
+    fn record_failure(&mut self, denied: &Denied) {
         self.failed = Some((Instant::now(), denied.clone()));
     }
 
     /// Stores the result of a token request.
-    fn take(&mut self, got: Result<Option<Token>, Denied>) -> Result<Option<&Token>, Denied> {
-        let token = got.inspect_err(|denied| self.fail(denied))?;
+    fn store_result(
+        &mut self,
+        got: Result<Option<AccessToken>, Denied>,
+    ) -> Result<Option<&AccessToken>, Denied> {
+        let token = got.inspect_err(|denied| self.record_failure(denied))?;
         self.failed = None;
         self.token = token;
         Ok(self.token.as_ref())
@@ -86,98 +89,98 @@ impl Bearer {
         secrets: Arc<Secrets>,
     ) -> Self {
         let Caller { set, logins, background } = caller;
-        let source = Arc::new(Source::new(set, server, oauth, logins, secrets));
-        Self { source, held: Mutex::default(), background: background.clone() }
+        let source = Arc::new(TokenSource::new(set, server, oauth, logins, secrets));
+        Self { source, state: Mutex::default(), background: background.clone() }
     }
 
     /// Returns the token of the next request, or `None` to send it without one.
-    pub(crate) async fn token(&self) -> Result<Option<String>, Denied> {
-        let mut held = self.held.lock().await;
-        if held.good().is_none() {
-            held.token = self.source.at_hand(None)?;
+    pub(crate) async fn current_token(&self) -> Result<Option<String>, Denied> {
+        let mut held = self.state.lock().await;
+        if held.valid_token().is_none() {
+            held.token = self.source.stored_token(None)?;
         } else if self.source.oauth.is_for_people()
-            && held.looked_at.is_none_or(|time| time.elapsed() >= LOOK)
+            && held.checked_at.is_none_or(|time| time.elapsed() >= LOGOUT_POLL)
         {
-            held.looked_at = Some(Instant::now());
+            held.checked_at = Some(Instant::now());
             // Another process may have logged out.
-            if let Ok(None) = self.source.at_hand(None) {
+            if let Ok(None) = self.source.stored_token(None) {
                 held.token = None;
             }
         }
         if held.token.is_none() {
-            held.failed()?;
+            held.check_recent_failure()?;
             let challenge = held.challenge.clone();
-            match self.get(None, challenge.as_deref()).await {
+            match self.request_token(None, challenge.as_deref()).await {
                 // The refusal of a request without a token may name the authorization server.
                 Err(Denied::Unfound(_)) if challenge.is_none() => {}
-                got => held.take(got).map(drop)?,
+                got => held.store_result(got).map(drop)?,
             }
         }
         Ok(held.token.as_ref().map(|token| token.text.clone()))
     }
 
     /// Returns the last token, without a request.
-    pub(crate) async fn last(&self) -> Option<String> {
-        self.held.lock().await.token.as_ref().map(|token| token.text.clone())
+    pub(crate) async fn last_token(&self) -> Option<String> {
+        self.state.lock().await.token.as_ref().map(|token| token.text.clone())
     }
 
     /// Returns a token to use instead of the refused one, or an error.
-    pub(crate) async fn another(
+    pub(crate) async fn replace_token(
         &self,
         refused: Option<&str>,
         answer: &Response,
-    ) -> Result<Another, Denied> {
-        let challenge = challenge(answer.headers());
-        let mut held = self.held.lock().await;
+    ) -> Result<ReplacementToken, Denied> {
+        let challenge = bearer_challenge(answer.headers());
+        let mut held = self.state.lock().await;
         if challenge.is_some() {
             held.challenge.clone_from(&challenge);
         }
-        let is_other = |token: &&Token| Some(token.text.as_str()) != refused;
-        if let Some(token) = held.good().filter(is_other) {
-            return Ok(Another { text: token.text.clone(), is_new: false });
+        let is_other = |token: &&AccessToken| Some(token.text.as_str()) != refused;
+        if let Some(token) = held.valid_token().filter(is_other) {
+            return Ok(ReplacementToken { text: token.text.clone(), is_new: false });
         }
-        let (got, is_new) = if let Some(token) = self.source.at_hand(refused)? {
+        let (got, is_new) = if let Some(token) = self.source.stored_token(refused)? {
             (Ok(Some(token)), false)
         } else {
-            held.failed()?;
-            (self.get(refused, challenge.as_deref()).await, true)
+            held.check_recent_failure()?;
+            (self.request_token(refused, challenge.as_deref()).await, true)
         };
-        if let Some(token) = held.take(got)?.filter(is_other) {
-            return Ok(Another { text: token.text.clone(), is_new });
+        if let Some(token) = held.store_result(got)?.filter(is_other) {
+            return Ok(ReplacementToken { text: token.text.clone(), is_new });
         }
-        let denied = self.denied(challenge.as_deref()).await;
+        let denied = self.describe_denial(challenge.as_deref()).await;
         if !self.source.oauth.is_for_people() {
-            held.fail(&denied);
+            held.record_failure(&denied);
         }
         Err(denied)
     }
 
     /// Returns the error of a server that refuses every token.
-    pub(crate) async fn refused(&self, answer: &Response) -> Denied {
-        let denied = self.denied(challenge(answer.headers()).as_deref()).await;
+    pub(crate) async fn refusal_error(&self, answer: &Response) -> Denied {
+        let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
         // The server would refuse another one, too.
-        self.held.lock().await.fail(&denied);
+        self.state.lock().await.record_failure(&denied);
         denied
     }
 
     /// Returns the error of a refusal for missing scopes.
-    pub(crate) async fn too_little(&self, answer: &Response) -> Option<Denied> {
-        let challenge = challenge(answer.headers())?;
+    pub(crate) async fn missing_scope_error(&self, answer: &Response) -> Option<Denied> {
+        let challenge = bearer_challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
         if !params.is_insufficient_scope() {
             return None;
         }
-        Some(self.denied(Some(&challenge)).await)
+        Some(self.describe_denial(Some(&challenge)).await)
     }
 
     /// Describes what the user has to do. Records the wanted scopes for the next login.
-    async fn denied(&self, challenge: Option<&str>) -> Denied {
-        let Source { set, server, oauth, kept, .. } = &*self.source;
+    async fn describe_denial(&self, challenge: Option<&str>) -> Denied {
+        let TokenSource { set, server, oauth, store: kept, .. } = &*self.source;
         let params = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, server));
         let params = params.unwrap_or_default();
         let more = match &params.scope {
             Some(scope) if params.is_insufficient_scope() => {
-                format!(" that allows `{}`", shown(scope))
+                format!(" that allows `{}`", to_printable(scope))
             }
             _ => String::new(),
         };
@@ -190,7 +193,7 @@ impl Bearer {
             None => format!("`{set}` {NEEDS_LOGIN}, and there is no place to keep one"),
             Some(kept) => {
                 if let Some(scope) = &params.scope
-                    && let Err(why) = kept.want(scope).await
+                    && let Err(why) = kept.add_wanted_scopes(scope).await
                 {
                     tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
                 }
@@ -202,25 +205,26 @@ impl Bearer {
 
     /// Requests a token other than `refused`. The request continues if the call is cancelled. It may
     /// use up a refresh token, and the new token would be lost.
-    async fn get(
+    async fn request_token(
         &self,
         refused: Option<&str>,
         challenge: Option<&str>,
-    ) -> Result<Option<Token>, Denied> {
+    ) -> Result<Option<AccessToken>, Denied> {
         let source = Arc::clone(&self.source);
         let (refused, challenge) =
             (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
-        let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
-        self.background.run(getting).await.unwrap_or_else(|| {
+        let getting =
+            async move { source.obtain_token(refused.as_deref(), challenge.as_deref()).await };
+        self.background.run_task(getting).await.unwrap_or_else(|| {
             let why =
                 "too many token requests are running, or the server is stopping: try again later";
-            Err(self.source.without(Denied::Unreachable(why.to_owned())))
+            Err(self.source.with_set_name(Denied::Unreachable(why.to_owned())))
         })
     }
 }
 
 /// Returns the bearer challenge of a server.
-pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
+pub(super) fn bearer_challenge(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut all = all.filter_map(|value| value.to_str().ok());
     let is_bearer =
@@ -228,7 +232,7 @@ pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
     all.find(is_bearer).map(ToOwned::to_owned)
 }
 
-impl fmt::Debug for Another {
+impl fmt::Debug for ReplacementToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Another").field("is_new", &self.is_new).finish_non_exhaustive()
     }
@@ -258,13 +262,13 @@ mod tests {
 
     /// Calls as the way to a server does, and returns the token that was taken.
     async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
-        let mut token = bearer.token().await?;
+        let mut token = bearer.current_token().await?;
         let mut answer = world.post(token.as_deref()).await;
         while answer.status() != 200 {
-            let other = bearer.another(token.as_deref(), &answer).await?;
+            let other = bearer.replace_token(token.as_deref(), &answer).await?;
             answer = world.post(Some(&other.text)).await;
             if answer.status() != 200 && other.is_new {
-                return Err(bearer.refused(&answer).await);
+                return Err(bearer.refusal_error(&answer).await);
             }
             token = Some(other.text);
         }
@@ -281,14 +285,14 @@ mod tests {
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
         let bearer = world.bearer(people());
-        let mut call = Box::pin(bearer.token());
+        let mut call = Box::pin(bearer.current_token());
         tokio::select! {
             token = &mut call => panic!("{token:?} was not held back"),
             () = world.gate.arrived.notified() => {}
         }
         drop(call);
         world.gate.opened.notify_one();
-        assert_eq!(bearer.token().await.unwrap().as_deref(), Some("access-1"));
+        assert_eq!(bearer.current_token().await.unwrap().as_deref(), Some("access-1"));
         assert_eq!(world.heard("POST /token"), 1);
     }
 
@@ -318,8 +322,8 @@ mod tests {
         let bearer = world.bearer(people());
         call(&world, &bearer).await.unwrap();
         world.kept().remove().unwrap();
-        bearer.held.lock().await.looked_at = None;
-        assert_eq!(bearer.token().await, Ok(None));
+        bearer.state.lock().await.checked_at = None;
+        assert_eq!(bearer.current_token().await, Ok(None));
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
     }
 
@@ -342,7 +346,7 @@ mod tests {
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
         let bearer = world.bearer(people());
-        let mut call = Box::pin(bearer.token());
+        let mut call = Box::pin(bearer.current_token());
         tokio::select! {
             token = &mut call => panic!("{token:?} was not held back"),
             () = world.gate.arrived.notified() => {}
@@ -350,7 +354,7 @@ mod tests {
         drop(call);
         drop(bearer);
         world.gate.opened.notify_one();
-        world.background.end().await;
+        world.background.finish_all().await;
         assert_eq!(world.kept().read().unwrap().unwrap().token().unwrap().text, "access-1");
     }
 
@@ -372,11 +376,11 @@ mod tests {
             world.now().is_down = true;
             world.now().heard.clear();
             let bearer = world.bearer(auth);
-            let down = bearer.token().await.unwrap_err();
+            let down = bearer.current_token().await.unwrap_err();
             assert!(
                 matches!(&down, Denied::Unreachable(text) if text.ends_with("503 Service Unavailable"))
             );
-            let all = futures::future::join_all((0..100).map(|_| bearer.token())).await;
+            let all = futures::future::join_all((0..100).map(|_| bearer.current_token())).await;
             assert!(all.iter().all(|answer| answer.as_ref() == Err(&down)));
             assert_eq!(world.heard("POST /token"), 1);
         }
@@ -396,7 +400,7 @@ mod tests {
         let bearer = world.bearer(program());
         world.now().heard.clear();
         for _ in 0..20 {
-            let why = call(&world, &bearer).await.unwrap_err().text();
+            let why = call(&world, &bearer).await.unwrap_err().into_text();
             assert!(why.starts_with("`s` does not take the token"), "{why}");
         }
         assert_eq!(world.heard("POST /token"), 2);
@@ -433,7 +437,7 @@ mod tests {
     async fn what_a_server_wants_is_told_within_limits() {
         let world = World::new().await;
         let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
-        let denied = world.bearer(people()).denied(Some(&text)).await.text();
+        let denied = world.bearer(people()).describe_denial(Some(&text)).await.into_text();
         assert!(denied.len() < 600, "{denied}");
         assert!(world.kept().read().unwrap().is_none());
     }

@@ -16,27 +16,27 @@ use serde_json::Value;
 
 use super::{
     assertion,
-    config::{Client, Identity, Proof},
-    denied::{Denied, shown},
-    discovery::{Found, Sought},
-    now,
-    token_store::Token,
-    web::{Web, resource},
+    config::{Client, Credential, Identity},
+    denied::{Denied, to_printable},
+    discovery::{AuthServer, Discovery},
+    token_store::AccessToken,
+    unix_time,
+    web::{AuthHttp, resource_url},
 };
 
 /// A request for a token of one server.
-pub(super) struct Wish<'a> {
-    pub(super) sought: Sought<'a>,
+pub(super) struct TokenRequest<'a> {
+    pub(super) sought: Discovery<'a>,
     /// The scopes to request. By default those that the server names.
     pub(super) scopes: &'a [String],
 }
 
-impl Wish<'_> {
+impl TokenRequest<'_> {
     /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
     /// so that a configured issuer can be compared.
-    async fn found(&self, tells_secret: bool, seen: &Redaction) -> Result<Found, Denied> {
-        let found = self.sought.find().await;
-        let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
+    async fn discover(&self, tells_secret: bool, seen: &Redaction) -> Result<AuthServer, Denied> {
+        let found = self.sought.discover().await;
+        let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
         if tells_secret && found.metadata.issuer.is_none() {
             let why =
                 "the server does not say who grants tokens, so that nobody is told the secret";
@@ -46,7 +46,7 @@ impl Wish<'_> {
     }
 
     /// Returns the scopes to request.
-    async fn scopes(&self, found: &Found) -> Vec<String> {
+    async fn wanted_scopes(&self, found: &AuthServer) -> Vec<String> {
         match self.scopes {
             [] => found.manager.select_initial_scopes(&[]).await,
             some => some.to_vec(),
@@ -55,45 +55,51 @@ impl Wish<'_> {
 
     /// Returns the resource that the token is for.
     fn resource(&self) -> String {
-        resource(self.sought.server).to_string()
+        resource_url(self.sought.server).to_string()
     }
 
     /// Requests a token for a program with an account.
-    pub(super) async fn as_program(
+    pub(super) async fn request_as_program(
         &self,
         id: &str,
-        proof: &Proof,
+        proof: &Credential,
         seen: &mut Redaction,
-    ) -> Result<Token, Denied> {
+    ) -> Result<AccessToken, Denied> {
         let secret = match proof {
-            Proof::Key(key) => return self.by_key(id, key, seen).await,
-            Proof::Secret(secret) => secret,
+            Credential::Key(key) => return self.request_with_key(id, key, seen).await,
+            Credential::Secret(secret) => secret,
         };
-        let mut found = self.found(true, seen).await?;
+        let mut found = self.discover(true, seen).await?;
         let client = ClientCredentialsConfig::ClientSecret {
             client_id: id.to_owned(),
-            client_secret: resolve(secret, seen)?,
-            scopes: self.scopes(&found).await,
+            client_secret: resolve_secret(secret, seen)?,
+            scopes: self.wanted_scopes(&found).await,
             resource: Some(self.resource()),
         };
         let manager = &mut found.manager;
         let checked = manager.validate_client_credentials_metadata(&client);
         checked
             .and_then(|()| manager.configure_client_credentials(&client))
-            .map_err(|err| Denied::of(&err, seen))?;
+            .map_err(|err| Denied::from_auth_error(&err, seen))?;
         let granted = manager.exchange_client_credentials(&client).await;
-        Ok(token(&granted.map_err(|err| Denied::of(&err, seen))?))
+        Ok(granted_token(&granted.map_err(|err| Denied::from_auth_error(&err, seen))?))
     }
 
     /// Requests a token with a signed assertion. rmcp's version needs a second cryptographic library.
-    async fn by_key(&self, id: &str, key: &Text, seen: &mut Redaction) -> Result<Token, Denied> {
-        let found = self.found(false, seen).await?;
+    async fn request_with_key(
+        &self,
+        id: &str,
+        key: &Text,
+        seen: &mut Redaction,
+    ) -> Result<AccessToken, Denied> {
+        let found = self.discover(false, seen).await?;
         let metadata = &found.metadata;
         let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
-        let assertion = assertion::sign(&resolve(key, seen)?, id, audience, now());
+        let assertion =
+            assertion::sign_assertion(&resolve_secret(key, seen)?, id, audience, unix_time());
         let assertion = assertion.map_err(|err| Denied::Refused(err.to_string()))?;
         seen.note("ASSERTION", &assertion);
-        let (scope, resource) = (self.scopes(&found).await.join(" "), self.resource());
+        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource());
         let mut fields = vec![
             ("grant_type", "client_credentials"),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
@@ -103,41 +109,42 @@ impl Wish<'_> {
         if !scope.is_empty() {
             fields.push(("scope", &scope));
         }
-        let answer = post(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
+        let answer =
+            post_form(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
         let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
         let granted = granted.map_err(|_| {
             Denied::Refused("the authorization server's answer is no token".to_owned())
         })?;
-        Ok(token(&granted))
+        Ok(granted_token(&granted))
     }
 
     /// Requests a token for a person who has logged in to a company's identity provider.
-    pub(super) async fn as_employee(
+    pub(super) async fn request_as_employee(
         &self,
         client: &Client,
         identity: &Identity,
         seen: &mut Redaction,
-    ) -> Result<Token, Denied> {
-        let found = self.found(true, seen).await?;
-        let (scopes, metadata) = (self.scopes(&found).await, &found.metadata);
-        let id_token = resolve(&identity.id_token, seen)?;
+    ) -> Result<AccessToken, Denied> {
+        let found = self.discover(true, seen).await?;
+        let (scopes, metadata) = (self.wanted_scopes(&found).await, &found.metadata);
+        let id_token = resolve_secret(&identity.id_token, seen)?;
         let endpoint = identity.token_endpoint.0.as_str();
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
             // Every server must support the header (RFC 6749, section 2.3.1).
             Some(secret) => idp.with_client_authentication(
-                EmaClientAuthentication::ClientSecretBasic(secret_of(secret, seen)?),
+                EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(secret, seen)?),
             ),
         };
         let issuer = metadata.issuer.as_deref().unwrap_or_default();
         let own = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
         let own = match &client.secret {
             None => own,
-            Some(secret) => own.with_client_authentication(if prefers_basic(metadata) {
-                EmaClientAuthentication::ClientSecretBasic(secret_of(secret, seen)?)
+            Some(secret) => own.with_client_authentication(if accepts_basic(metadata) {
+                EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(secret, seen)?)
             } else {
-                EmaClientAuthentication::ClientSecretPost(secret_of(secret, seen)?)
+                EmaClientAuthentication::ClientSecretPost(resolve_client_secret(secret, seen)?)
             }),
         };
         let resource = self.resource();
@@ -145,26 +152,26 @@ impl Wish<'_> {
         let web = &**self.sought.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
         let granted =
-            granted.map_err(|err| Denied::Refused(shown(&seen.clean(err.to_string()))))?;
+            granted.map_err(|err| Denied::Refused(to_printable(&seen.clean(err.to_string()))))?;
         let text = granted.access_token.secret();
-        Ok(Token::new(text, Some(now()), granted.expires_in))
+        Ok(AccessToken::new(text, Some(unix_time()), granted.expires_in))
     }
 }
 
-fn secret_of(text: &Text, seen: &mut Redaction) -> Result<ClientSecret, Denied> {
-    resolve(text, seen).map(ClientSecret::new)
+fn resolve_client_secret(text: &Text, seen: &mut Redaction) -> Result<ClientSecret, Denied> {
+    resolve_secret(text, seen).map(ClientSecret::new)
 }
 
-fn resolve(text: &Text, seen: &mut Redaction) -> Result<String, Denied> {
+fn resolve_secret(text: &Text, seen: &mut Redaction) -> Result<String, Denied> {
     text.resolve(seen).map_err(|err| Denied::Refused(err.to_string()))
 }
 
-fn token(granted: &OAuthTokenResponse) -> Token {
-    Token::new(granted.access_token().secret(), Some(now()), granted.expires_in())
+fn granted_token(granted: &OAuthTokenResponse) -> AccessToken {
+    AccessToken::new(granted.access_token().secret(), Some(unix_time()), granted.expires_in())
 }
 
 /// Returns whether a server accepts secrets in the header, which is the default (RFC 8414).
-fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
+fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
     let methods = methods.and_then(Value::as_array);
     methods.is_none_or(|all| {
@@ -174,8 +181,8 @@ fn prefers_basic(metadata: &AuthorizationMetadata) -> bool {
 }
 
 /// Sends a form, and returns the body of the answer. A client with a secret sends it in the header.
-pub(super) async fn post(
-    web: &Web,
+pub(super) async fn post_form(
+    web: &AuthHttp,
     url: &str,
     fields: &[(&str, &str)],
     client: Option<(&str, &str)>,
@@ -196,14 +203,14 @@ pub(super) async fn post(
     let body = fields.collect::<Vec<_>>().join("&").into_bytes();
     let asked =
         Outgoing { method: Method::POST, url, headers, body: Some(body), reach: Reach::Public };
-    let reply = web.ask(asked).await.map_err(|err| Denied::unasked(&err))?;
+    let reply = web.send(asked).await.map_err(|err| Denied::from_broken(&err))?;
     if reply.status.is_success() {
         return Ok(reply.body);
     }
     let (host, status) = (&reply.host, reply.status);
     let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
     let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
-    let why = format!("`{host}` answered {status}: {}", shown(&seen.clean(said.join(" "))));
+    let why = format!("`{host}` answered {status}: {}", to_printable(&seen.clean(said.join(" "))));
     let why = why.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() { Denied::Unreachable(why) } else { Denied::Refused(why) })
 }
@@ -242,18 +249,18 @@ mod tests {
         let (world, other) = (World::new().await, World::new().await);
         let mut auth = program();
         auth["issuer"] = world.here.clone().into();
-        world.bearer(auth.clone()).token().await.unwrap().unwrap();
+        world.bearer(auth.clone()).current_token().await.unwrap().unwrap();
         assert_eq!(world.heard("POST /token"), 1);
         world.now().issuer = Some(other.here.clone());
         let bearer = world.bearer(auth);
         // The server is asked without a token then, and says the same.
-        assert_eq!(bearer.token().await, Ok(None));
-        let denied = bearer.another(None, &world.post(None).await).await.unwrap_err();
+        assert_eq!(bearer.current_token().await, Ok(None));
+        let denied = bearer.replace_token(None, &world.post(None).await).await.unwrap_err();
         let expected = format!(
             "no token for `s`: authorization server issuer mismatch: expected {}, received {}",
             world.here, other.here,
         );
-        assert_eq!(denied.text(), expected);
+        assert_eq!(denied.into_text(), expected);
         assert!(posts(&other.now()).is_empty());
     }
 
@@ -263,8 +270,9 @@ mod tests {
             let world = World::new().await;
             world.now().is_bare = true;
             let bearer = world.bearer(kind(&world));
-            assert_eq!(bearer.token().await, Ok(None));
-            let denied = bearer.another(None, &world.post(None).await).await.unwrap_err().text();
+            assert_eq!(bearer.current_token().await, Ok(None));
+            let denied =
+                bearer.replace_token(None, &world.post(None).await).await.unwrap_err().into_text();
             assert!(denied.contains("the server does not say who grants tokens"), "{denied}");
             let now = world.now();
             assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.heard);
@@ -276,7 +284,7 @@ mod tests {
         let world = World::new().await;
         world.now().more =
             json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
-        world.bearer(employee(&world)).token().await.unwrap().unwrap();
+        world.bearer(employee(&world)).current_token().await.unwrap().unwrap();
         let now = world.now();
         let all: Vec<_> = posts(&now)
             .into_iter()
@@ -292,7 +300,7 @@ mod tests {
         let world = World::new().await;
         let server: Url = format!("{}?key=sesame", world.url()).parse().unwrap();
         for auth in [program(), employee(&world)] {
-            world.bearer_of(&server, auth).token().await.unwrap().unwrap();
+            world.bearer_of(&server, auth).current_token().await.unwrap().unwrap();
         }
         let now = world.now();
         for (what, _, body) in &now.heard {
@@ -311,14 +319,14 @@ mod tests {
         let mut seen = Redaction::default();
         seen.note("CLIENT_SECRET", "sesame-open");
         let token = format!("{}/token", world.here);
-        let web = Web::new(world.url());
+        let web = AuthHttp::new(world.url());
         for before in 0..60 {
             let fields = [
                 ("grant_type", "refresh_token"),
                 ("x", &"x".repeat(500 - 100 + before)),
                 ("secret", "sesame-open"),
             ];
-            let why = post(&web, &token, &fields, None, &seen).await.unwrap_err().text();
+            let why = post_form(&web, &token, &fields, None, &seen).await.unwrap_err().into_text();
             assert!(why.contains("invalid_client") && !why.contains("sesame"), "{why}");
         }
     }

@@ -29,7 +29,7 @@ pub(super) enum Grant {
         port: Option<u16>,
     },
     /// The program itself has an account.
-    Program { id: String, proof: Proof },
+    Program { id: String, proof: Credential },
     /// Exchanges the identity token of a company's identity provider.
     CrossApp { client: Client, identity: Box<Identity> },
 }
@@ -43,7 +43,7 @@ pub(super) struct Client {
 
 /// The credentials of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(super) enum Credential {
     Secret(Text),
     /// A private key in PEM (PKCS#8) that signs an assertion.
     Key(Text),
@@ -64,8 +64,8 @@ pub(super) struct Identity {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Written {
-    grant: Kind,
+struct OAuthFields {
+    grant: GrantKind,
     issuer: Option<String>,
     client_id: Option<String>,
     client_secret: Option<Text>,
@@ -78,7 +78,7 @@ struct Written {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum GrantKind {
     #[default]
     AuthorizationCode,
     ClientCredentials,
@@ -90,14 +90,14 @@ impl TryFrom<Value> for OAuth {
 
     fn try_from(written: Value) -> Result<Self, String> {
         let written = match written {
-            Value::String(word) if word == "oauth" => Written::default(),
-            Value::Object(_) => Written::deserialize(written).map_err(|err| err.to_string())?,
+            Value::String(word) if word == "oauth" => OAuthFields::default(),
+            Value::Object(_) => OAuthFields::deserialize(written).map_err(|err| err.to_string())?,
             _ => return Err("`auth` is `oauth`, or a map such as `{scopes: [read]}`".to_owned()),
         };
         if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!("`{scope}` cannot be a scope"));
         }
-        for text in written.texts() {
+        for text in written.secret_texts() {
             if text.secret().is_none() {
                 let why = "what is secret in `auth` must be named, as in `{secret: TOKEN}`";
                 return Err(why.to_owned());
@@ -109,24 +109,24 @@ impl TryFrom<Value> for OAuth {
             ));
         }
         let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
-        Ok(Self { grant: written.grant()?, scopes, issuer })
+        Ok(Self { grant: written.into_grant()?, scopes, issuer })
     }
 }
 
-impl Written {
-    fn texts(&self) -> Vec<&Text> {
+impl OAuthFields {
+    fn secret_texts(&self) -> Vec<&Text> {
         let identity = self.identity.iter();
         let identity =
             identity.flat_map(|identity| identity.client_secret.iter().chain([&identity.id_token]));
         self.client_secret.iter().chain(&self.private_key).chain(identity).collect()
     }
 
-    fn grant(self) -> Result<Grant, String> {
+    fn into_grant(self) -> Result<Grant, String> {
         let kind = self.grant;
-        self.only_its_own(kind)?;
+        self.reject_foreign_fields(kind)?;
         match kind {
-            Kind::AuthorizationCode => {
-                let document = self.client_metadata.map(document).transpose()?;
+            GrantKind::AuthorizationCode => {
+                let document = self.client_metadata.map(check_document).transpose()?;
                 let client = match (self.client_id, self.client_secret) {
                     (Some(id), secret) => Some(Client { id, secret }),
                     (None, None) => None,
@@ -134,10 +134,10 @@ impl Written {
                 };
                 Ok(Grant::Person { client, document, port: self.callback_port })
             }
-            Kind::ClientCredentials => {
+            GrantKind::ClientCredentials => {
                 let proof = match (self.client_secret, self.private_key) {
-                    (Some(secret), None) => Proof::Secret(secret),
-                    (None, Some(key)) => Proof::Key(key),
+                    (Some(secret), None) => Credential::Secret(secret),
+                    (None, Some(key)) => Credential::Key(key),
                     _ => {
                         let why = "`grant: client_credentials` needs either a `client_secret` or a \
                                    `private_key`";
@@ -147,7 +147,7 @@ impl Written {
                 let why = "`grant: client_credentials` needs a `client_id`";
                 Ok(Grant::Program { id: self.client_id.ok_or(why)?, proof })
             }
-            Kind::CrossApp => {
+            GrantKind::CrossApp => {
                 let why = "`grant: cross_app` needs a `client_id` and an `identity`";
                 let client = Client { id: self.client_id.ok_or(why)?, secret: self.client_secret };
                 Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(why)?) })
@@ -156,19 +156,23 @@ impl Written {
     }
 
     /// Rejects fields that do not belong to the grant.
-    fn only_its_own(&self, kind: Kind) -> Result<(), String> {
+    fn reject_foreign_fields(&self, kind: GrantKind) -> Result<(), String> {
         let is_there = [
-            ("private_key", self.private_key.is_some(), matches!(kind, Kind::ClientCredentials)),
-            ("identity", self.identity.is_some(), matches!(kind, Kind::CrossApp)),
+            (
+                "private_key",
+                self.private_key.is_some(),
+                matches!(kind, GrantKind::ClientCredentials),
+            ),
+            ("identity", self.identity.is_some(), matches!(kind, GrantKind::CrossApp)),
             (
                 "client_metadata",
                 self.client_metadata.is_some(),
-                matches!(kind, Kind::AuthorizationCode),
+                matches!(kind, GrantKind::AuthorizationCode),
             ),
             (
                 "callback_port",
                 self.callback_port.is_some(),
-                matches!(kind, Kind::AuthorizationCode),
+                matches!(kind, GrantKind::AuthorizationCode),
             ),
         ];
         match is_there.into_iter().find(|(_, is_there, is_its_own)| *is_there && !is_its_own) {
@@ -178,7 +182,7 @@ impl Written {
     }
 }
 
-fn document(written: String) -> Result<String, String> {
+fn check_document(written: String) -> Result<String, String> {
     let url = Url::parse(&written).ok();
     if url.is_some_and(|url| url.scheme() == "https" && url.path() != "/") {
         return Ok(written);
@@ -199,7 +203,9 @@ impl OAuth {
             Grant::Person { client, .. } => {
                 client.iter().filter_map(|client| client.secret.as_ref()).collect()
             }
-            Grant::Program { proof: Proof::Secret(text) | Proof::Key(text), .. } => vec![text],
+            Grant::Program { proof: Credential::Secret(text) | Credential::Key(text), .. } => {
+                vec![text]
+            }
             Grant::CrossApp { client, identity } => {
                 let texts = client.secret.iter().chain(&identity.client_secret);
                 texts.chain([&identity.id_token]).collect()

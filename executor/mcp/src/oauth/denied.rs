@@ -5,7 +5,7 @@ use rmcp::transport::auth::AuthError;
 use secrets::Redaction;
 
 /// Characters of a server's message that are shown.
-pub(super) const SAID: usize = 500;
+pub(super) const MAX_CHARACTERS: usize = 500;
 
 /// Why a request has no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub(crate) enum Denied {
 
 impl Denied {
     /// Converts an error of the authorization.
-    pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
-        let text = told(err, seen);
+    pub(super) fn from_auth_error(err: &AuthError, seen: &Redaction) -> Self {
+        let text = describe_auth_error(err, seen);
         match err {
             AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
                 Self::Unreachable(text)
@@ -31,7 +31,7 @@ impl Denied {
     }
 
     /// Converts a failed request.
-    pub(super) fn unasked(err: &Broken) -> Self {
+    pub(super) fn from_broken(err: &Broken) -> Self {
         let text = err.to_string();
         match err {
             Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
@@ -40,7 +40,7 @@ impl Denied {
     }
 
     /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
-    pub(super) fn because(self, trouble: Option<Self>) -> Self {
+    pub(super) fn or_cause(self, trouble: Option<Self>) -> Self {
         match (self, trouble) {
             (own, None) => own,
             (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
@@ -49,14 +49,14 @@ impl Denied {
     }
 
     /// Marks a refusal as a failed discovery.
-    pub(super) fn unfound(self) -> Self {
+    pub(super) fn into_unfound(self) -> Self {
         match self {
             Self::Refused(text) => Self::Unfound(text),
             other => other,
         }
     }
 
-    pub(super) fn map(self, change: impl FnOnce(String) -> String) -> Self {
+    pub(super) fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Refused(text) => Self::Refused(change(text)),
             Self::Unfound(text) => Self::Unfound(change(text)),
@@ -65,7 +65,7 @@ impl Denied {
     }
 
     /// Returns the message.
-    pub(super) fn text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
         text
     }
@@ -81,18 +81,18 @@ impl From<Denied> for Broken {
 }
 
 /// Removes control characters from a server's text, and shortens it.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn to_printable(text: &str) -> String {
     let letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    letters.take(SAID).collect::<String>().trim().to_owned()
+    letters.take(MAX_CHARACTERS).collect::<String>().trim().to_owned()
 }
 
 /// Describes an error for the user. Removes secrets before it shortens the text, because a part of a
 /// secret would not be recognized.
-pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
-    shown(&seen.clean(sentence(err)))
+pub(super) fn describe_auth_error(err: &AuthError, seen: &Redaction) -> String {
+    to_printable(&seen.clean(auth_error_sentence(err)))
 }
 
-fn sentence(err: &AuthError) -> String {
+fn auth_error_sentence(err: &AuthError) -> String {
     match err {
         AuthError::DiscoveryRequestFailed { source, .. } => source.to_string(),
         AuthError::HttpError(_) | AuthError::InternalError(_) => {

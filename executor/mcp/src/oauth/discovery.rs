@@ -10,16 +10,16 @@ use tokio::time::timeout;
 
 use super::{
     denied::Denied,
-    web::{Web, check, is_loopback, resource},
+    web::{AuthHttp, check_secure, is_loopback, resource_url},
 };
 
 /// Time limit for the discovery. A server can name many others, and each gets a request.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The discovery of the authorization server of one MCP server.
 #[derive(Clone, Copy)]
-pub(super) struct Sought<'a> {
-    pub(super) web: &'a Arc<Web>,
+pub(super) struct Discovery<'a> {
+    pub(super) web: &'a Arc<AuthHttp>,
     pub(super) server: &'a Url,
     /// The challenge with which the server refused a request, if there was one.
     pub(super) challenge: Option<&'a str>,
@@ -28,23 +28,23 @@ pub(super) struct Sought<'a> {
 }
 
 /// The authorization server of an MCP server.
-pub(super) struct Found {
+pub(super) struct AuthServer {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
 }
 
-impl Sought<'_> {
+impl Discovery<'_> {
     /// Finds the authorization server, and checks that secrets may be sent to it.
-    pub(super) async fn find(&self) -> Result<Found, AuthError> {
-        self.find_within(PATIENCE).await
+    pub(super) async fn discover(&self) -> Result<AuthServer, AuthError> {
+        self.discover_within(TIMEOUT).await
     }
 
-    async fn find_within(&self, limit: Duration) -> Result<Found, AuthError> {
-        let (server, web) = (resource(self.server), Arc::clone(self.web));
+    async fn discover_within(&self, limit: Duration) -> Result<AuthServer, AuthError> {
+        let (server, web) = (resource_url(self.server), Arc::clone(self.web));
         let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
-        let Ok(found) = timeout(limit, self.metadata(&manager)).await else {
+        let Ok(found) = timeout(limit, self.resolve_metadata(&manager)).await else {
             let late = "the servers that it names do not answer in time".to_owned();
-            self.web.note(Some(Denied::Unreachable(late.clone())));
+            self.web.set_error(Some(Denied::Unreachable(late.clone())));
             return Err(AuthError::MetadataError(late));
         };
         let metadata = found?;
@@ -58,20 +58,20 @@ impl Sought<'_> {
         }
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
         for endpoint in endpoints.into_iter().chain(&metadata.registration_endpoint) {
-            may_be_told(self.server, endpoint).map_err(AuthError::MetadataError)?;
+            check_endpoint(self.server, endpoint).map_err(AuthError::MetadataError)?;
         }
         manager.set_metadata(metadata.clone());
-        Ok(Found { manager, metadata })
+        Ok(AuthServer { manager, metadata })
     }
 
-    async fn metadata(
+    async fn resolve_metadata(
         &self,
         manager: &AuthorizationManager,
     ) -> Result<AuthorizationMetadata, AuthError> {
         match manager.resolve_metadata_from_challenge(self.challenge).await {
             Ok(found) => Ok(found.metadata),
             Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
-                let whole = own(self.web, self.server, &received_issuer).await;
+                let whole = own_metadata(self.web, self.server, &received_issuer).await;
                 whole.ok_or(AuthError::AuthorizationServerMismatch {
                     expected_issuer,
                     received_issuer,
@@ -83,9 +83,9 @@ impl Sought<'_> {
 }
 
 /// Rejects endpoints to which this server may not lead a secret.
-pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
+pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String> {
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
-    check(&url).map_err(|err| err.to_string())?;
+    check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
         return Err(format!("`{endpoint}` is this machine, and not where the server is"));
     }
@@ -95,7 +95,7 @@ pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
 /// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
 /// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot pose
 /// as another issuer.
-async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
+async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
     let at = |path: &str| {
         let mut url = server.clone();
         url.set_query(None);
@@ -111,7 +111,7 @@ async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetad
             body: None,
             reach: Reach::Public,
         };
-        web.ask(asked).await.ok().filter(|reply| reply.status.is_success())
+        web.send(asked).await.ok().filter(|reply| reply.status.is_success())
     };
     if get(at("/.well-known/oauth-protected-resource")).await.is_some() {
         return None;
@@ -136,7 +136,10 @@ pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut 
 }
 
 /// Returns an endpoint of the metadata that rmcp does not parse.
-pub(super) fn further<'a>(metadata: &'a AuthorizationMetadata, name: &str) -> Option<&'a str> {
+pub(super) fn extra_endpoint<'a>(
+    metadata: &'a AuthorizationMetadata,
+    name: &str,
+) -> Option<&'a str> {
     metadata.additional_fields.get(name).and_then(Value::as_str)
 }
 
@@ -151,7 +154,7 @@ mod tests {
     use tokio::{net::TcpListener, task::JoinSet};
 
     use super::{
-        super::denied::{SAID, told},
+        super::denied::{MAX_CHARACTERS, describe_auth_error},
         *,
     };
 
@@ -181,9 +184,9 @@ mod tests {
         }
 
         async fn found(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
-            let (server, web) = (&self.server, Arc::new(Web::new(self.server.clone())));
-            let sought = Sought { web: &web, server, challenge: None, issuer };
-            sought.find().await.map(|found| found.metadata)
+            let (server, web) = (&self.server, Arc::new(AuthHttp::new(self.server.clone())));
+            let sought = Discovery { web: &web, server, challenge: None, issuer };
+            sought.discover().await.map(|found| found.metadata)
         }
     }
 
@@ -193,7 +196,7 @@ mod tests {
     }
 
     fn said(err: &AuthError) -> String {
-        told(err, &Redaction::default())
+        describe_auth_error(err, &Redaction::default())
     }
 
     fn metadata(issuer: &str, token: &str) -> Value {
@@ -271,18 +274,18 @@ mod tests {
     async fn a_server_that_does_not_answer_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let web = Arc::new(Web::new(server.clone()));
-        let sought = Sought { web: &web, server: &server, challenge: None, issuer: None };
-        let err = sought.find_within(Duration::ZERO).await.err().unwrap();
+        let web = Arc::new(AuthHttp::new(server.clone()));
+        let sought = Discovery { web: &web, server: &server, challenge: None, issuer: None };
+        let err = sought.discover_within(Duration::ZERO).await.err().unwrap();
         assert_eq!(said(&err), "metadata error: the servers that it names do not answer in time");
-        assert!(matches!(web.trouble(), Some(Denied::Unreachable(_))), "it may answer later");
+        assert!(matches!(web.take_error(), Some(Denied::Unreachable(_))), "it may answer later");
     }
 
     #[test]
     fn what_a_stranger_says_does_nothing_to_a_terminal() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
         let told = said(&err);
-        assert!(told.contains(" [31mxxx") && told.chars().count() == SAID, "{told}");
+        assert!(told.contains(" [31mxxx") && told.chars().count() == MAX_CHARACTERS, "{told}");
     }
 
     #[test]
@@ -290,8 +293,8 @@ mod tests {
         let mut seen = Redaction::default();
         seen.note("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
-        for before in (SAID - 60)..SAID {
-            let told = told(&AuthError::TokenRefreshFailed(text(before)), &seen);
+        for before in (MAX_CHARACTERS - 60)..MAX_CHARACTERS {
+            let told = describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &seen);
             assert!(!told.contains("refresh-m"), "{told}");
         }
     }
@@ -299,7 +302,7 @@ mod tests {
     #[test]
     fn secrets_are_told_to_whom_they_may_be() {
         let check = |server: &str, endpoint: &str, expected: Expect| {
-            let told = may_be_told(&server.parse().unwrap(), endpoint);
+            let told = check_endpoint(&server.parse().unwrap(), endpoint);
             expected.assert_eq(&told.err().unwrap_or_default());
         };
         check("https://a/mcp", "https://b/token", expect![""]);

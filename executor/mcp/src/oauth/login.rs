@@ -18,26 +18,26 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins,
-    bearer::challenge,
-    client_credentials::post,
+    bearer::bearer_challenge,
+    client_credentials::post_form,
     config::{Client, Grant},
-    denied::{Denied, shown, told},
-    discovery::{Found, Sought, add_offline_access, further, may_be_told},
-    now,
-    source::knows_no_client,
-    token_store::{Record, Registered, TokenStore},
-    web::Web,
+    denied::{Denied, describe_auth_error, to_printable},
+    discovery::{AuthServer, Discovery, add_offline_access, check_endpoint, extra_endpoint},
+    source::is_unknown_client,
+    token_store::{LoginRecord, RegisteredClient, TokenStore},
+    unix_time,
+    web::AuthHttp,
 };
-use crate::{McpHttp, McpServer, http::headers};
+use crate::{McpHttp, McpServer, http::configured_headers};
 
 /// The name with which the client registers.
-const NAME: &str = "Faber";
+const CLIENT_NAME: &str = "Faber";
 
 /// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
     kept: TokenStore,
-    client: Registered,
+    client: RegisteredClient,
     /// `true` if the client is configured, so that no other may be registered.
     is_configured: bool,
     url: String,
@@ -80,7 +80,7 @@ pub enum LoginError {
 }
 
 /// The server of a login, and its settings.
-struct To<'a> {
+struct LoginTarget<'a> {
     kept: TokenStore,
     server: &'a McpHttp,
     scopes: &'a [String],
@@ -90,15 +90,19 @@ struct To<'a> {
     port: Option<u16>,
 }
 
-fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<To<'a>, LoginError> {
+fn login_target<'a>(
+    logins: &Logins,
+    set: &ToolSetName,
+    server: &'a McpServer,
+) -> Result<LoginTarget<'a>, LoginError> {
     let why = |what: &str| LoginError::NotForPeople(format!("nobody logs in to `{set}`: {what}"));
     let McpServer::Http(server) = server else { return Err(why("it is started here")) };
     let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
         return Err(why("its `grant` is for programs"));
     };
-    Ok(To {
-        kept: logins.of(set, &server.url.0),
+    Ok(LoginTarget {
+        kept: logins.store_of(set, &server.url.0),
         server,
         scopes: &oauth.scopes,
         issuer: oauth.issuer.as_deref(),
@@ -110,8 +114,12 @@ fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<T
 
 impl Logins {
     /// Returns the preferred port of the redirect URI: the configured one, or that of the last login.
-    pub fn port(&self, set: &ToolSetName, server: &McpServer) -> Result<Option<u16>, LoginError> {
-        let to = to(self, set, server)?;
+    pub fn preferred_port(
+        &self,
+        set: &ToolSetName,
+        server: &McpServer,
+    ) -> Result<Option<u16>, LoginError> {
+        let to = login_target(self, set, server)?;
         let record = to.kept.read().map_err(LoginError::Unkept)?;
         let before = record.and_then(|record| record.client?.redirect.parse::<Url>().ok()?.port());
         Ok(to.port.or(before))
@@ -119,23 +127,23 @@ impl Logins {
 
     /// Removes a login, and revokes its tokens if the server supports that. Returns whether there was
     /// one.
-    pub async fn forget(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
-        let to = to(self, set, server)?;
+    pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
+        let to = login_target(self, set, server)?;
         let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
         let record = to.kept.read();
         let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
-        if let Err(why) = to.revoke(&record).await {
+        if let Err(why) = to.revoke_tokens(&record).await {
             tracing::debug!(%set, ?why, "the tokens could not be revoked");
         }
         Ok(record.granted.is_some())
     }
 }
 
-impl To<'_> {
+impl LoginTarget<'_> {
     /// Revokes the tokens of a login (RFC 7009).
-    async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
+    async fn revoke_tokens(&self, record: &LoginRecord) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);
         // Not every server revokes the access token together with the refresh token.
@@ -145,15 +153,17 @@ impl To<'_> {
         for token in tokens.iter().filter_map(|entry| entry.0) {
             seen.note("TOKEN", token);
         }
-        let web = Arc::new(Web::new(self.server.url.0.clone()));
-        let challenge = self.challenge(&web).await?;
-        let Found { metadata, .. } = self.found(&web, challenge.as_deref(), &seen).await?;
+        let web = Arc::new(AuthHttp::new(self.server.url.0.clone()));
+        let challenge = self.request_challenge(&web).await?;
+        let AuthServer { metadata, .. } = self.discover(&web, challenge.as_deref(), &seen).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
             let why = "another server grants tokens now, and is told nothing";
             return Err(LoginError::Refused(why.to_owned()));
         }
-        let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
-        may_be_told(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
+        let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {
+            return Ok(());
+        };
+        check_endpoint(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
             (Some(client), _) => {
                 client.secret.as_ref().and_then(|secret| secret.resolve(&mut seen).ok())
@@ -167,28 +177,28 @@ impl To<'_> {
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
-            let told = post(&web, endpoint, &fields, client, &seen).await;
-            told.map_err(|denied| LoginError::Refused(denied.text()))?;
+            let told = post_form(&web, endpoint, &fields, client, &seen).await;
+            told.map_err(|denied| LoginError::Refused(denied.into_text()))?;
         }
         Ok(())
     }
 
-    async fn found(
+    async fn discover(
         &self,
-        web: &Arc<Web>,
+        web: &Arc<AuthHttp>,
         challenge: Option<&str>,
         seen: &Redaction,
-    ) -> Result<Found, LoginError> {
+    ) -> Result<AuthServer, LoginError> {
         let (server, issuer) = (&self.server.url.0, self.issuer);
-        let found = Sought { web, server, challenge, issuer }.find().await;
-        found.map_err(|err| failed(web, &err, seen))
+        let found = Discovery { web, server, challenge, issuer }.discover().await;
+        found.map_err(|err| login_error(web, &err, seen))
     }
 
     /// Sends a request without a token, and returns the challenge of the refusal. It names the
     /// authorization server.
-    async fn challenge(&self, web: &Web) -> Result<Option<String>, LoginError> {
+    async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
         let mut seen = Redaction::default();
-        let given = headers(self.server, &mut seen).map_err(LoginError::Refused)?;
+        let given = configured_headers(self.server, &mut seen).map_err(LoginError::Refused)?;
         let mut all = given.clone();
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -204,25 +214,25 @@ impl To<'_> {
         let body = Some(greeting.to_string().into_bytes());
         let asked =
             Outgoing { method: Method::POST, url, headers: all, body, reach: Reach::Anywhere };
-        let reply = web.ask(asked.clone()).await;
-        let reply = reply.map_err(|err| LoginError::from(Denied::unasked(&err)))?;
+        let reply = web.send(asked.clone()).await;
+        let reply = reply.map_err(|err| LoginError::from(Denied::from_broken(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
             // The answer may have started a session, which is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
             let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
-            let _ = web.ask(asked).await;
+            let _ = web.send(asked).await;
         }
-        Ok(challenge(&reply.headers).filter(|_| reply.status == 401))
+        Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
     /// Returns the scopes to request: those of the configuration or of the server, and those that were
     /// missing before.
-    async fn scopes(
+    async fn wanted_scopes(
         &self,
         manager: &AuthorizationManager,
         metadata: &AuthorizationMetadata,
-        before: &Record,
+        before: &LoginRecord,
     ) -> Vec<String> {
         let mut scopes = match self.scopes {
             [] => manager.select_initial_scopes(&[]).await,
@@ -239,13 +249,13 @@ impl To<'_> {
     }
 
     /// Returns the client of the login: the configured one, that of the metadata document, or that
-    /// of the last login. Without one, [`register`] registers a client.
+    /// of the last login. Without one, [`register_client`] registers a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
-        before: &Record,
+        before: &LoginRecord,
         redirect: &str,
-    ) -> Option<Registered> {
+    ) -> Option<RegisteredClient> {
         if let Some(client) = self.client {
             return Some(new_client(metadata, redirect, &client.id));
         }
@@ -255,10 +265,10 @@ impl To<'_> {
         {
             return Some(new_client(metadata, redirect, document));
         }
-        let is_usable = |client: &&Registered| {
+        let is_usable = |client: &&RegisteredClient| {
             client.redirect == redirect
                 && client.issuer == metadata.issuer
-                && client.secret_until.is_none_or(|until| now() < until)
+                && client.secret_until.is_none_or(|until| unix_time() < until)
         };
         before.client.as_ref().filter(is_usable).cloned()
     }
@@ -267,26 +277,26 @@ impl To<'_> {
     ///
     /// A server that has forgotten the client may tell only the person. The next login then registers
     /// another client.
-    async fn try_once(&self, client: &Registered) -> Result<(), LoginError> {
+    async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
         }
         let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
         match self.kept.read().map_err(LoginError::Unkept)? {
             Some(record)
-                if record.has_ended(now())
+                if record.has_ended(unix_time())
                     && record.client.as_ref().is_some_and(|known| known.id == client.id) =>
             {
-                self.kept.write(&Record { client: None, ..record }).map_err(LoginError::Unkept)
+                self.kept.write(&LoginRecord { client: None, ..record }).map_err(LoginError::Unkept)
             }
             _ => Ok(()),
         }
     }
 
     /// Returns the secret of the client.
-    fn secret(
+    fn client_secret(
         &self,
-        client: &Registered,
+        client: &RegisteredClient,
         seen: &mut Redaction,
     ) -> Result<Option<String>, LoginError> {
         let secret = match self.client {
@@ -303,36 +313,37 @@ impl To<'_> {
 
 impl Login {
     /// Starts a login. The browser returns to `redirect`.
-    pub async fn begin(
+    pub async fn start(
         logins: &Logins,
         set: &ToolSetName,
         server: &McpServer,
         redirect: &str,
     ) -> Result<Self, LoginError> {
-        let to = to(logins, set, server)?;
+        let to = login_target(logins, set, server)?;
         let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
         let mut seen = Redaction::default();
-        let web = Arc::new(Web::new(to.server.url.0.clone()));
-        let challenge = to.challenge(&web).await?;
-        let Found { mut manager, metadata } = to.found(&web, challenge.as_deref(), &seen).await?;
-        let scopes = to.scopes(&manager, &metadata, &before).await;
+        let web = Arc::new(AuthHttp::new(to.server.url.0.clone()));
+        let challenge = to.request_challenge(&web).await?;
+        let AuthServer { mut manager, metadata } =
+            to.discover(&web, challenge.as_deref(), &seen).await?;
+        let scopes = to.wanted_scopes(&manager, &metadata, &before).await;
         let client = match to.known_client(&metadata, &before, redirect) {
             Some(client) => client,
-            None => register(&web, &mut manager, &metadata, redirect, &scopes)
+            None => register_client(&web, &mut manager, &metadata, redirect, &scopes)
                 .await
-                .map_err(|err| failed(&web, &err, &seen))?,
+                .map_err(|err| login_error(&web, &err, &seen))?,
         };
-        to.try_once(&client).await?;
+        to.forget_ended_client(&client).await?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
-        if let Some(secret) = to.secret(&client, &mut seen)? {
+        if let Some(secret) = to.client_secret(&client, &mut seen)? {
             by = by.with_client_secret(secret);
         }
-        manager.configure_client(by).map_err(|err| failed(&web, &err, &seen))?;
+        manager.configure_client(by).map_err(|err| login_error(&web, &err, &seen))?;
         manager.set_credential_store(to.kept.clone());
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
-        let url = url.map_err(|err| failed(&web, &err, &seen))?;
-        let state = parameter(&url, "state").unwrap_or_default();
+        let url = url.map_err(|err| login_error(&web, &err, &seen))?;
+        let state = query_parameter(&url, "state").unwrap_or_default();
         let is_configured = to.client.is_some();
         Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
     }
@@ -344,12 +355,12 @@ impl Login {
 
     /// Finishes the login with the URL to which the browser returned.
     pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
-        if parameter(callback, "state").as_deref() != Some(&self.state) {
+        if query_parameter(callback, "state").as_deref() != Some(&self.state) {
             return Err(LoginError::Stray);
         }
-        if let Some(error) = parameter(callback, "error") {
-            let why = parameter(callback, "error_description").unwrap_or_default();
-            let said = shown(&format!("{error} {why}"));
+        if let Some(error) = query_parameter(callback, "error") {
+            let why = query_parameter(callback, "error_description").unwrap_or_default();
+            let said = to_printable(&format!("{error} {why}"));
             return Err(LoginError::Refused(format!("the login was refused: {said}")));
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
@@ -360,12 +371,12 @@ impl Login {
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
         let granted = match granted.await {
             Ok(granted) => granted,
-            Err(err) => return Err(self.failed(&err, &back.code)),
+            Err(err) => return Err(self.exchange_error(&err, &back.code)),
         };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
         let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
-        let record = Record { client, granted: kept.granted, wanted: Vec::new() };
+        let record = LoginRecord { client, granted: kept.granted, wanted: Vec::new() };
         self.kept.write(&record).map_err(LoginError::Unkept)?;
         Ok(LoggedIn {
             issuer: self.client.issuer.clone(),
@@ -377,22 +388,22 @@ impl Login {
 
     /// Converts the error of a token request. Removes a client that the server has forgotten, so that
     /// the next login registers another one. The caller holds the lock.
-    fn failed(&self, err: &AuthError, code: &str) -> LoginError {
+    fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
-            && knows_no_client(err)
+            && is_unknown_client(err)
             && let Ok(Some(record)) = self.kept.read()
-            && let Err(why) = self.kept.write(&Record { client: None, ..record })
+            && let Err(why) = self.kept.write(&LoginRecord { client: None, ..record })
         {
             return LoginError::Unkept(why);
         }
         let mut seen = self.seen.clone();
         seen.note("CODE", code);
-        refused(err, &seen)
+        convert_error(err, &seen)
     }
 }
 
-fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> Registered {
-    Registered {
+fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> RegisteredClient {
+    RegisteredClient {
         id: id.to_owned(),
         secret: None,
         secret_until: None,
@@ -402,27 +413,31 @@ fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> Reg
 }
 
 /// Registers a client with the authorization server.
-async fn register(
-    web: &Web,
+async fn register_client(
+    web: &AuthHttp,
     manager: &mut AuthorizationManager,
     metadata: &AuthorizationMetadata,
     redirect: &str,
     scopes: &[String],
-) -> Result<Registered, AuthError> {
+) -> Result<RegisteredClient, AuthError> {
     let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let client = manager.register_client(NAME, redirect, &scopes).await?;
+    let client = manager.register_client(CLIENT_NAME, redirect, &scopes).await?;
     let (secret, secret_until) = (client.client_secret, web.secret_until());
-    Ok(Registered { secret, secret_until, ..new_client(metadata, redirect, &client.client_id) })
+    Ok(RegisteredClient {
+        secret,
+        secret_until,
+        ..new_client(metadata, redirect, &client.client_id)
+    })
 }
 
-fn parameter(url: &str, name: &str) -> Option<String> {
+fn query_parameter(url: &str, name: &str) -> Option<String> {
     let url: Url = url.parse().ok()?;
     let (_, value) = url.query_pairs().find(|(key, _)| key == name)?;
     Some(value.into_owned())
 }
 
-fn failed(web: &Web, err: &AuthError, seen: &Redaction) -> LoginError {
-    web.trouble().map_or_else(|| refused(err, seen), LoginError::from)
+fn login_error(web: &AuthHttp, err: &AuthError, seen: &Redaction) -> LoginError {
+    web.take_error().map_or_else(|| convert_error(err, seen), LoginError::from)
 }
 
 impl From<Denied> for LoginError {
@@ -434,10 +449,10 @@ impl From<Denied> for LoginError {
     }
 }
 
-fn refused(err: &AuthError, seen: &Redaction) -> LoginError {
+fn convert_error(err: &AuthError, seen: &Redaction) -> LoginError {
     match err {
         AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
-        err => LoginError::Refused(told(err, seen)),
+        err => LoginError::Refused(describe_auth_error(err, seen)),
     }
 }
 
@@ -458,7 +473,7 @@ mod tests {
 
     async fn begun(world: &World) -> Login {
         let server = world.configured(json!("oauth"));
-        Login::begin(&world.logins, &set(), &server, BACK).await.unwrap()
+        Login::start(&world.logins, &set(), &server, BACK).await.unwrap()
     }
 
     #[tokio::test]
@@ -470,7 +485,7 @@ mod tests {
                 world.now().issuer = Some(other.here.clone());
             }
             let server = world.configured(json!("oauth"));
-            assert!(world.logins.forget(&set(), &server).await.unwrap());
+            assert!(world.logins.log_out(&set(), &server).await.unwrap());
             assert!(world.kept().read().unwrap().is_none());
             // What renews, and what it was renewed to.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
@@ -489,20 +504,20 @@ mod tests {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let login = begun(&world).await;
-        assert_eq!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        assert_eq!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         world.now().clients.clear();
         let back = format!("{BACK}?code=code-0&state={}", login.state);
         let why = login.finish(&back).await.unwrap_err().to_string();
         assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
         let login = begun(&world).await;
-        assert_ne!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         let back = format!("{BACK}?code=code-0&state={}", login.state);
         login.finish(&back).await.unwrap();
         assert!(world.kept().read().unwrap().unwrap().token().is_some());
     }
 
     fn client_of(login: &Login) -> String {
-        parameter(login.url(), "client_id").unwrap()
+        query_parameter(login.url(), "client_id").unwrap()
     }
 
     #[tokio::test]

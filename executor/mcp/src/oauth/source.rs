@@ -9,37 +9,37 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins, OAuth,
-    client_credentials::Wish,
+    client_credentials::TokenRequest,
     config::{Client, Grant},
     denied::Denied,
-    discovery::{Found, Sought},
-    now,
-    token_store::{Record, Token, TokenStore},
-    web::Web,
+    discovery::{AuthServer, Discovery},
+    token_store::{AccessToken, LoginRecord, TokenStore},
+    unix_time,
+    web::AuthHttp,
 };
 use crate::secrets::Secrets;
 
 /// The source of one server's tokens: the token store or the authorization server.
-pub(super) struct Source {
+pub(super) struct TokenSource {
     pub(super) set: ToolSetName,
     pub(super) server: Url,
     pub(super) oauth: OAuth,
-    pub(super) kept: Option<TokenStore>,
-    web: Web,
+    pub(super) store: Option<TokenStore>,
+    web: AuthHttp,
     secrets: Arc<Secrets>,
 }
 
 /// A login and the client that refreshes it.
-struct Renewal<'a> {
+struct TokenRefresh<'a> {
     kept: &'a TokenStore,
-    record: Record,
+    record: LoginRecord,
     /// The configured client.
     client: Option<&'a Client>,
     /// `true` if the client was registered for this login.
     is_registered: bool,
 }
 
-impl Source {
+impl TokenSource {
     pub(super) fn new(
         set: &ToolSetName,
         server: &Url,
@@ -55,76 +55,81 @@ impl Source {
             set: set.clone(),
             server: server.clone(),
             oauth: oauth.clone(),
-            kept: logins.map(|logins| logins.of(set, server)),
-            web: Web::with_also(server.clone(), company),
+            store: logins.map(|logins| logins.store_of(set, server)),
+            web: AuthHttp::with_second(server.clone(), company),
             secrets,
         }
     }
 
     /// Returns a stored token other than `refused`, without a request.
-    pub(super) fn at_hand(&self, refused: Option<&str>) -> Result<Option<Token>, Denied> {
-        let Some(kept) = self.kept.as_ref().filter(|_| self.oauth.is_for_people()) else {
+    pub(super) fn stored_token(
+        &self,
+        refused: Option<&str>,
+    ) -> Result<Option<AccessToken>, Denied> {
+        let Some(kept) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
             return Ok(None);
         };
-        let record = kept.read().map_err(|err| self.without(Denied::Refused(err)))?;
-        let token = record.and_then(|record| usable(&record, refused));
-        Ok(token.inspect(|token| self.secrets.note(&token.text)))
+        let record = kept.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
+        let token = record.and_then(|record| usable_token(&record, refused));
+        Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
     /// Returns a token other than `refused`, from the store or from the authorization server.
-    pub(super) async fn get(
+    pub(super) async fn obtain_token(
         &self,
         refused: Option<&str>,
         challenge: Option<&str>,
-    ) -> Result<Option<Token>, Denied> {
+    ) -> Result<Option<AccessToken>, Denied> {
         let mut seen = Redaction::default();
-        let (web, server) = (self.web.anew(), &self.server);
+        let (web, server) = (self.web.for_next_token(), &self.server);
         let issuer = self.oauth.issuer.as_deref();
-        let sought = Sought { web: &web, server, challenge, issuer };
-        let wish = Wish { sought, scopes: &self.oauth.scopes };
+        let sought = Discovery { web: &web, server, challenge, issuer };
+        let wish = TokenRequest { sought, scopes: &self.oauth.scopes };
         let got = match &self.oauth.grant {
             Grant::Person { client, .. } => {
-                self.of_person(client.as_ref(), refused, &sought, &mut seen).await
+                self.refresh_login(client.as_ref(), refused, &sought, &mut seen).await
             }
-            Grant::Program { id, proof } => wish.as_program(id, proof, &mut seen).await.map(Some),
+            Grant::Program { id, proof } => {
+                wish.request_as_program(id, proof, &mut seen).await.map(Some)
+            }
             Grant::CrossApp { client, identity } => {
-                wish.as_employee(client, identity, &mut seen).await.map(Some)
+                wish.request_as_employee(client, identity, &mut seen).await.map(Some)
             }
         };
         let got = got.map_err(|denied| {
-            let denied = denied.because(web.trouble());
-            self.without(denied.map(|text| seen.clean(text)))
+            let denied = denied.or_cause(web.take_error());
+            self.with_set_name(denied.map_text(|text| seen.clean(text)))
         })?;
-        Ok(got.inspect(|token| self.secrets.note(&token.text)))
+        Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
     /// Adds the toolset's name to the error.
-    pub(super) fn without(&self, denied: Denied) -> Denied {
-        denied.map(|text| format!("no token for `{}`: {text}", self.set))
+    pub(super) fn with_set_name(&self, denied: Denied) -> Denied {
+        denied.map_text(|text| format!("no token for `{}`: {text}", self.set))
     }
 
-    async fn of_person(
+    async fn refresh_login(
         &self,
         client: Option<&Client>,
         refused: Option<&str>,
-        sought: &Sought<'_>,
+        sought: &Discovery<'_>,
         seen: &mut Redaction,
-    ) -> Result<Option<Token>, Denied> {
-        let Some(kept) = &self.kept else { return Ok(None) };
+    ) -> Result<Option<AccessToken>, Denied> {
+        let Some(kept) = &self.store else { return Ok(None) };
         let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
-        if let Some(token) = usable(&record, refused) {
+        if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
         if record.refresh_token().is_none() {
             return Ok(None);
         }
         // The discovery comes before the lock, so that other processes do not wait for it.
-        let found = sought.find().await;
-        let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
+        let found = sought.discover().await;
+        let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
         let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
         // Another process may have been faster.
         let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
-        if let Some(token) = usable(&record, refused) {
+        if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
         let issuer = record.granted.as_ref().and_then(|granted| granted.issuer.as_ref());
@@ -136,56 +141,60 @@ impl Source {
             return Ok(None);
         }
         let is_registered = self.is_registered(&record);
-        Renewal { kept, record, client, is_registered }.run(found, seen).await
+        TokenRefresh { kept, record, client, is_registered }.refresh_token(found, seen).await
     }
 
     /// Returns whether the client of a login was registered for it.
-    fn is_registered(&self, record: &Record) -> bool {
+    fn is_registered(&self, record: &LoginRecord) -> bool {
         let Grant::Person { client: None, document, .. } = &self.oauth.grant else { return false };
         record.client.as_ref().is_some_and(|client| Some(&client.id) != document.as_ref())
     }
 }
 
-impl Renewal<'_> {
+impl TokenRefresh<'_> {
     /// Refreshes the stored token.
-    async fn run(self, found: Found, seen: &mut Redaction) -> Result<Option<Token>, Denied> {
+    async fn refresh_token(
+        self,
+        found: AuthServer,
+        seen: &mut Redaction,
+    ) -> Result<Option<AccessToken>, Denied> {
         let Self { kept, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
             return Ok(None);
         };
         seen.note("REFRESH_TOKEN", token);
-        let Found { mut manager, .. } = found;
+        let AuthServer { mut manager, .. } = found;
         manager.set_credential_store(kept.clone());
-        let by = by(&record, client, &granted.client_id, seen)?;
-        manager.configure_client(by).map_err(|err| Denied::of(&err, seen))?;
+        let by = client_config(&record, client, &granted.client_id, seen)?;
+        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, seen))?;
         match manager.refresh_token().await {
             Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
                 // The refresh token is no longer valid.
-                let ended = Record { granted: None, ..record };
+                let ended = LoginRecord { granted: None, ..record };
                 kept.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
-            Err(err) if client.is_none() && knows_no_client(&err) => {
+            Err(err) if client.is_none() && is_unknown_client(&err) => {
                 // The next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
-                let ended = Record { client, granted: None, ..record };
+                let ended = LoginRecord { client, granted: None, ..record };
                 kept.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
-            Err(err) => Err(Denied::of(&err, seen)),
+            Err(err) => Err(Denied::from_auth_error(&err, seen)),
         }
     }
 }
 
 /// Returns the stored token, if it is valid and was not refused.
-fn usable(record: &Record, refused: Option<&str>) -> Option<Token> {
-    let is_other = |token: &Token| Some(token.text.as_str()) != refused;
-    record.token().filter(|token| token.is_good(now()) && is_other(token))
+fn usable_token(record: &LoginRecord, refused: Option<&str>) -> Option<AccessToken> {
+    let is_other = |token: &AccessToken| Some(token.text.as_str()) != refused;
+    record.token().filter(|token| token.is_good(unix_time()) && is_other(token))
 }
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
-pub(super) fn knows_no_client(err: &AuthError) -> bool {
+pub(super) fn is_unknown_client(err: &AuthError) -> bool {
     let (AuthError::TokenRefreshFailed(why) | AuthError::TokenExchangeFailed(why)) = err else {
         return false;
     };
@@ -193,8 +202,8 @@ pub(super) fn knows_no_client(err: &AuthError) -> bool {
 }
 
 /// Returns the client of a login.
-fn by(
-    record: &Record,
+fn client_config(
+    record: &LoginRecord,
     client: Option<&Client>,
     granted_to: &str,
     seen: &mut Redaction,

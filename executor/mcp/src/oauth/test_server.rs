@@ -20,8 +20,9 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    BackgroundTasks, Bearer, Caller, Logins, now,
-    token_store::{Record, TokenStore},
+    BackgroundTasks, Bearer, Caller, Logins,
+    token_store::{LoginRecord, TokenStore},
+    unix_time,
 };
 use crate::{McpServer, secrets::Secrets};
 
@@ -136,13 +137,13 @@ impl World {
     }
 
     pub(super) fn kept(&self) -> TokenStore {
-        self.logins.of(&set(), &self.url())
+        self.logins.store_of(&set(), &self.url())
     }
 
     /// Keeps a login that has ended, with what it is renewed for if that is so.
     pub(crate) fn keep(&self, refresh: Option<&str>) {
         let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
-        let record: Record = serde_json::from_value(json!({
+        let record: LoginRecord = serde_json::from_value(json!({
             "client": { "id": "client-0", "redirect": "http://127.0.0.1:1/callback", "issuer": issuer },
             "granted": {
                 "client_id": "client-0", "granted_scopes": [], "token_received_at": 1, "issuer": issuer,
@@ -246,7 +247,7 @@ impl Shared {
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));
         let claims = part(json!({
             "iss": "https://company", "aud": self.here, "client_id": "robot",
-            "sub": "somebody", "jti": "1", "iat": now(), "exp": now() + 60,
+            "sub": "somebody", "jti": "1", "iat": unix_time(), "exp": unix_time() + 60,
         }));
         let told = json!({
             "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",

@@ -21,19 +21,19 @@ use tokio::time::{Instant, sleep};
 use super::config::is_scope;
 
 /// Bytes of a login file.
-const MOST: u64 = 256 << 10;
+const MAX_BYTES: u64 = 256 << 10;
 /// Bytes of the URL's digest in the name of its file.
-const DIGEST: usize = 8;
+const DIGEST_BYTES: usize = 8;
 /// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
-const MARGIN: u64 = 30;
+const RENEWAL_MARGIN: u64 = 30;
 /// Recorded scopes of one server.
-const SCOPES: usize = 64;
+const MAX_SCOPES: usize = 64;
 /// Bytes of one recorded scope.
-const SCOPE: usize = 256;
+const SCOPE_BYTES: usize = 256;
 /// Time limit for the lock. Covers two requests of another process.
-const LOCKED: Duration = Duration::from_secs(75);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(75);
 /// Poll interval for the lock.
-const LOOK: Duration = Duration::from_millis(20);
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
 #[derive(Clone, Debug)]
@@ -53,10 +53,10 @@ pub(super) struct TokenStore {
 /// The login to one server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
+pub(super) struct LoginRecord {
     /// The registered client of the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) client: Option<Registered>,
+    pub(super) client: Option<RegisteredClient>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) granted: Option<StoredCredentials>,
     /// Scopes that the server demanded and that were not granted yet.
@@ -67,7 +67,7 @@ pub(super) struct Record {
 /// A client that was registered with an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Registered {
+pub(super) struct RegisteredClient {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<String>,
@@ -82,18 +82,18 @@ pub(super) struct Registered {
 
 /// An access token.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Token {
+pub(super) struct AccessToken {
     pub(super) text: String,
     /// Until when it is used, in seconds since 1970. It expires a little later.
     good_until: Option<u64>,
 }
 
-impl Token {
+impl AccessToken {
     /// Creates a token with the time of its grant and its lifetime, if they are known.
     pub(super) fn new(text: &str, since: Option<u64>, lasts: Option<Duration>) -> Self {
         let good_until = since.zip(lasts).map(|(since, lasts)| {
             let lasts = lasts.as_secs();
-            since.saturating_add(lasts - MARGIN.min(lasts.div_ceil(2)))
+            since.saturating_add(lasts - RENEWAL_MARGIN.min(lasts.div_ceil(2)))
         });
         Self { text: text.to_owned(), good_until }
     }
@@ -114,9 +114,9 @@ impl Logins {
         Self { folder }
     }
 
-    pub(super) fn of(&self, set: &ToolSetName, server: &Url) -> TokenStore {
+    pub(super) fn store_of(&self, set: &ToolSetName, server: &Url) -> TokenStore {
         let digest = Sha256::digest(server.as_str().as_bytes());
-        let digest = digest.iter().take(DIGEST).fold(String::new(), |mut text, byte| {
+        let digest = digest.iter().take(DIGEST_BYTES).fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
         });
@@ -126,14 +126,14 @@ impl Logins {
 
 impl TokenStore {
     /// Reads the login, if there is one.
-    pub(super) fn read(&self) -> Result<Option<Record>, String> {
+    pub(super) fn read(&self) -> Result<Option<LoginRecord>, String> {
         let file = match File::open(&*self.file) {
             Ok(file) => file,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(err) => return Err(self.trouble(&err)),
+            Err(err) => return Err(self.io_error(&err)),
         };
         let mut text = Vec::new();
-        file.take(MOST).read_to_end(&mut text).map_err(|err| self.trouble(&err))?;
+        file.take(MAX_BYTES).read_to_end(&mut text).map_err(|err| self.io_error(&err))?;
         let record = serde_json::from_slice(&text);
         record.map(Some).map_err(|_| {
             format!("`{}` is no login: remove it and log in again", self.file.display())
@@ -141,18 +141,18 @@ impl TokenStore {
     }
 
     /// Replaces the login atomically.
-    pub(super) fn write(&self, record: &Record) -> Result<(), String> {
+    pub(super) fn write(&self, record: &LoginRecord) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
-        if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MOST) {
-            return Err(format!("the login has more than {MOST} bytes"));
+        if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MAX_BYTES) {
+            return Err(format!("the login has more than {MAX_BYTES} bytes"));
         }
-        self.replace(&text).map_err(|err| self.trouble(&err))
+        self.replace_file(&text).map_err(|err| self.io_error(&err))
     }
 
-    fn replace(&self, text: &[u8]) -> io::Result<()> {
+    fn replace_file(&self, text: &[u8]) -> io::Result<()> {
         self.make_folder()?;
         let new = self.file.with_extension("new");
-        let mut file = private().truncate(true).open(&new)?;
+        let mut file = private_file().truncate(true).open(&new)?;
         file.write_all(text)?;
         file.sync_all()?;
         fs::rename(&new, &*self.file)
@@ -172,28 +172,28 @@ impl TokenStore {
         match fs::remove_file(&*self.file) {
             Ok(()) => Ok(true),
             Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(err) => Err(self.trouble(&err)),
+            Err(err) => Err(self.io_error(&err)),
         }
     }
 
     /// Locks the login against changes by other processes and tasks. They hold the lock for one or two
     /// requests.
     pub(super) async fn lock(&self) -> Result<Lock, String> {
-        self.lock_within(LOCKED).await
+        self.lock_within(LOCK_TIMEOUT).await
     }
 
     async fn lock_within(&self, limit: Duration) -> Result<Lock, String> {
         let open = || {
             self.make_folder()?;
-            private().open(self.file.with_extension("lock"))
+            private_file().open(self.file.with_extension("lock"))
         };
-        let file = open().map_err(|err| self.trouble(&err))?;
+        let file = open().map_err(|err| self.io_error(&err))?;
         let end = Instant::now() + limit;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock(file)),
-                Err(TryLockError::Error(err)) => return Err(self.trouble(&err)),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOOK).await,
+                Err(TryLockError::Error(err)) => return Err(self.io_error(&err)),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_POLL).await,
                 Err(TryLockError::WouldBlock) => {
                     let file = self.file.display();
                     return Err(format!("`{file}` is in use by another process: try again later"));
@@ -203,8 +203,8 @@ impl TokenStore {
     }
 
     /// Records scopes that the server demands, for the next login.
-    pub(super) async fn want(&self, scopes: &str) -> Result<(), String> {
-        let may_be = |scope: &&str| is_scope(scope) && scope.len() <= SCOPE;
+    pub(super) async fn add_wanted_scopes(&self, scopes: &str) -> Result<(), String> {
+        let may_be = |scope: &&str| is_scope(scope) && scope.len() <= SCOPE_BYTES;
         let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
         if scopes.is_empty() {
             return Ok(());
@@ -214,20 +214,20 @@ impl TokenStore {
         let before = record.wanted.len();
         for scope in scopes {
             let is_there = record.wanted.iter().any(|known| known == scope);
-            if !is_there && record.wanted.len() < SCOPES {
+            if !is_there && record.wanted.len() < MAX_SCOPES {
                 record.wanted.push(scope.to_owned());
             }
         }
         if record.wanted.len() == before { Ok(()) } else { self.write(&record) }
     }
 
-    fn trouble(&self, err: &io::Error) -> String {
+    fn io_error(&self, err: &io::Error) -> String {
         format!("`{}` cannot be used: {err}", self.file.display())
     }
 }
 
 /// Returns options for files that only their owner may read.
-fn private() -> OpenOptions {
+fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);
     #[cfg(unix)]
@@ -235,13 +235,13 @@ fn private() -> OpenOptions {
     options
 }
 
-impl Record {
+impl LoginRecord {
     /// Returns the granted token, even if it has expired.
-    pub(super) fn token(&self) -> Option<Token> {
+    pub(super) fn token(&self) -> Option<AccessToken> {
         let granted = self.granted.as_ref()?;
         let token = granted.token_response.as_ref()?;
         let text = token.access_token().secret();
-        Some(Token::new(text, granted.token_received_at, token.expires_in()))
+        Some(AccessToken::new(text, granted.token_received_at, token.expires_in()))
     }
 
     /// Returns whether the token has expired and cannot be refreshed.
@@ -257,13 +257,13 @@ impl Record {
     }
 }
 
-impl fmt::Debug for Record {
+impl fmt::Debug for LoginRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").field("good_until", &self.good_until).finish_non_exhaustive()
     }
@@ -280,14 +280,14 @@ impl CredentialStore for TokenStore {
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let kept = || {
             let record = self.read()?.unwrap_or_default();
-            self.write(&Record { granted: Some(credentials), ..record })
+            self.write(&LoginRecord { granted: Some(credentials), ..record })
         };
         kept().map_err(AuthError::CredentialStoreError)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
         let cleared = || match self.read()? {
-            Some(record) => self.write(&Record { granted: None, ..record }),
+            Some(record) => self.write(&LoginRecord { granted: None, ..record }),
             None => Ok(()),
         };
         cleared().map_err(AuthError::CredentialStoreError)
@@ -300,7 +300,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in super::super) fn record(token: &str, received_at: u64, lasts: u64) -> Record {
+    pub(in super::super) fn record(token: &str, received_at: u64, lasts: u64) -> LoginRecord {
         serde_json::from_value(json!({
             "client": { "id": "c", "redirect": "http://127.0.0.1:1/callback" },
             "granted": {
@@ -320,7 +320,8 @@ pub(super) mod tests {
     async fn a_login_belongs_to_a_set_and_an_address() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("deep/logins"));
-        let of = |set: &str, url: &str| logins.of(&set.parse().unwrap(), &url.parse().unwrap());
+        let of =
+            |set: &str, url: &str| logins.store_of(&set.parse().unwrap(), &url.parse().unwrap());
         let kept = of("s", "https://a/mcp");
         assert!(kept.read().unwrap().is_none() && !kept.remove().unwrap());
         kept.write(&record("the-token", 1_000, 60)).unwrap();
@@ -341,11 +342,11 @@ pub(super) mod tests {
     #[test]
     fn tokens_are_renewed_before_they_end() {
         for (lasts, good_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
-            let token = Token::new("x", Some(100), Some(Duration::from_secs(lasts)));
+            let token = AccessToken::new("x", Some(100), Some(Duration::from_secs(lasts)));
             assert!(token.is_good(good_until - 1) && !token.is_good(good_until), "{lasts}");
         }
-        assert!(Token::new("x", None, None).is_good(u64::MAX));
-        let far = Token::new("x", Some(100), Some(Duration::from_secs(u64::MAX)));
+        assert!(AccessToken::new("x", None, None).is_good(u64::MAX));
+        let far = AccessToken::new("x", Some(100), Some(Duration::from_secs(u64::MAX)));
         assert!(far.is_good(u64::MAX - 1));
     }
 
@@ -356,8 +357,8 @@ pub(super) mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("logins"));
-        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.want("read").await.unwrap();
+        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.add_wanted_scopes("read").await.unwrap();
         kept.write(&record("x", 0, 0)).unwrap();
         let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(logins.folder.clone()), 0o700);
@@ -371,23 +372,23 @@ pub(super) mod tests {
     async fn what_a_server_wants_is_noted_once_and_within_limits() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.want("  ").await.unwrap();
+        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.add_wanted_scopes("  ").await.unwrap();
         assert!(kept.read().unwrap().is_none());
-        kept.want("a b a \"x\" \u{7f}").await.unwrap();
-        kept.want("b c").await.unwrap();
+        kept.add_wanted_scopes("a b a \"x\" \u{7f}").await.unwrap();
+        kept.add_wanted_scopes("b c").await.unwrap();
         assert_eq!(kept.read().unwrap().unwrap().wanted, ["a", "b", "c"]);
         let many: Vec<String> = (0..1_000).map(|n| format!("s{n}")).collect();
-        kept.want(&many.join(" ")).await.unwrap();
-        assert_eq!(kept.read().unwrap().unwrap().wanted.len(), SCOPES);
+        kept.add_wanted_scopes(&many.join(" ")).await.unwrap();
+        assert_eq!(kept.read().unwrap().unwrap().wanted.len(), MAX_SCOPES);
     }
 
     #[tokio::test]
     async fn what_is_kept_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.want(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
+        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.add_wanted_scopes(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
         assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
         let why = kept.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
         assert_eq!(why, "the login has more than 262144 bytes");
@@ -398,7 +399,7 @@ pub(super) mod tests {
     async fn what_is_no_login_is_said_to_be_none() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         fs::write(&*kept.file, "{").unwrap();
         let why = kept.read().unwrap_err();
         assert!(why.ends_with("is no login: remove it and log in again"), "{why}");
@@ -408,7 +409,7 @@ pub(super) mod tests {
     async fn one_at_a_time_changes_a_login() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         let first = kept.lock().await.unwrap();
         let other = File::open(kept.file.with_extension("lock")).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));

@@ -30,16 +30,16 @@ use tokio::{sync::OnceCell, time::timeout};
 use super::denied::Denied;
 
 /// Bytes of an answer.
-const MOST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests by rmcp for one token. A server can name many others, and each gets a request.
-const REQUESTS: usize = 60;
+const MAX_REQUESTS: usize = 60;
 
 /// Requests metadata and tokens for one server.
 #[derive(Debug)]
-pub(super) struct Web {
-    net: Arc<Net>,
+pub(super) struct AuthHttp {
+    net: Arc<SharedNet>,
     /// Requests by rmcp so far.
     requests: AtomicUsize,
     /// The error of rmcp's last request. rmcp itself drops it.
@@ -50,11 +50,11 @@ pub(super) struct Web {
 
 /// State that all requests for one server share.
 #[derive(Debug)]
-struct Net {
+struct SharedNet {
     http: Http,
     server: Url,
     /// The configured identity provider.
-    also: Option<Url>,
+    second: Option<Url>,
     is_private: OnceCell<bool>,
 }
 
@@ -69,17 +69,27 @@ struct Registered {
 #[error("`{0}` is not asked: tokens are only asked for by https, or on this machine")]
 pub(super) struct Insecure(String);
 
-impl Web {
+impl AuthHttp {
     pub(super) fn new(server: Url) -> Self {
-        Self::of(Net { http: Http::default(), server, also: None, is_private: OnceCell::new() })
+        Self::with_net(SharedNet {
+            http: Http::default(),
+            server,
+            second: None,
+            is_private: OnceCell::new(),
+        })
     }
 
     /// Creates a client with a second configured server.
-    pub(super) fn with_also(server: Url, also: Option<Url>) -> Self {
-        Self::of(Net { http: Http::default(), server, also, is_private: OnceCell::new() })
+    pub(super) fn with_second(server: Url, also: Option<Url>) -> Self {
+        Self::with_net(SharedNet {
+            http: Http::default(),
+            server,
+            second: also,
+            is_private: OnceCell::new(),
+        })
     }
 
-    fn of(net: impl Into<Arc<Net>>) -> Self {
+    fn with_net(net: impl Into<Arc<SharedNet>>) -> Self {
         Self {
             net: net.into(),
             requests: AtomicUsize::new(0),
@@ -89,37 +99,37 @@ impl Web {
     }
 
     /// Returns a client for the next token, without an error and with a new request count.
-    pub(super) fn anew(&self) -> Arc<Self> {
-        Arc::new(Self::of(Arc::clone(&self.net)))
+    pub(super) fn for_next_token(&self) -> Arc<Self> {
+        Arc::new(Self::with_net(Arc::clone(&self.net)))
     }
 
     /// Sends a request once.
-    pub(super) async fn ask(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
-        check(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
+    pub(super) async fn send(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
+        check_secure(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
         let host = host(&asked.url);
         if is_loopback(&asked.url)
             && !is_loopback(&self.net.server)
-            && !self.net.is_ours(&asked.url)
+            && !self.net.is_configured(&asked.url)
         {
             return Err(Broken::Refused(Refused::Private(host)));
         }
         let asking = async {
             asked.reach = self.net.reach(&asked.url).await?;
-            self.net.http.once(&asked, MOST).await
+            self.net.http.once(&asked, MAX_BYTES).await
         };
-        let reply = timeout(PATIENCE, asking).await.unwrap_or_else(|_| {
-            let seconds = PATIENCE.as_secs();
+        let reply = timeout(TIMEOUT, asking).await.unwrap_or_else(|_| {
+            let seconds = TIMEOUT.as_secs();
             Err(Broken::Lost(format!("`{host}` did not answer within {seconds} s")))
         })?;
         if reply.is_cut {
-            return Err(Broken::Lost(format!("`{host}` answered more than {MOST} bytes")));
+            return Err(Broken::Lost(format!("`{host}` answered more than {MAX_BYTES} bytes")));
         }
         Ok(reply)
     }
 
     /// Takes the error of rmcp's last request. There is one if the request had no answer, or was not
     /// allowed.
-    pub(super) fn trouble(&self) -> Option<Denied> {
+    pub(super) fn take_error(&self) -> Option<Denied> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -129,35 +139,38 @@ impl Web {
     }
 
     /// Records the error of a request, or its success.
-    pub(super) fn note(&self, trouble: Option<Denied>) {
+    pub(super) fn set_error(&self, trouble: Option<Denied>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// Sends a request of rmcp, and records its error.
-    async fn carry_out(&self, request: HttpRequest) -> Result<HttpResponse, OAuthHttpClientError> {
-        let never = |err: &String| self.note(Some(Denied::Refused(err.clone())));
-        let asked = self.outgoing(request).inspect_err(never)?;
-        let reply = self.ask(asked).await;
-        let reply = reply.inspect_err(|err| self.note(Some(Denied::unasked(err))))?;
+    async fn execute_request(
+        &self,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, OAuthHttpClientError> {
+        let never = |err: &String| self.set_error(Some(Denied::Refused(err.clone())));
+        let asked = self.convert_request(request).inspect_err(never)?;
+        let reply = self.send(asked).await;
+        let reply = reply.inspect_err(|err| self.set_error(Some(Denied::from_broken(err))))?;
         let is_down = reply.status.is_server_error();
         let down = || format!("`{}` answered {}", reply.host, reply.status);
-        self.note(is_down.then(|| Denied::Unreachable(down())));
+        self.set_error(is_down.then(|| Denied::Unreachable(down())));
         if let Ok(Registered { client_secret_expires_at }) = serde_json::from_slice(&reply.body) {
             self.secret_until.store(client_secret_expires_at, Ordering::Relaxed);
         }
-        Ok(response(reply)?)
+        Ok(convert_reply(reply)?)
     }
 
     /// Converts a request of rmcp. rmcp knows the server's URL without its query, so this function
     /// restores it.
-    fn outgoing(&self, request: HttpRequest) -> Result<Outgoing, String> {
+    fn convert_request(&self, request: HttpRequest) -> Result<Outgoing, String> {
         let (parts, body) = request.into_parts();
-        if self.requests.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
             let host = host(&self.net.server);
-            return Err(format!("`{host}` leads to more than {REQUESTS} addresses"));
+            return Err(format!("`{host}` leads to more than {MAX_REQUESTS} addresses"));
         }
         let url = parts.uri.to_string().parse::<Url>().map_err(|err| err.to_string())?;
-        let is_server = parts.method == Method::GET && url == resource(&self.net.server);
+        let is_server = parts.method == Method::GET && url == resource_url(&self.net.server);
         Ok(Outgoing {
             method: parts.method,
             url: if is_server { self.net.server.clone() } else { url },
@@ -168,15 +181,15 @@ impl Web {
     }
 }
 
-impl Net {
+impl SharedNet {
     /// Returns whether the server of a URL is configured.
-    fn is_ours(&self, url: &Url) -> bool {
-        let mut ours = [Some(&self.server), self.also.as_ref()].into_iter().flatten();
+    fn is_configured(&self, url: &Url) -> bool {
+        let mut ours = [Some(&self.server), self.second.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())
     }
 
     async fn reach(&self, url: &Url) -> Result<Reach, Broken> {
-        let is_anywhere = self.is_ours(url) || self.is_private().await?;
+        let is_anywhere = self.is_configured(url) || self.is_private().await?;
         Ok(if is_anywhere { Reach::Anywhere } else { Reach::Public })
     }
 
@@ -205,7 +218,7 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
 }
 
 /// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is removed.
-pub(super) fn resource(server: &Url) -> Url {
+pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();
     url.set_query(None);
     url.set_fragment(None);
@@ -213,7 +226,7 @@ pub(super) fn resource(server: &Url) -> Url {
 }
 
 /// Rejects URLs to which no secret may be sent.
-pub(super) fn check(url: &Url) -> Result<(), Insecure> {
+pub(super) fn check_secure(url: &Url) -> Result<(), Insecure> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());
     }
@@ -228,13 +241,13 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     address.map_or_else(|_| name == "localhost", |address| address.is_loopback())
 }
 
-impl OAuthHttpClient for Web {
+impl OAuthHttpClient for AuthHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(self.carry_out(request.request))
+        Box::pin(self.execute_request(request.request))
     }
 }
 
-fn response(reply: Reply) -> Result<HttpResponse, http::Error> {
+fn convert_reply(reply: Reply) -> Result<HttpResponse, http::Error> {
     let mut response = http::Response::builder().status(reply.status).body(reply.body)?;
     *response.headers_mut() = reply.headers;
     // The body is decoded already.
@@ -265,7 +278,7 @@ mod tests {
             "http://[::1]/",
             "http://localhost:3/",
         ] {
-            assert_eq!(check(&good.parse().unwrap()), Ok(()), "{good}");
+            assert_eq!(check_secure(&good.parse().unwrap()), Ok(()), "{good}");
         }
         for bad in [
             "http://example.com/token",
@@ -276,19 +289,19 @@ mod tests {
             "ftp://localhost/",
             "file:///etc/passwd",
         ] {
-            assert!(check(&bad.parse().unwrap()).is_err(), "{bad}");
+            assert!(check_secure(&bad.parse().unwrap()).is_err(), "{bad}");
         }
     }
 
     #[tokio::test]
     async fn a_public_server_does_not_lead_into_a_private_network() {
-        let web = Web::new("https://1.1.1.1/mcp".parse().unwrap());
+        let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         for url in ["https://10.0.0.1/token", "https://localhost:1/token", "http://127.0.0.1:1/"] {
-            let err = web.ask(asked(url)).await.unwrap_err();
+            let err = web.send(asked(url)).await.unwrap_err();
             assert!(matches!(err, Broken::Refused(_)), "{url}: {err}");
         }
         for server in ["http://127.0.0.1:9/mcp", "http://localhost:9/mcp", "https://10.0.0.2/mcp"] {
-            let private = Web::new(server.parse().unwrap());
+            let private = AuthHttp::new(server.parse().unwrap());
             for url in ["https://10.0.0.1/", "https://sso.internal/"] {
                 let reach = private.net.reach(&url.parse().unwrap()).await.unwrap();
                 assert_eq!(reach, Reach::Anywhere, "{server} {url}");
@@ -299,21 +312,24 @@ mod tests {
     /// What is never asked will not be later either.
     #[tokio::test]
     async fn what_is_never_asked_is_no_trouble_that_passes() {
-        let web = Web::new("https://1.1.1.1/mcp".parse().unwrap());
+        let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         let ask = async |url: &str| {
             let request = http::Request::get(url).body(Vec::new()).unwrap();
-            assert!(web.carry_out(request).await.is_err(), "{url}");
-            web.trouble().unwrap()
+            assert!(web.execute_request(request).await.is_err(), "{url}");
+            web.take_error().unwrap()
         };
         for never in ["http://example.com/token", "https://10.0.0.1/token", "https://localhost:1/"]
         {
             assert!(matches!(ask(never).await, Denied::Refused(_)), "{never}");
         }
-        let closed = Web::new("https://127.0.0.1:1/mcp".parse().unwrap());
+        let closed = AuthHttp::new("https://127.0.0.1:1/mcp".parse().unwrap());
         let request = http::Request::get("https://127.0.0.1:1/token").body(Vec::new()).unwrap();
-        assert!(closed.carry_out(request).await.is_err());
-        assert!(matches!(closed.trouble(), Some(Denied::Unreachable(_))), "it may be there later");
-        web.requests.store(REQUESTS, Ordering::Relaxed);
+        assert!(closed.execute_request(request).await.is_err());
+        assert!(
+            matches!(closed.take_error(), Some(Denied::Unreachable(_))),
+            "it may be there later"
+        );
+        web.requests.store(MAX_REQUESTS, Ordering::Relaxed);
         let many = ask("https://1.1.1.1/token").await;
         assert_eq!(many, Denied::Refused("`1.1.1.1` leads to more than 60 addresses".to_owned()));
     }
@@ -321,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_person_wrote_may_be_anywhere() {
         let company = Some("https://10.0.0.1/token".parse().unwrap());
-        let web = Web::with_also("https://1.1.1.1/mcp".parse().unwrap(), company);
+        let web = AuthHttp::with_second("https://1.1.1.1/mcp".parse().unwrap(), company);
         let reach = async |url: &str| web.net.reach(&url.parse().unwrap()).await.unwrap();
         assert_eq!(reach("https://10.0.0.1/other").await, Reach::Anywhere);
         assert_eq!(reach("https://1.1.1.1/token").await, Reach::Anywhere);
@@ -338,8 +354,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_is_not_found_is_looked_for_again() {
-        let web = Web::new("https://nobody.invalid/mcp".parse().unwrap());
-        let err = web.ask(asked("https://1.1.1.1:1/token")).await.unwrap_err();
+        let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
+        let err = web.send(asked("https://1.1.1.1:1/token")).await.unwrap_err();
         assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");
         assert!(web.net.is_private.get().is_none());
     }

@@ -4,17 +4,17 @@ use expect_test::expect;
 
 use super::*;
 
-fn verdict(error: Option<ToolError>) -> Verdict {
+fn verdict(error: Option<ToolError>) -> CheckedStep {
     let parameters = Arc::new(json!({ "x": "{{a.y}}" }));
-    Verdict { parameters, warnings: vec!["look".to_owned()], error }
+    CheckedStep { parameters, warnings: vec!["look".to_owned()], error }
 }
 
-fn dry(steps: Vec<UncheckedStep>, verdicts: Vec<Verdict>) -> Story {
+fn dry(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Story {
     let plan = plan(steps);
     let options = ExecutionOptions { dry_run: true, ..compensating() };
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
-    let (execution, log) = dry_run(id, &plan, created, at(0), verdicts).unwrap();
+    let (execution, log) = dry_run_events(id, &plan, created, at(0), verdicts).unwrap();
     let (starts, limited) = (BTreeSet::new(), Arc::default());
     Story { execution, log, now: at(0), commands: 0, told: 1, starts, limited }
 }
@@ -66,5 +66,5 @@ fn a_dry_run_needs_a_verdict_for_every_step() {
     let options = ExecutionOptions::default();
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
-    assert!(dry_run(id, &plan, created, at(0), vec![verdict(None)]).is_err());
+    assert!(dry_run_events(id, &plan, created, at(0), vec![verdict(None)]).is_err());
 }

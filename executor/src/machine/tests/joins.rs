@@ -281,7 +281,8 @@ fn used_up_retries_end_the_execution_whatever_the_step_is() {
 fn an_output_that_was_kept_ends_a_retry_too() {
     let mut story = Story::new(vec![tries(2, call("a", &[])), call("b", &["a"])]);
     story.end("a", Err(failed())).wake(100);
-    let (task, result) = (story.task("a"), Ok(Answer { cached: true, ..Answer::from(json!(1)) }));
+    let (task, result) =
+        (story.task("a"), Ok(CallOutput { cached: true, ..CallOutput::from(json!(1)) }));
     story.decide(&Input::Ended { task, attempt: Attempt::nth_after(1), result }).ok("b");
     story.is_over(ExecutionState::Completed);
 }

@@ -137,13 +137,15 @@ fn a_list_of_which_every_item_fails_is_still_a_list() {
 #[test]
 fn items_are_tried_again_alone() {
     let mut story = begun(tries(2, each()), json!([1, 2]));
-    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r#"
+    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[
+        r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started, each[1]#1 started
         0 each[0]#1 retry_scheduled tool.failed until 100
         0 each[1]#1 succeeded 1
         100 each[0]#2 started
-    "#]]);
+    "#
+    ]]);
     story.end("each[0]", Ok(json!(0)));
     assert_eq!(story.output("each"), json!([0, 1]));
     story.survives_every_cut();

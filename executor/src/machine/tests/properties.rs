@@ -267,7 +267,7 @@ impl Story {
     }
 
     /// Lets everything end: whoever is asked agrees, whatever runs ends as `end` says, time passes.
-    fn calm_down(&mut self, end: fn(&Self, Task) -> Result<Answer, ToolError>) {
+    fn calm_down(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_finished() {
                 return;
@@ -294,7 +294,7 @@ impl Story {
     }
 
     /// Returns what a deterministic tool makes of a task's parameters.
-    fn deterministic(&self, task: Task) -> Result<Answer, ToolError> {
+    fn deterministic(&self, task: Task) -> Result<CallOutput, ToolError> {
         let got = self.execution.task(task).and_then(|task| task.parameters.clone());
         match task.step.get() + task.part.item.map_or(0, |it| it as usize) {
             n if n % 4 == 0 => Err(failed().without_retry()),
@@ -367,7 +367,7 @@ fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     tasks.chain(steps).chain(agenda.retrying().iter().map(|retry| retry.1))
 }
 
-fn result(how: u8, task: Task) -> Result<Answer, ToolError> {
+fn result(how: u8, task: Task) -> Result<CallOutput, ToolError> {
     match how {
         0..3 => Err(failed()),
         3..6 => Err(failed().without_retry()),

@@ -119,7 +119,7 @@ fn progress_is_recorded_of_the_attempt_that_is_under_way() {
 fn an_output_that_was_returned_earlier_says_so() {
     let mut story = Story::new(vec![call("a", &[])]);
     let task = story.task("a");
-    let result = Ok(Answer { cached: true, ..Answer::from(json!(1)) });
+    let result = Ok(CallOutput { cached: true, ..CallOutput::from(json!(1)) });
     story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded 1 cached, finished Completed

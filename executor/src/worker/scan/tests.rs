@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
 use super::*;
-use crate::{machine, options::Options, worker::Parts};
+use crate::{machine, options::Options, worker::WorkerParts};
 
 #[test]
 fn workers_share_what_there_is() {
@@ -22,7 +22,7 @@ fn workers_share_what_there_is() {
     for _ in 0..16 {
         let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
         for worker in &workers {
-            let falls = |id: &&ExecutionId| falls_to(**id, &workers) == Some(*worker);
+            let falls = |id: &&ExecutionId| preferred_worker(**id, &workers) == Some(*worker);
             let n = executions.iter().filter(falls).count();
             // Five and a half standard deviations of a fair draw.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
@@ -30,13 +30,13 @@ fn workers_share_what_there_is() {
         // Whoever goes leaves the others what they had.
         let fewer = &workers[..3];
         for execution in &executions {
-            let before = falls_to(*execution, &workers);
+            let before = preferred_worker(*execution, &workers);
             if before != Some(workers[3]) {
-                assert_eq!(falls_to(*execution, fewer), before);
+                assert_eq!(preferred_worker(*execution, fewer), before);
             }
         }
     }
-    assert_eq!(falls_to(executions[0], &[]), None);
+    assert_eq!(preferred_worker(executions[0], &[]), None);
 }
 
 fn plan(n: usize, tool: &str) -> Arc<Plan> {
@@ -70,19 +70,19 @@ impl Crowd {
             let is_last = *id == ids[many];
             let (plan, priority) = if is_last { (&near, 0) } else { (&far, 7) };
             let options = ExecutionOptions { priority, ..ExecutionOptions::default() };
-            let (execution, created) = machine::create(*id, plan, options, now);
+            let (execution, created) = machine::create_execution(*id, plan, options, now);
             let head =
                 ExecutionHead::from_execution(&execution, owner, owner.is_none().then_some(now));
             let append = Append::new(*id, Seq::START, &[created]);
             store.append(Append { head: Some(head), ..append }).await.unwrap();
         }
-        let parts = Parts {
+        let parts = WorkerParts {
             node: "here".to_owned(),
             store: Arc::<Memory>::clone(&store),
             toolbox: Toolbox::new([flow()]),
             clock: Arc::new(WallClock),
             options: Options::default(),
-            scope: Scope::Everything,
+            scope: WorkerScope::Everything,
         };
         let (worker, _) = Worker::new(parts, WorkerId::draw(now), CancellationToken::new());
         Self { worker, store, wanted: ids[many] }
@@ -93,11 +93,11 @@ impl Crowd {
 async fn what_others_must_do_neither_hides_what_this_one_can_nor_makes_looks_grow() {
     let mut crowd = Crowd::of(1_000, None).await;
     for _ in 0..8 {
-        crowd.worker.try_look().await.unwrap();
+        crowd.worker.claim_due().await.unwrap();
         assert!(
-            crowd.worker.backlog.lacking <= LOOK + LACKING,
+            crowd.worker.backlog.missing_tools <= MAX_HEADS + MAX_MISSING_TOOLS,
             "{} were read",
-            crowd.worker.backlog.lacking
+            crowd.worker.backlog.missing_tools
         );
     }
     assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
@@ -108,7 +108,7 @@ async fn what_a_lost_worker_left_for_others_does_not_hide_what_this_one_can_do()
     let gone = WorkerId::draw(WallClock.now());
     let mut crowd = Crowd::of(600, Some(gone)).await;
     for _ in 0..4 {
-        crowd.worker.try_look().await.unwrap();
+        crowd.worker.claim_due().await.unwrap();
     }
     assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
     let left = crowd.store.due(WallClock.now(), 1_000).await.unwrap();

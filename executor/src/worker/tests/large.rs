@@ -49,13 +49,13 @@ async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<RecordedEvent> {
     let clock = Arc::new(Paused::new());
     let offered = Arc::<Huge>::clone(tool) as Arc<dyn Tool>;
     let set = ToolSet::ready("large".parse().unwrap(), "test", "", [offered]);
-    let parts = Parts {
+    let parts = WorkerParts {
         node: "a".to_owned(),
         store: Arc::<Memory>::clone(&store),
         toolbox: Toolbox::new([set, flow::flow()]),
         clock: Arc::<Paused>::clone(&clock),
         options: Options { output_bytes, ..Options::default() },
-        scope: Scope::Everything,
+        scope: WorkerScope::Everything,
     };
     let (worker, _) = Worker::new(parts, WorkerId::draw(clock.now()), CancellationToken::new());
     let control = Control::new(Arc::<Memory>::clone(&store), clock, None);

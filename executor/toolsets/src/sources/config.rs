@@ -112,7 +112,7 @@ impl SetConfig {
     pub fn rooted(mut self, base: &Path) -> Self {
         match &mut self.source {
             Source::Mcp(mcp) => {
-                mcp.root(base);
+                mcp.resolve_roots(base);
                 if let McpServer::Command(mcp) = mcp {
                     mcp.command = rooted_program(base, &mcp.command);
                     mcp.cwd =

@@ -5,7 +5,7 @@ mod clashes;
 mod models;
 mod safety;
 
-use executor::limits::{CallLimits, Limited};
+use executor::call_limits::{CallLimits, LimitedCalls};
 use mcp::oauth::NEEDS_LOGIN;
 use planner::embed::Choice;
 use serde_json::{Value, json};
@@ -247,9 +247,9 @@ fn not_as_asked((name, why): (String, String)) -> Check {
 /// Checks that every limit on calls names an existing tool or toolset.
 fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
-    let is_there = |of: &Limited| match of {
-        Limited::Set(name) => sets.iter().any(|set| set.name == *name),
-        Limited::Tool(name) => {
+    let is_there = |of: &LimitedCalls| match of {
+        LimitedCalls::Set(name) => sets.iter().any(|set| set.name == *name),
+        LimitedCalls::Tool(name) => {
             let mut tools = sets.iter().flat_map(|set| &set.tools);
             tools.any(|tool| tool.definition().qualified_name() == *name)
         }
@@ -259,8 +259,8 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
         name: "limits on calls".to_owned(),
         found: match lost {
             None => Ok(count(limits.rules().len(), "rule")),
-            Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
-            Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
+            Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
+            Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
         help: "correct `limits.calls` in the configuration: `faber tools list` lists the tools",
     }

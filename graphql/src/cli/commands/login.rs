@@ -36,7 +36,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     let (logins, server) = (app.config.logins(), server(&set)?);
     let listener = listen(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| unable(&err))?;
-    let begun = Login::begin(&logins, &set.name, server, callback.address()).await;
+    let begun = Login::start(&logins, &set.name, server, callback.address()).await;
     let begun = begun.map_err(|err| failure(&err))?;
     show(app, name, begun.url(), no_browser);
     tokio::select! {
@@ -49,7 +49,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find(app, name).await?;
-    let forgotten = app.config.logins().forget(&set.name, server(&set)?).await;
+    let forgotten = app.config.logins().log_out(&set.name, server(&set)?).await;
     let forgotten = forgotten.map_err(|err| failure(&err))?;
     let screen = &app.screen;
     if screen.json {
@@ -95,7 +95,7 @@ async fn listen(
     set: &ToolSetName,
     server: &McpServer,
 ) -> Result<TcpListener, Failure> {
-    let wanted = logins.port(set, server).map_err(|err| failure(&err))?;
+    let wanted = logins.preferred_port(set, server).map_err(|err| failure(&err))?;
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
         Err(_) if !has_port(server) => {
@@ -108,7 +108,7 @@ async fn listen(
 
 fn has_port(server: &McpServer) -> bool {
     let McpServer::Http(server) = server else { return false };
-    server.auth().is_some_and(mcp::oauth::OAuth::has_port)
+    server.oauth().is_some_and(mcp::oauth::OAuth::has_port)
 }
 
 fn unable(err: &std::io::Error) -> Failure {

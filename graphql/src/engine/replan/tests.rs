@@ -72,7 +72,7 @@ async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
     let lost = faber.plan(steps("lost")).await.unwrap();
     let created = create_replan(&ended, &lost).unwrap();
     let (next, now) = (next_execution(&ended), ended.created_at());
-    let (_, first) = executor::machine::create_as(next, &lost, created, now).unwrap();
+    let (_, first) = executor::machine::create_execution_from(next, &lost, created, now).unwrap();
     store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
     let engine = told(&faber, &[steps("b")]);
     let err = engine.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();

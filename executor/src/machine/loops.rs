@@ -8,19 +8,19 @@ use shared::{
     tool::ToolError,
 };
 
-use super::{Turn, deadline};
+use super::{Decision, deadline_error};
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// Finishes every loop whose items have all finished.
-    pub(super) fn gather(&mut self) {
+    pub(super) fn finish_loops(&mut self) {
         while let Some(number) = self.execution.agenda().items_finished().first().copied() {
-            self.gather_step(number);
+            self.finish_loop(number);
         }
     }
 
-    fn gather_step(&mut self, number: StepNumber) {
+    fn finish_loop(&mut self, number: StepNumber) {
         let task = Task::from(number);
-        let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
+        let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
         let Some(items) = self.execution.step(number).items.as_deref() else {
             unreachable!("only steps with items are gathered");
         };
@@ -42,12 +42,12 @@ impl Turn<'_> {
                 stderr: None,
             },
             (Phase::Expired, None) => {
-                Event::StepFailed { step, part, attempt, error: deadline(), command: None }
+                Event::StepFailed { step, part, attempt, error: deadline_error(), command: None }
             }
             // The execution stopped before every item had run, so no item is to blame.
             (_, None) => Event::StepCancelled { step, part },
         };
-        self.push(event);
+        self.record_event(event);
     }
 }
 

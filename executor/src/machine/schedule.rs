@@ -14,31 +14,31 @@ use shared::{
 };
 use toolbox::flow;
 
-use super::{Turn, input, is_behind, later, lets_begin, seed};
+use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_blocked_by_permit};
 
 /// Warnings of one step about templates without a value. Keeps events small.
-const WARNINGS: usize = 1_000;
+const MAX_WARNINGS: usize = 1_000;
 
 /// The parameters of a task, ready for its call.
-pub(super) struct Rendered {
+pub(super) struct RenderedParameters {
     pub(super) parameters: Arc<Value>,
     pub(super) warnings: Vec<String>,
 }
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// Returns whether tasks other than compensations may start.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn can_start(&self) -> bool {
         let is_open = self.execution.phase() == Phase::Open;
-        self.moment.may_start && is_open && lets_begin(self.execution)
+        self.moment.may_start && is_open && can_start_tasks(self.execution)
     }
 
     /// Starts ready tasks while the execution has free slots.
-    pub(super) fn start(&mut self) {
+    pub(super) fn start_ready_tasks(&mut self) {
         while self.has_slot() {
-            self.set_aside();
+            self.queue_for_permits();
             let Some(task) = self.next_to_start() else { return };
             if self.is_list(task) {
-                self.expand(task);
+                self.expand_loop(task);
             } else if self.execution.is_limited(task) {
                 self.execution.set_task_aside(task);
             } else {
@@ -48,7 +48,8 @@ impl Turn<'_> {
     }
 
     fn has_slot(&self) -> bool {
-        self.is_open() && self.execution.agenda().running().len() < self.execution.options().width()
+        self.can_start()
+            && self.execution.agenda().running().len() < self.execution.options().width()
     }
 
     /// Starts a task whose permit was granted, if it may still start.
@@ -66,7 +67,7 @@ impl Turn<'_> {
     ///
     /// The queue is not in the log. The next owner must start the other tasks in the same order, so
     /// queued tasks must not block them.
-    fn set_aside(&mut self) {
+    fn queue_for_permits(&mut self) {
         while let Some(task) = self.first_due()
             && self.execution.is_limited(task)
         {
@@ -89,7 +90,7 @@ impl Turn<'_> {
         let due = self.first_due();
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
-            return (!is_behind(self.execution, next)).then_some(next);
+            return (!is_blocked_by_permit(self.execution, next)).then_some(next);
         }
         agenda
             .first_ready()
@@ -104,7 +105,7 @@ impl Turn<'_> {
     }
 
     /// Starts a loop. From now on each item of its list is a task.
-    fn expand(&mut self, task: Task) {
+    fn expand_loop(&mut self, task: Task) {
         let items = match self.execution.list(task.step).map(|list| u32::try_from(list.len())) {
             Some(Ok(n)) if n as usize <= limits::ITEMS => n,
             Some(_) => {
@@ -113,10 +114,10 @@ impl Turn<'_> {
                 let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
                 return self.fail_unstarted(task, Attempt::FIRST, error);
             }
-            None => return self.fail_unstarted(task, Attempt::FIRST, self.not_a_list(task)),
+            None => return self.fail_unstarted(task, Attempt::FIRST, self.not_a_list_error(task)),
         };
-        self.push(Event::StepStarted(StepStarted {
-            step: self.id(task),
+        self.record_event(Event::StepStarted(StepStarted {
+            step: self.step_id(task),
             part: task.part,
             attempt: Attempt::FIRST,
             parameters: Arc::default(),
@@ -127,7 +128,7 @@ impl Turn<'_> {
         }));
     }
 
-    fn not_a_list(&self, task: Task) -> ToolError {
+    fn not_a_list_error(&self, task: Task) -> ToolError {
         let step = self.execution.plan().step(task.step);
         let list = step.for_each.as_ref();
         let found = list.and_then(|for_each| {
@@ -149,28 +150,32 @@ impl Turn<'_> {
 
     pub(super) fn start_task(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-        let rendered = match self.render(task).and_then(|rendered| self.fitted(task, rendered)) {
+        let rendered = match self
+            .render_parameters(task)
+            .and_then(|rendered| self.check_plan_input(task, rendered))
+        {
             Ok(rendered) => rendered,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
-        if matches!(kind, StepKind::Plan(_)) && self.depth() >= limits::DEPTH {
+        if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::DEPTH {
             let most = limits::DEPTH;
             let why = format!("plans execute plans more than {most} deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
             return self.fail_unstarted(task, attempt, error);
         }
         if kind == StepKind::Wait {
-            return self.fail_unstarted(task, attempt, cannot_wait());
+            return self.fail_unstarted(task, attempt, wait_in_compensation_error());
         }
-        let slept = self.sleep_ms(task, &rendered.parameters);
-        let until = slept.as_ref().ok().copied().flatten().map(|ms| later(self.moment.now, ms));
-        let seed = seed(self.execution.id(), task, attempt);
+        let slept = self.sleep_duration_ms(task, &rendered.parameters);
+        let until =
+            slept.as_ref().ok().copied().flatten().map(|ms| add_millis(self.moment.now, ms));
+        let seed = attempt_name(self.execution.id(), task, attempt);
         let child = matches!(kind, StepKind::Plan(_))
             .then(|| ExecutionId::derive_child(self.moment.now, &seed));
-        let (step, part) = (self.id(task), task.part);
-        let Rendered { parameters, warnings } = rendered;
-        self.push(Event::StepStarted(StepStarted {
+        let (step, part) = (self.step_id(task), task.part);
+        let RenderedParameters { parameters, warnings } = rendered;
+        self.record_event(Event::StepStarted(StepStarted {
             step,
             part,
             attempt,
@@ -181,30 +186,30 @@ impl Turn<'_> {
             child,
         }));
         if let Err(error) = slept {
-            self.settle(task, attempt, Err(error));
+            self.record_result(task, attempt, Err(error));
         }
     }
 
     /// Returns the number of parents and grandparents of this execution.
-    fn depth(&self) -> u32 {
+    fn nesting_depth(&self) -> u32 {
         self.execution.parent().map_or(0, |parent| parent.depth)
     }
 
     /// Fails a task that could not start. A retry keeps the number of its last attempt.
     pub(super) fn fail_unstarted(&mut self, task: Task, next: Attempt, error: ToolError) {
-        let attempt = match self.state(task) {
+        let attempt = match self.task_state(task) {
             Some(StepState::Retrying { attempt, .. }) => *attempt,
             _ => next,
         };
-        let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepFailed { step, part, attempt, error, command: None });
+        let (step, part) = (self.step_id(task), task.part);
+        self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
     /// Renders the parameters of a task.
-    pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
+    pub(super) fn render_parameters(&self, task: Task) -> Result<RenderedParameters, ToolError> {
         let template = self.execution.plan().step(task.step).call_of_part(task.part).template;
         if let Template::Literal(parameters) = template {
-            return measured(Arc::clone(parameters), Vec::new());
+            return check_parameter_size(Arc::clone(parameters), Vec::new());
         }
         let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|RenderedTooLarge| {
@@ -218,9 +223,9 @@ impl Turn<'_> {
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
         }
         if !rendered.unresolved.is_empty() && self.is_strict(task) {
-            return Err(input::unresolved(&rendered.unresolved, "in the outputs so far"));
+            return Err(input::unresolved_error(&rendered.unresolved, "in the outputs so far"));
         }
-        measured(Arc::new(rendered.value), warnings(&rendered.unresolved))
+        check_parameter_size(Arc::new(rendered.value), describe_unresolved(&rendered.unresolved))
     }
 
     /// Returns whether a template without a value fails a task.
@@ -232,30 +237,34 @@ impl Turn<'_> {
 
     /// Fills in the defaults of a sub-plan's input, and checks it. Returns the parameters of other
     /// tasks unchanged.
-    fn fitted(&self, task: Task, rendered: Rendered) -> Result<Rendered, ToolError> {
+    fn check_plan_input(
+        &self,
+        task: Task,
+        rendered: RenderedParameters,
+    ) -> Result<RenderedParameters, ToolError> {
         let step = self.execution.plan().step(task.step);
         let inputs = step.inputs.as_ref().filter(|_| !task.part.undo);
         let Some(inputs) = inputs else { return Ok(rendered) };
-        let Rendered { parameters, warnings } = rendered;
+        let RenderedParameters { parameters, warnings } = rendered;
         let fitted = inputs.fill_and_check(parameters).map_err(|why| {
             let why = format!("what `{}` is given does not fit: {why}", step.tool);
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
-        measured(fitted, warnings)
+        check_parameter_size(fitted, warnings)
     }
 
     /// Returns the duration of a `flow.sleep`, which its timeout limits. `None` for any other tool.
-    fn sleep_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
+    fn sleep_duration_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
         let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         if callee.kind != StepKind::Sleep {
             return Ok(None);
         }
-        let ms = sleep_ms(parameters)?;
+        let ms = parse_sleep_ms(parameters)?;
         Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
     /// Finishes every sleep that is due.
-    pub(super) fn wake(&mut self) {
+    pub(super) fn end_due_sleeps(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
             && until <= now
@@ -266,25 +275,25 @@ impl Turn<'_> {
                 unreachable!("only running tasks sleep");
             };
             let (attempt, parameters) = (*attempt, parameters.clone().unwrap_or_default());
-            if let Some(timeout_ms) = self.policy(task).explicit_timeout_ms()
-                && sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
+            if let Some(timeout_ms) = self.call_policy(task).explicit_timeout_ms()
+                && parse_sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
             {
                 let why = format!("slept longer than its timeout of {timeout_ms} ms");
                 let error = ToolError::new(ErrorCode::TIMEOUT, why);
-                self.settle(task, attempt, Err(error));
+                self.record_result(task, attempt, Err(error));
             } else {
-                self.settle(task, attempt, Ok(Value::Null.into()));
+                self.record_result(task, attempt, Ok(Value::Null.into()));
             }
         }
     }
 }
 
 /// Returns a warning for each template without a value, up to [`MAX_WARNINGS`].
-fn warnings(unresolved: &[Arc<str>]) -> Vec<String> {
-    let shown = unresolved.iter().take(WARNINGS);
+fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
+    let shown = unresolved.iter().take(MAX_WARNINGS);
     let mut warnings: Vec<String> =
         shown.map(|text| format!("`{text}` found nothing and stands as it was written")).collect();
-    if let more @ 1.. = unresolved.len().saturating_sub(WARNINGS) {
+    if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
         warnings
             .push(format!("{more} more templates found nothing and stand as they were written"));
     }
@@ -292,12 +301,12 @@ fn warnings(unresolved: &[Arc<str>]) -> Vec<String> {
 }
 
 /// A compensation must not wait for a signal, because the execution has to finish.
-fn cannot_wait() -> ToolError {
+fn wait_in_compensation_error() -> ToolError {
     let why = "a compensation cannot wait for a signal: the execution has to end";
     ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }
 
-fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
+fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
         let (most, ms) = (flow::SLEEP_MS, &parameters["ms"]);
         let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
@@ -306,10 +315,10 @@ fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
 }
 
 /// Refuses parameters that are too large for an event.
-pub(super) fn measured(
+pub(super) fn check_parameter_size(
     parameters: Arc<Value>,
     warnings: Vec<String>,
-) -> Result<Rendered, ToolError> {
+) -> Result<RenderedParameters, ToolError> {
     let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
@@ -318,5 +327,5 @@ pub(super) fn measured(
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
-    Ok(Rendered { parameters, warnings })
+    Ok(RenderedParameters { parameters, warnings })
 }

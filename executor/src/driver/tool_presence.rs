@@ -8,39 +8,39 @@ use shared::id::Seq;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{Context, Driver};
+use super::{Driver, WorkerContext};
 
 /// The presence of an execution's required tools.
 #[derive(Debug, Default)]
-pub(super) struct Tools {
+pub(super) struct ToolPresence {
     /// The checked revision of the toolbox. `None` before the first check.
     revision: Option<u64>,
-    lacking: Option<Lacking>,
+    missing: Option<MissingTools>,
 }
 
 /// At least one required tool is missing.
 #[derive(Debug)]
-struct Lacking {
+struct MissingTools {
     /// The checked position of the log. A finished step no longer needs its tool.
     seq: Seq,
     /// Notified when the tools change.
     changes: watch::Receiver<()>,
 }
 
-impl Tools {
+impl ToolPresence {
     /// Returns whether at least one is not here.
-    pub(super) fn are_lacking(&self) -> bool {
-        self.lacking.is_some()
+    pub(super) fn has_missing(&self) -> bool {
+        self.missing.is_some()
     }
 
     /// Forces the next check, even if the revision is unchanged.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         self.revision = None;
     }
 
     /// Waits until missing tools may be back.
-    pub(super) async fn changed(&mut self) {
-        let is_open = match &mut self.lacking {
+    pub(super) async fn wait_for_change(&mut self) {
+        let is_open = match &mut self.missing {
             Some(lacking) => lacking.changes.changed().await.is_ok(),
             None => false,
         };
@@ -52,33 +52,34 @@ impl Tools {
 
 impl Driver {
     /// Checks for missing tools, unless the last check still holds.
-    pub(super) fn look_at_tools(&mut self) {
+    pub(super) fn check_tools(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());
-        let is_known = self.tools.revision == Some(revision)
-            && self.tools.lacking.as_ref().is_none_or(|missing| missing.seq == seq);
+        let is_known = self.tool_presence.revision == Some(revision)
+            && self.tool_presence.missing.as_ref().is_none_or(|missing| missing.seq == seq);
         if is_known {
             return;
         }
         if toolbox.has_all(self.execution.required_tools()) {
             // Tasks that the last decision could not start may start now.
-            self.claim.must_decide_again |= self.tools.are_lacking();
-            self.tools = Tools { revision: Some(revision), lacking: None };
+            self.claim.must_decide_again |= self.tool_presence.has_missing();
+            self.tool_presence = ToolPresence { revision: Some(revision), missing: None };
             return;
         }
-        if !self.tools.are_lacking() {
-            self.say_what_is_lacking();
+        if !self.tool_presence.has_missing() {
+            self.log_missing_tool();
         }
         let mut changes = toolbox.changes();
         if toolbox.revision() != revision {
             // A change between the check and the subscription must not be lost.
             changes.mark_changed();
         }
-        self.tools = Tools { revision: Some(revision), lacking: Some(Lacking { seq, changes }) };
+        self.tool_presence =
+            ToolPresence { revision: Some(revision), missing: Some(MissingTools { seq, changes }) };
     }
 
-    fn say_what_is_lacking(&self) {
-        let Context { toolbox, is_alone, .. } = &*self.context;
+    fn log_missing_tool(&self) {
+        let WorkerContext { toolbox, is_alone, .. } = &*self.context;
         let execution = self.execution.id();
         let Some(tool) = self.execution.required_tools().find(|tool| !toolbox.has_all([*tool]))
         else {

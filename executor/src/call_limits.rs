@@ -13,21 +13,21 @@ use shared::{
 };
 
 /// Bytes of a grouping value in a key. A longer value is shortened and hashed.
-const VALUE: usize = 64;
+const MAX_VALUE_BYTES: usize = 64;
 
 /// Limits on the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
-    rules: Vec<Rule>,
+    rules: Vec<LimitRule>,
     /// The name of each rule. A key adds the grouping value.
     names: Vec<String>,
 }
 
 /// A limit on some calls.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct LimitRule {
     /// The limited calls.
-    pub of: Limited,
+    pub of: LimitedCalls,
     /// The path of a grouping value in the parameters. Calls with the same value count together.
     pub key: Option<Path>,
     /// Calls that may run at the same time.
@@ -38,7 +38,7 @@ pub struct Rule {
 
 /// The calls that a rule limits.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Limited {
+pub enum LimitedCalls {
     /// The calls of a tool (`set.name`).
     Tool(ToolName),
     /// The calls of all tools of a set, counted together.
@@ -47,10 +47,10 @@ pub enum Limited {
 
 impl CallLimits {
     /// Creates limits. All rules that match a call apply to it.
-    pub fn new(rules: Vec<Rule>) -> Self {
+    pub fn new(rules: Vec<LimitRule>) -> Self {
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         let names = rules.iter().map(|rule| {
-            let name = rule.name();
+            let name = rule.limit_name();
             let n = uses.entry(name.clone()).or_default();
             *n += 1;
             // Rules with the same name are, for example, a rate for a second and one for a day.
@@ -61,7 +61,7 @@ impl CallLimits {
     }
 
     /// Returns the rules.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[LimitRule] {
         &self.rules
     }
 
@@ -71,24 +71,25 @@ impl CallLimits {
     }
 
     /// Returns whether a rule limits the calls of a tool (`set.name`).
-    pub fn limits(&self, tool: &ToolName) -> bool {
-        self.rules.iter().any(|rule| rule.of.is_of(tool))
+    pub fn has_limit(&self, tool: &ToolName) -> bool {
+        self.rules.iter().any(|rule| rule.of.includes_tool(tool))
     }
 
     /// Returns the tools (`set.name`) whose calls have a limit.
-    pub fn among<'a>(
+    pub fn limited_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> impl Iterator<Item = &'a ToolName> {
-        tools.into_iter().filter(|tool| self.limits(tool))
+        tools.into_iter().filter(|tool| self.has_limit(tool))
     }
 
     /// Returns the limits of a call of a tool (`set.name`) with these parameters.
-    pub fn of(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
-        let holding = self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.is_of(tool));
+    pub fn limits_of_call(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
+        let holding =
+            self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.includes_tool(tool));
         let limits = holding.map(|(rule, name)| CallLimit {
             key: match &rule.key {
-                Some(path) => format!("{name}={}", value(path.find(parameters))),
+                Some(path) => format!("{name}={}", grouping_text(path.find(parameters))),
                 None => name.clone(),
             },
             concurrency: rule.concurrency,
@@ -98,8 +99,8 @@ impl CallLimits {
     }
 }
 
-impl Limited {
-    fn is_of(&self, tool: &ToolName) -> bool {
+impl LimitedCalls {
+    fn includes_tool(&self, tool: &ToolName) -> bool {
         match self {
             Self::Tool(name) => name == tool,
             Self::Set(set) => {
@@ -109,11 +110,11 @@ impl Limited {
     }
 }
 
-impl Rule {
-    fn name(&self) -> String {
+impl LimitRule {
+    fn limit_name(&self) -> String {
         let of = match &self.of {
-            Limited::Tool(name) => format!("tool:{name}"),
-            Limited::Set(set) => format!("set:{set}"),
+            LimitedCalls::Tool(name) => format!("tool:{name}"),
+            LimitedCalls::Set(set) => format!("set:{set}"),
         };
         match &self.key {
             Some(path) => format!("{of}/{}", path.to_string().trim_start_matches('.')),
@@ -123,16 +124,16 @@ impl Rule {
 }
 
 /// Returns the text of a grouping value. A long value becomes its first bytes and a hash.
-fn value(found: Option<&Value>) -> String {
+fn grouping_text(found: Option<&Value>) -> String {
     let text = match found {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    if text.len() <= VALUE {
+    if text.len() <= MAX_VALUE_BYTES {
         return text;
     }
-    let head = &text[..text.floor_char_boundary(VALUE / 2)];
+    let head = &text[..text.floor_char_boundary(MAX_VALUE_BYTES / 2)];
     format!("{head}…{:016x}", fnv1a(text.bytes()))
 }
 
@@ -142,17 +143,17 @@ mod tests {
 
     use super::*;
 
-    fn rule(of: Limited, key: Option<&str>) -> Rule {
+    fn rule(of: LimitedCalls, key: Option<&str>) -> LimitRule {
         let key = key.map(|path| path.parse().unwrap());
-        Rule { of, key, concurrency: Some(1), rate: None }
+        LimitRule { of, key, concurrency: Some(1), rate: None }
     }
 
-    fn tool(name: &str) -> Limited {
-        Limited::Tool(name.parse().unwrap())
+    fn tool(name: &str) -> LimitedCalls {
+        LimitedCalls::Tool(name.parse().unwrap())
     }
 
     fn keys(limits: &CallLimits, tool: &str, parameters: &Value) -> Vec<String> {
-        let limits = limits.of(&tool.parse().unwrap(), parameters);
+        let limits = limits.limits_of_call(&tool.parse().unwrap(), parameters);
         limits.into_iter().map(|limit| limit.key).collect()
     }
 
@@ -160,7 +161,7 @@ mod tests {
     fn every_rule_that_fits_a_call_holds() {
         let limits = CallLimits::new(vec![
             rule(tool("shop.charge"), None),
-            rule(Limited::Set("shop".parse().unwrap()), None),
+            rule(LimitedCalls::Set("shop".parse().unwrap()), None),
             rule(tool("shop.charge"), Some("customer.id")),
             rule(tool("shop.charge"), None),
             rule(tool("shop.refund"), None),
@@ -179,7 +180,7 @@ mod tests {
         assert!(keys(&limits, "shopping.look", &parameters).is_empty());
         let names: Vec<ToolName> =
             ["shop.look", "shopping.look"].map(|name| name.parse().unwrap()).into();
-        let limited: Vec<_> = limits.among(&names).map(ToolName::as_str).collect();
+        let limited: Vec<_> = limits.limited_tools(&names).map(ToolName::as_str).collect();
         assert_eq!(limited, ["shop.look"]);
     }
 

@@ -5,26 +5,26 @@ use shared::{
     store::{Append, AppendError, ExecutionHead, StoreError},
 };
 
-use super::{Control, ControlError, DRAWS, Place, Start, validate};
-use crate::machine::{self, Verdict};
+use super::{Control, ControlError, MAX_DRAWS, ReservedId, Start, validate_start};
+use crate::machine::{self, CheckedStep};
 
 impl Control {
     /// Stores a dry run as a finished execution. `verdicts` has one entry for each step of the plan.
     pub async fn record_dry_run(
         &self,
         start: Start,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<CheckedStep>,
     ) -> Result<ExecutionId, ControlError> {
         let Start { plan, created, key, .. } = start;
-        validate(&created.options, key.as_ref())?;
-        for _ in 0..DRAWS {
+        validate_start(&created.options, key.as_ref())?;
+        for _ in 0..MAX_DRAWS {
             let now = self.clock.now();
-            let id = match self.place(key.as_ref(), &created.options, now).await? {
-                Place::Taken(id) => return Ok(id),
-                Place::Free(id) => id,
+            let id = match self.reserve_id(key.as_ref(), &created.options, now).await? {
+                ReservedId::Taken(id) => return Ok(id),
+                ReservedId::Free(id) => id,
             };
             let (execution, events) =
-                machine::dry_run(id, &plan, created.clone(), now, verdicts.clone())
+                machine::dry_run_events(id, &plan, created.clone(), now, verdicts.clone())
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
             let mut append = Append::new(id, Seq::START, &events);
             append.head = Some(ExecutionHead::from_execution(&execution, None, None));
@@ -75,14 +75,16 @@ mod tests {
         let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
         let created = Created::new(plan.id(), plan.info().request, options.clone());
         let key = IdempotencyKey { key: "k".to_owned(), subject: Value::Null };
-        let verdicts =
-            || vec![Verdict { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }];
+        let verdicts = || {
+            vec![CheckedStep { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }]
+        };
         let (now, id) = (clock.now(), ExecutionId::draw(clock.now()));
         // The first start crashed between the log and the head.
         let fingerprint = fingerprint(&key, &options);
         let key_of = Reservation { key: "k".to_owned(), execution: id, fingerprint };
         store.reserve(&key_of).await.unwrap();
-        let (_, events) = machine::dry_run(id, &plan, created.clone(), now, verdicts()).unwrap();
+        let (_, events) =
+            machine::dry_run_events(id, &plan, created.clone(), now, verdicts()).unwrap();
         store.append(Append::new(id, Seq::START, &events)).await.unwrap();
 
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);

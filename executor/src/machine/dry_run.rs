@@ -12,11 +12,11 @@ use shared::{
     tool::ToolError,
 };
 
-use super::create_as;
+use super::create_execution_from;
 
 /// The result of checking one step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct CheckedStep {
     /// The parameters, rendered as far as possible.
     pub parameters: Arc<Value>,
     /// Warnings about the parameters.
@@ -26,14 +26,14 @@ pub struct Verdict {
 }
 
 /// Returns a dry run and its complete log. `verdicts` has one entry for each step, in plan order.
-pub fn dry_run(
+pub fn dry_run_events(
     id: ExecutionId,
     plan: &Arc<Plan>,
     created: Created,
     now: Timestamp,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<CheckedStep>,
 ) -> Result<(Execution, Vec<RecordedEvent>), ReplayError> {
-    let (mut execution, created) = create_as(id, plan, created, now)?;
+    let (mut execution, created) = create_execution_from(id, plan, created, now)?;
     let mut events = vec![created];
     let mut push = |execution: &mut Execution, event| {
         let recorded = RecordedEvent { seq: execution.seq().next(), at: now, event };
@@ -41,7 +41,7 @@ pub fn dry_run(
         events.push(recorded);
         Ok::<_, ReplayError>(())
     };
-    for (step, Verdict { parameters, warnings, error }) in plan.steps().iter().zip(verdicts) {
+    for (step, CheckedStep { parameters, warnings, error }) in plan.steps().iter().zip(verdicts) {
         let (step, part, attempt) = (step.id.clone(), Part::WHOLE, Attempt::FIRST);
         let checked = Event::StepChecked { step: step.clone(), parameters, warnings };
         push(&mut execution, checked)?;

@@ -14,13 +14,13 @@ use shared::{
 };
 
 use super::{
-    Turn, later,
-    start::{Rendered, measured},
+    Decision, add_millis,
+    schedule::{RenderedParameters, check_parameter_size},
 };
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// Applies a command once. Records a command that has no effect, so that it has none later.
-    pub(super) fn obey(&mut self, envelope: SentCommand) {
+    pub(super) fn apply_command(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, .. } = envelope;
         if self.execution.has_command(id) {
             return;
@@ -32,37 +32,37 @@ impl Turn<'_> {
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             // A signal always adds an event. The other commands may be applied again at any time.
-            _ => return self.obey_command(id, command),
+            _ => return self.change_by_command(id, command),
         };
-        self.obey_command(id, command);
+        self.change_by_command(id, command);
         // The inbox may deliver the command again. Without this event it could take effect then.
         if self.events.len() == before {
-            self.push(Event::CommandIgnored { asked: asked.to_owned(), command: id });
+            self.record_event(Event::CommandIgnored { asked: asked.to_owned(), command: id });
         }
     }
 
-    fn obey_command(&mut self, id: CommandId, command: Command) {
+    fn change_by_command(&mut self, id: CommandId, command: Command) {
         let is_open = self.execution.phase() == Phase::Open;
         match command {
-            Command::Cancel { .. } if self.is_stopped() => (),
-            Command::Cancel { reason } => self.push(Event::CancelRequested { reason }),
+            Command::Cancel { .. } if self.is_stopping() => (),
+            Command::Cancel { reason } => self.record_event(Event::CancelRequested { reason }),
             Command::Pause if is_open && !self.execution.is_paused() => {
-                self.push(Event::Paused { command: id });
+                self.record_event(Event::Paused { command: id });
             }
             Command::Resume if self.execution.is_paused() => {
-                self.push(Event::Resumed { command: id });
+                self.record_event(Event::Resumed { command: id });
             }
             Command::Approve { step, item, approved, comment } => {
-                self.approve(id, &step, item, approved, comment.as_deref());
+                self.answer_waiting(id, &step, item, approved, comment.as_deref());
             }
-            Command::Signal { name, payload } => self.hear(id, &name, payload),
+            Command::Signal { name, payload } => self.receive_signal(id, &name, payload),
             // The driver reads the log of the child.
             Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }
 
     /// Returns whether the execution is being cancelled or compensated already.
-    fn is_stopped(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         matches!(
             self.execution.phase(),
             Phase::Cancelling | Phase::Compensating(_) | Phase::Finished(_)
@@ -70,7 +70,7 @@ impl Turn<'_> {
     }
 
     /// Approves or rejects a waiting step. For a loop, applies to `item`, or to all waiting items.
-    fn approve(
+    fn answer_waiting(
         &mut self,
         command: CommandId,
         id: &StepId,
@@ -84,18 +84,18 @@ impl Turn<'_> {
         let is_named = |task: &&Task| item.is_none() || task.part.item == item;
         let tasks: Vec<Task> = of_step.filter(is_named).copied().collect();
         for task in tasks {
-            self.approve_task(command, task, approved, comment);
+            self.answer_waiting_task(command, task, approved, comment);
         }
     }
 
-    fn approve_task(
+    fn answer_waiting_task(
         &mut self,
         command: CommandId,
         task: Task,
         approved: bool,
         comment: Option<&str>,
     ) {
-        let Some(StepState::Waiting(reason)) = self.state(task) else { return };
+        let Some(StepState::Waiting(reason)) = self.task_state(task) else { return };
         let error = match reason {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
@@ -106,36 +106,36 @@ impl Turn<'_> {
                 ToolError::new(ErrorCode::REJECTED, why)
             }
         };
-        let (step, part) = (self.id(task), task.part);
+        let (step, part) = (self.step_id(task), task.part);
         if approved {
             let comment = comment.map(ToOwned::to_owned);
-            return self.push(Event::StepApproved { step, part, comment, command });
+            return self.record_event(Event::StepApproved { step, part, comment, command });
         }
         let attempts = self.execution.task(task).map_or(1, |step| step.attempts.max(1));
         let attempt = Attempt::nth_after(attempts - 1);
-        self.push(Event::StepFailed { step, part, attempt, error, command: Some(command) });
+        self.record_event(Event::StepFailed { step, part, attempt, error, command: Some(command) });
     }
 
     /// Stores a signal, or gives it to the first step that waits for it.
-    fn hear(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
+    fn receive_signal(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
         let taker = self.execution.agenda().first_awaiting(name);
         if taker.is_none() && self.execution.signals().len() >= limits::SIGNALS {
-            return self.push(Event::SignalRefused { name: name.to_owned(), command });
+            return self.record_event(Event::SignalRefused { name: name.to_owned(), command });
         }
         let event = Event::SignalReceived { name: name.to_owned(), payload, command };
-        self.push(event);
+        self.record_event(event);
         if let Some(task) = taker {
-            self.take_signal(task, name);
+            self.consume_signal(task, name);
         }
     }
 
     /// Finishes a waiting task with the oldest stored signal of a name, if there is one.
-    fn take_signal(&mut self, task: Task, name: &str) {
+    fn consume_signal(&mut self, task: Task, name: &str) {
         let kept = self.execution.signals().iter().find(|signal| signal.name == name);
         let Some(output) = kept.map(|signal| Arc::clone(&signal.payload)) else { return };
-        let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
+        let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
         let output = Some(output);
-        self.push(Event::StepSucceeded {
+        self.record_event(Event::StepSucceeded {
             step,
             part,
             attempt,
@@ -146,38 +146,41 @@ impl Turn<'_> {
     }
 
     /// Fails every task whose wait for a signal has timed out.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn expire_waits(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
             && until <= now
         {
-            let ms = self.policy(task).timeout_ms;
+            let ms = self.call_policy(task).timeout_ms;
             let error =
                 ToolError::new(ErrorCode::TIMEOUT, format!("no signal came within {ms} ms"));
-            let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
-            self.push(Event::StepFailed { step, part, attempt, error, command: None });
+            let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
+            self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
         }
     }
 
     /// Lets ready tasks wait for the approval or the signal that they need.
-    pub(super) fn ask(&mut self) {
-        while self.is_open()
+    pub(super) fn start_waits(&mut self) {
+        while self.can_start()
             && let Some(task) = self.execution.agenda().needs_approval().first().copied()
         {
-            self.ask_for(task);
+            self.start_wait(task);
         }
     }
 
-    fn ask_for(&mut self, task: Task) {
+    fn start_wait(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
         let is_list =
             task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
         // The parameters of each item are rendered when it starts.
-        let rendered =
-            if is_list { measured(self.written(task), Vec::new()) } else { self.render(task) };
+        let rendered = if is_list {
+            check_parameter_size(self.unrendered_parameters(task), Vec::new())
+        } else {
+            self.render_parameters(task)
+        };
         let reason = rendered
             .and_then(|rendered| Ok((self.wait_reason(task, &rendered.parameters)?, rendered)));
-        let (reason, Rendered { parameters, warnings }) = match reason {
+        let (reason, RenderedParameters { parameters, warnings }) = match reason {
             Ok(found) => found,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
@@ -185,15 +188,15 @@ impl Turn<'_> {
             WaitReason::Signal { name, .. } => Some(name.clone()),
             _ => None,
         };
-        let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
+        let (step, part) = (self.step_id(task), task.part);
+        self.record_event(Event::StepWaiting { step, part, reason, parameters, warnings });
         if let Some(name) = signal {
-            self.take_signal(task, &name);
+            self.consume_signal(task, &name);
         }
     }
 
     /// Returns the parameters with their templates.
-    fn written(&self, task: Task) -> Arc<Value> {
+    fn unrendered_parameters(&self, task: Task) -> Arc<Value> {
         Arc::clone(&self.execution.plan().step(task.step).parameters)
     }
 
@@ -207,7 +210,7 @@ impl Turn<'_> {
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
                 let most = step.policy.explicit_timeout_ms();
-                let until = most.map(|ms| later(self.moment.now, ms));
+                let until = most.map(|ms| add_millis(self.moment.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

@@ -8,27 +8,27 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, deadline};
+use super::{Decision, deadline_error};
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// Records that the deadline has passed.
-    pub(super) fn expire(&mut self) {
+    pub(super) fn check_deadline(&mut self) {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
         let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.moment.now);
         if may_expire && is_up {
-            self.push(Event::DeadlinePassed);
+            self.record_event(Event::DeadlinePassed);
         }
     }
 
     /// Fails the tasks that were about to start, or the execution if there are none. The events of
     /// their start are too large for the store. The caller has just claimed, so no call is running.
-    pub(super) fn end_unwritten(&mut self, error: &ToolError) {
+    pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);
         let begun: Vec<Task> =
             agenda.ready().iter().copied().chain(retrying).chain(agenda.undoing()).collect();
         if begun.is_empty() && self.execution.phase() == Phase::Open {
-            self.push(Event::ExecutionFailed { error: error.clone() });
+            self.record_event(Event::ExecutionFailed { error: error.clone() });
         }
         for task in begun {
             let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
@@ -40,7 +40,7 @@ impl Turn<'_> {
     ///
     /// Running calls finish first. After a cancel command or a deadline the driver cancels them. Sleeps
     /// have no call to cancel, so they end here.
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop_idle_tasks(&mut self) {
         let phase = self.execution.phase();
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
         if matches!(phase, Phase::Expired | Phase::Cancelling) {
@@ -54,18 +54,18 @@ impl Turn<'_> {
             return;
         }
         for at in 0..self.execution.steps().len() {
-            self.stop_idle(StepNumber::new(at).into(), phase);
+            self.stop_if_idle(StepNumber::new(at).into(), phase);
         }
     }
 
     /// Ends a step that is not running, or the items of a loop that are not running.
-    fn stop_idle(&mut self, task: Task, phase: Phase) {
-        match self.state(task) {
+    fn stop_if_idle(&mut self, task: Task, phase: Phase) {
+        match self.task_state(task) {
             Some(StepState::Gathering { .. }) => {
                 let items = self.execution.step(task.step).items.as_deref();
                 let items = items.map_or(0, |items| items.as_slice().len());
                 for index in (0..items).filter_map(|index| u32::try_from(index).ok()) {
-                    self.stop_idle(task.for_item(index), phase);
+                    self.stop_if_idle(task.for_item(index), phase);
                 }
             }
             Some(StepState::Running { .. }) | None => (),
@@ -79,16 +79,16 @@ impl Turn<'_> {
         let attempt = Attempt::nth_after(attempts.saturating_sub(1));
         let error = match (phase, state) {
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
-            (Phase::Expired, _) => Some(deadline()),
+            (Phase::Expired, _) => Some(deadline_error()),
             (_, StepState::Retrying { error, .. }) => {
-                Some(error.clone().unwrap_or_else(interrupted))
+                Some(error.clone().unwrap_or_else(interrupted_error))
             }
             (_, StepState::Waiting(WaitReason::Decision { error })) => Some(error.clone()),
             _ => None,
         };
-        let (step, part) = (self.id(task), task.part);
+        let (step, part) = (self.step_id(task), task.part);
         let reason = SkipReason::ExecutionFailed;
-        self.push(match (phase, error) {
+        self.record_event(match (phase, error) {
             (Phase::Cancelling, _) => Event::StepCancelled { step, part },
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) => Event::StepSkipped { step, part, reason },
@@ -96,18 +96,18 @@ impl Turn<'_> {
     }
 
     /// Starts the next compensation. Only one runs at a time.
-    pub(super) fn undo(&mut self) {
+    pub(super) fn compensate_next(&mut self) {
         let is_due = match self.execution.phase() {
             Phase::Failing | Phase::Expired | Phase::Cancelling => true,
             Phase::Open | Phase::Compensating(_) | Phase::Finished(_) => false,
         };
         let has_done = !self.execution.undoable().is_empty();
-        if is_due && has_done && self.execution.agenda().is_finished() && !self.has_done_all() {
-            self.push(Event::CompensationStarted);
+        if is_due && has_done && self.execution.agenda().is_finished() && !self.has_completed() {
+            self.record_event(Event::CompensationStarted);
         }
         if let Phase::Compensating(_) = self.execution.phase()
             && self.moment.may_start
-            && let Some(task) = self.next_to_undo()
+            && let Some(task) = self.next_compensation()
         {
             if self.execution.is_limited(task) {
                 self.execution.set_task_aside(task);
@@ -118,18 +118,18 @@ impl Turn<'_> {
     }
 
     /// Returns whether all steps finished although the deadline has passed. Nothing is undone then.
-    fn has_done_all(&self) -> bool {
-        self.execution.phase() == Phase::Expired && self.came_to_its_end()
+    fn has_completed(&self) -> bool {
+        self.execution.phase() == Phase::Expired && self.has_run_to_end()
     }
 
     /// Returns the next compensation that may start, or the due retry of one.
-    fn next_to_undo(&self) -> Option<Task> {
+    fn next_compensation(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
         agenda.undoing().or(due.map(|(_, task)| *task))
     }
 }
 
-fn interrupted() -> ToolError {
+fn interrupted_error() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "the worker was lost, and the execution failed since")
 }
