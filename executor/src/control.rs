@@ -140,7 +140,7 @@ impl Control {
         key: &IdempotencyKey,
         options: &ExecutionOptions,
     ) -> Result<Option<ExecutionId>, ControlError> {
-        let Some(found) = self.store.reservation(&key.key).await? else { return Ok(None) };
+        let Some(found) = self.store.find_reservation(&key.key).await? else { return Ok(None) };
         self.match_reservation(&found, &fingerprint(key, options)).await
     }
 
@@ -151,7 +151,7 @@ impl Control {
         plans: &[PlanId],
         options: &ExecutionOptions,
     ) -> Result<Option<PlanId>, ControlError> {
-        let Some(found) = self.store.reservation(key).await? else { return Ok(None) };
+        let Some(found) = self.store.find_reservation(key).await? else { return Ok(None) };
         let is_started = |plan: &&PlanId| {
             let (key, subject) = (key.to_owned(), IdempotencyKey::plan_subject(**plan));
             fingerprint(&IdempotencyKey { key, subject }, options) == found.fingerprint
@@ -203,7 +203,7 @@ impl Control {
         let Some(key) = key else { return Ok(ReservedId::Free(id)) };
         let fingerprint = fingerprint(key, options);
         let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
-        let Some(found) = self.store.reserve(&wanted).await? else {
+        let Some(found) = self.store.reserve_key(&wanted).await? else {
             return Ok(ReservedId::Free(id));
         };
         Ok(match self.match_reservation(&found, &wanted.fingerprint).await? {
@@ -396,7 +396,7 @@ impl Control {
     ) -> Result<(), StoreError> {
         let at = self.clock.now();
         let envelope = SentCommand { id: CommandId::draw(at), execution, at, command };
-        self.store.send(envelope).await?;
+        self.store.send_command(envelope).await?;
         self.store.hints().wake_inbox();
         Ok(())
     }
@@ -466,7 +466,7 @@ fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
 mod tests {
     use shared::{
         clock::WallClock,
-        store::{Documents, ExecutionLog, memory::Memory},
+        store::{Documents, Log, memory::Memory},
     };
 
     use super::*;

@@ -93,7 +93,8 @@ impl HeldPermit {
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
         let ask = ask.clone();
-        let asking = self.asking.insert(async move { store.acquire(&ask, now).await }.boxed());
+        let asking =
+            self.asking.insert(async move { store.acquire_permits(&ask, now).await }.boxed());
         let answer = asking.await;
         self.asking = None;
         answer
@@ -233,7 +234,7 @@ impl Permits {
                     Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
                 }
             }
-            while let Err(err) = self.store.release(some.clone()).await {
+            while let Err(err) = self.store.release_permits(some.clone()).await {
                 warn!(%err, "cannot release permits yet, will retry");
                 time::sleep(self.poll).await;
             }

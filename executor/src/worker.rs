@@ -177,7 +177,7 @@ impl Worker {
             () = beats => unreachable!("the lease is renewed until the work is done"),
             () = context.permits.release_returned() => unreachable!("permits are released until the work is done"),
         }
-        if let Err(err) = context.store.retire(context.worker).await {
+        if let Err(err) = context.store.remove_worker(context.worker).await {
             warn!(%err, "cannot unregister this worker, its lease will expire");
         }
     }
@@ -329,11 +329,11 @@ async fn drive_execution(
 ) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
     let execution = load_existing(&*store, id).await?;
-    let inbox = store.inbox(Some(id)).await?;
+    let inbox = store.list_commands(Some(id)).await?;
     if execution.state().is_finished() {
         // The head lagged, or its owner crashed before it notified the parent or replanned.
         notify_parent(&context, &execution).await?;
-        store.discard(inbox.iter().map(|envelope| envelope.id).collect()).await?;
+        store.remove_commands(inbox.iter().map(|envelope| envelope.id).collect()).await?;
         return replan_queue::keep_for_replan(&context, &execution).await;
     }
     if seen < execution.epoch() {
@@ -381,12 +381,12 @@ async fn renew_lease(context: &WorkerContext) {
     let lease = context.options.lease;
     let until = context.clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::MAX);
     let beat = Lease { worker: context.worker, node: context.node.to_string(), until };
-    match context.store.heartbeat(beat).await {
+    match context.store.renew_lease(beat).await {
         Ok(()) => context.lease.extend(asked, lease),
         Err(err) => warn!(%err, "cannot renew the lease"),
     }
     let asked = Instant::now();
-    if let Ok(time) = context.store.time().await {
+    if let Ok(time) = context.store.shared_time().await {
         // The answer took about half of that.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);

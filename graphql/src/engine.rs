@@ -234,7 +234,7 @@ impl Engine {
         if self.store.request(id).await?.is_none() {
             return Err(EngineError::not_found("request", id));
         }
-        let plans = self.store.plans_of(id).await?;
+        let plans = self.store.plan_versions(id).await?;
         let Some(newest) = plans.last() else {
             return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
         };

@@ -32,7 +32,7 @@ impl WriteProbe {
         {
             return outcome.clone();
         }
-        let outcome = self.store.check().await.map_err(|err| err.to_string());
+        let outcome = self.store.check_writable().await.map_err(|err| err.to_string());
         *last = Some((Instant::now(), outcome.clone()));
         outcome
     }
@@ -52,7 +52,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
         figures: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
-                figures(counted.commits(), &toolbox),
+                figures(counted.hints().commits(), &toolbox),
                 retention.figures(),
                 format!(
                     "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\

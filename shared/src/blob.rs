@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::Timestamp,
     id::ExecutionId,
-    store::{Record, RecordKind, RecordPage, Records, Store, StoreError, WriteCondition},
+    store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
 /// The field by which a value is a reference.
@@ -116,11 +116,7 @@ fn part_name(id: &BlobId, part: usize) -> String {
 }
 
 /// Keeps a blob whose content is `base64`. One that is there already is written again.
-pub async fn put<R: Records + ?Sized>(
-    store: &R,
-    blob: &Blob,
-    base64: &str,
-) -> Result<(), StoreError> {
+pub async fn put(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
     let parts: Vec<_> = base64.as_bytes().chunks(PART).collect();
     store.put_record(&blob.entry(parts.len()), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
@@ -132,12 +128,9 @@ pub async fn put<R: Records + ?Sized>(
 }
 
 /// Returns what is known of a blob, if it is there, and in how many parts its content is.
-async fn entry<R: Records + ?Sized>(
-    store: &R,
-    id: &BlobId,
-) -> Result<Option<(Blob, usize)>, StoreError> {
+async fn entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usize)>, StoreError> {
     let name = id.to_string();
-    let Some(record) = store.record(RecordKind::Blob, &name).await? else { return Ok(None) };
+    let Some(record) = store.find_record(RecordKind::Blob, &name).await? else { return Ok(None) };
     let number = |field: &str| {
         let number = record.value.get(field).and_then(Value::as_u64);
         let number = number.and_then(|it| usize::try_from(it).ok());
@@ -154,34 +147,30 @@ async fn entry<R: Records + ?Sized>(
 }
 
 /// Returns what is known of a blob, if it is there.
-pub async fn about<R: Records + ?Sized>(
-    store: &R,
-    id: &BlobId,
-) -> Result<Option<Blob>, StoreError> {
+pub async fn about(store: &dyn Store, id: &BlobId) -> Result<Option<Blob>, StoreError> {
     Ok(entry(store, id).await?.map(|(blob, _)| blob))
 }
 
 /// Returns a blob with its content in base 64. Nothing if it is gone, or going.
-pub async fn get<R: Records + ?Sized>(
-    store: &R,
-    id: &BlobId,
-) -> Result<Option<(Blob, String)>, StoreError> {
+pub async fn get(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, String)>, StoreError> {
     let Some((blob, parts)) = entry(store, id).await? else { return Ok(None) };
     let mut base64 = String::new();
     for n in 0..parts {
         let name = part_name(id, n);
-        let Some(part) = store.record(RecordKind::BlobPart, &name).await? else { return Ok(None) };
+        let Some(part) = store.find_record(RecordKind::BlobPart, &name).await? else {
+            return Ok(None);
+        };
         base64.push_str(part.value.as_str().unwrap_or_default());
     }
     Ok(Some((blob, base64)))
 }
 
 /// Removes blobs that are older than `before` and whose executions are gone; returns how many.
-pub async fn forget<S: Store + ?Sized>(store: &S, before: Timestamp) -> Result<usize, StoreError> {
+pub async fn forget(store: &dyn Store, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
     loop {
         let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
-        let records = store.records(RecordKind::Blob, page).await?;
+        let records = store.list_records(RecordKind::Blob, page).await?;
         let is_last = records.len() < PAGE;
         after = records.last().map(|it| it.name.clone());
         for record in records.into_iter().filter(|it| it.at < before) {
@@ -201,7 +190,7 @@ pub async fn forget<S: Store + ?Sized>(store: &S, before: Timestamp) -> Result<u
     }
 }
 
-async fn remove<S: Store + ?Sized>(store: &S, id: &BlobId) -> Result<(), StoreError> {
+async fn remove(store: &dyn Store, id: &BlobId) -> Result<(), StoreError> {
     let under = format!("{id}/");
     let parts = store.count_records(RecordKind::BlobPart, &under, usize::MAX >> 1);
     // The last first: what a crash leaves is counted again.

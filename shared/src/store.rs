@@ -1,6 +1,6 @@
 //! Stores.
 //!
-//! A store implements four traits. [`ExecutionLog`] keeps the logs and makes three promises. The
+//! A store implements the traits of this file. [`Log`] keeps the logs and makes three promises. The
 //! conformance suite in `tests` checks them for every store:
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log. It may write only a
@@ -11,9 +11,10 @@
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
 //! at a stale position.
 //!
-//! [`Documents`] keeps requests and plans, which never change, and heads, which are a cache of the
-//! logs. [`Records`] keeps small documents that change, such as registered tools and the memory of
-//! tools. [`Vectors`] keeps embeddings of texts.
+//! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
+//! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
+//! that change. The methods of [`dyn Store`](Store) that keep saved plans, idempotency keys, cached
+//! outputs and usage are written once, on top of it. [`Vectors`] keeps embeddings of texts.
 
 mod assembly;
 mod error;
@@ -30,6 +31,7 @@ mod record;
 mod retention;
 mod search;
 mod tail;
+mod typed;
 mod usage;
 mod vector;
 
@@ -37,6 +39,7 @@ mod vector;
 pub mod backend {
     pub use super::{
         assembly::Assembly,
+        error::skip_damaged,
         inbox::inbox_full_error,
         permit::{LimitState, Tallies, give_back, take_all},
         plan_cache::{Cached, PlanCache},
@@ -45,34 +48,51 @@ pub mod backend {
         vector::{check_vectors, decode_vector, encode_vector},
     };
 
+    use super::ExecutionHead;
+
     /// Returns how many of the places for what is due go to the longest due.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
+    }
+
+    /// Fills the free places with the longest due heads.
+    pub fn add_longest_due(
+        heads: &mut Vec<ExecutionHead>,
+        longest: Vec<ExecutionHead>,
+        most: usize,
+    ) {
+        for head in longest {
+            if heads.len() < most && heads.iter().all(|other| other.execution != head.execution) {
+                heads.push(head);
+            }
+        }
     }
 }
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use self::{
     error::{AppendError, StoreError},
     hints::Hints,
     inbox::{Command, SentCommand},
-    list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
+    list::{
+        Cursor, ExecutionFilter, HeadQuery, Listing, Page, PlanFilter, PlanVersion, QueuePosition,
+        RequestFilter,
+    },
     load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
-    record::{Record, RecordKind, RecordPage, Records, WriteCondition},
+    record::{Record, RecordKind, RecordPage, WriteCondition},
     retention::{Pruned, sub_plans},
     search::search_words,
     tail::follow_log,
+    typed::{Reservation, SavedPlan},
     usage::Usage,
-    vector::{TextHash, Vectors},
+    vector::TextHash,
 };
 use crate::{
-    clock::{Clock as _, SteadyClock, Timestamp, WallClock},
+    clock::{SteadyClock, Timestamp},
     event::{self, RecordedEvent},
     execution::{Execution, ExecutionState},
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
@@ -81,95 +101,9 @@ use crate::{
     request::{Request, TranscriptEntry},
 };
 
-/// All traits of a store.
-pub trait Store: ExecutionLog + Documents + Records + Vectors {}
-
-impl<S: ExecutionLog + Documents + Records + Vectors> Store for S {}
-
-/// Keeps the logs of executions, and their claims.
+/// A store: its parts, and what concerns all of them.
 #[async_trait]
-pub trait ExecutionLog: fmt::Debug + Send + Sync {
-    /// Appends events to a log, and updates the head and the inbox with them.
-    ///
-    /// Appends of a process that wait at the same time share one commit.
-    async fn append(&self, append: Append) -> Result<(), AppendError>;
-
-    /// Writes a head without an event, as a worker does when it parks an execution.
-    ///
-    /// A head applies only if its position is not before the stored head's. A head without a log is
-    /// dropped, because its execution was removed.
-    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
-
-    /// Returns the events after a position, oldest first.
-    ///
-    /// Returns about [`limits::READ_EVENTS`] at most, and an empty list only at the end of the log.
-    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError>;
-
-    /// Returns the first event of a log, without the rest of it.
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
-        Ok(self.read(id, Seq::START).await?.into_iter().next())
-    }
-
-    /// Returns unfinished executions without an owner that are due.
-    ///
-    /// Higher priorities come first, and in a priority the longest due. So that none waits for
-    /// ever, an eighth of the places (at least one of two) is reserved for the longest due of any
-    /// priority. These come last.
-    ///
-    /// Only the highest [`limits::PRIORITIES`] priorities of waiting executions are distinguished.
-    /// All others are ordered by due time.
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
-
-    /// Returns due executions by due time only, starting after a position in this order.
-    ///
-    /// A worker that cannot run the first executions uses it to see the others.
-    async fn due_after(
-        &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError>;
-
-    /// Returns executions whose worker is gone, finished ones included.
-    ///
-    /// A finished one may still have work to do, such as a message to its parent. A worker is gone
-    /// if its lease expired or if the store knows that its process ended.
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
-
-    /// Returns executions that a worker owns, according to their heads.
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError>;
-
-    /// Returns the earliest due time of executions without an owner.
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
-
-    /// Starts or renews a worker's lease.
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError>;
-
-    /// Ends a worker. Its executions and permits are free at once.
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError>;
-
-    /// Returns the workers whose lease has not expired, in order.
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
-
-    /// Acquires all permits of a call, or none.
-    ///
-    /// Permits protect tools. The safety of executions does not depend on them. A holder whose
-    /// worker is gone counts as no holder. Asking again for held permits succeeds and counts once,
-    /// in case an answer was lost. A refused holder keeps nothing.
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError>;
-
-    /// Releases permits and wakes workers. Permits that no longer exist are ignored. Calls that a
-    /// rate has counted stay counted.
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
-
-    /// Returns the cached output for a key, if it has not expired.
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError>;
-
-    /// Caches an output until a time.
-    ///
-    /// If there are more than [`limits::CACHE_ENTRIES`], the entries that expire first are removed.
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError>;
-
+pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
     /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
@@ -180,26 +114,87 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// past, so that a frozen worker has lost its lease.
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
 
+    /// Returns the time that all processes over this store share, whatever their machines' clocks
+    /// show.
+    async fn shared_time(&self) -> Result<Timestamp, StoreError>;
+
+    /// Returns the hints that wake readers in this process.
+    fn hints(&self) -> &Hints;
+}
+
+/// Keeps the logs of executions, their heads, and the leases of workers.
+#[async_trait]
+pub trait Log: fmt::Debug + Send + Sync {
+    /// Appends events to a log, and updates the head and the inbox with them.
+    ///
+    /// Appends of a process that wait at the same time share one commit.
+    async fn append(&self, append: Append) -> Result<(), AppendError>;
+
+    /// Returns the events after a position, oldest first.
+    ///
+    /// Returns about [`limits::READ_EVENTS`] at most, and an empty list only at the end of the log.
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError>;
+
+    /// Writes a head without an event, as a worker does when it parks an execution.
+    ///
+    /// A head applies only if its position is not before the stored head's. A head without a log is
+    /// dropped, because its execution was removed.
+    async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
+
+    /// Returns the first heads that a query selects, in the order of the query.
+    async fn find_heads(
+        &self,
+        query: HeadQuery,
+        most: usize,
+    ) -> Result<Vec<ExecutionHead>, StoreError>;
+
+    /// Starts or renews a worker's lease.
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError>;
+
+    /// Ends a worker. Its executions and permits are free at once.
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
+
+    /// Returns the workers whose lease has not expired, in order.
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
+}
+
+/// Keeps commands until the owners of their executions have recorded them.
+#[async_trait]
+pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
     /// At most [`limits::INBOX`] commands wait for one execution. Further ones are refused as
     /// [full](StoreError::Full).
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError>;
+    async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
     ///
     /// For all executions it returns at most [`limits::INBOX_LOOK`] commands and about
     /// [`limits::INBOX_BYTES`].
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
 
     /// Removes commands that have been handled.
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
+}
 
-    /// Returns the number of durable commits of this process.
-    fn commits(&self) -> u64;
+/// Limits calls across all workers.
+///
+/// Permits protect tools. The safety of executions does not depend on them.
+#[async_trait]
+pub trait Permits: fmt::Debug + Send + Sync {
+    /// Acquires all permits of a call, or none.
+    ///
+    /// A holder whose worker is gone counts as no holder. Asking again for held permits succeeds
+    /// and counts once, in case an answer was lost. A refused holder keeps nothing.
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError>;
 
-    /// Returns the hints that wake readers.
-    fn hints(&self) -> &Hints;
+    /// Releases permits and wakes workers. Permits that no longer exist are ignored. Calls that a
+    /// rate has counted stay counted.
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
 }
 
 /// Keeps requests, plans, transcripts and heads.
@@ -212,7 +207,7 @@ pub trait Documents: fmt::Debug + Send + Sync {
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError>;
 
     /// Lists requests, newest first.
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
@@ -225,12 +220,8 @@ pub trait Documents: fmt::Debug + Send + Sync {
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError>;
 
-    /// Returns the transcript of a request, oldest entry first.
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.transcript_after(id, 0).await
-    }
-
-    /// Returns the transcript without its first `known` entries, which are not read again.
+    /// Returns the transcript without its first `known` entries, oldest entry first. The known
+    /// entries are not read again.
     async fn transcript_after(
         &self,
         id: RequestId,
@@ -244,60 +235,76 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns a plan.
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError>;
 
-    /// Returns the plans of a request, oldest version first.
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError>;
-
     /// Lists plans, newest first.
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError>;
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError>;
 
     /// Returns the head of an execution.
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError>;
 
     /// Lists heads, newest first.
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError>;
+}
 
-    /// Returns executions that finished after `after` and not after `until`, in this order.
-    async fn ended(
+/// Keeps small documents by kind and name.
+#[async_trait]
+pub trait KeyValue: fmt::Debug + Send + Sync {
+    /// Returns the record with a name.
+    async fn find_record(&self, kind: RecordKind, name: &str)
+    -> Result<Option<Record>, StoreError>;
+
+    /// Writes a record. Returns `false` if the condition `unless` prevented it.
+    ///
+    /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
+    /// [unfit](StoreError::Unfit). A kind with a [limit](RecordKind::max_records) loses its records
+    /// with the earliest times.
+    async fn put_record(&self, record: &Record, unless: WriteCondition)
+    -> Result<bool, StoreError>;
+
+    /// Returns records of a kind, in byte order of their names. Skips damaged ones.
+    async fn list_records(
         &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError>;
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<Record>, StoreError>;
 
-    /// Stores an idempotency key. Returns the stored reservation if the key exists already.
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError>;
+    /// Removes a record. Returns `false` if there was none.
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
 
-    /// Returns the reservation of a key.
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError>;
+    /// Returns a number that grows with each change of records on which [all nodes must
+    /// agree](RecordKind::is_shared_by_nodes), and only then.
+    ///
+    /// A caller that reads the number before the records misses no change.
+    async fn records_revision(&self) -> Result<u64, StoreError>;
+}
 
-    /// Saves a plan under a name, and replaces an earlier plan of this name.
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError>;
-
-    /// Returns the plan with a name.
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError>;
-
-    /// Returns saved plans after a name, in byte order of their names.
-    async fn saved_plans(
+/// Keeps the vectors of texts by model, many at a time.
+///
+/// A model's vector of a text never changes, so a store keeps the first one.
+#[async_trait]
+pub trait Vectors: fmt::Debug + Send + Sync {
+    /// Returns the stored vectors, in the order of the texts.
+    async fn find_vectors(
         &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError>;
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError>;
 
-    /// Removes the name of a saved plan. The plan stays. Returns `false` if there is no such name.
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError>;
-
-    /// Returns the time that all processes over this store share, whatever their machines' clocks
-    /// show.
-    async fn time(&self) -> Result<Timestamp, StoreError> {
-        Ok(WallClock.now())
-    }
-
-    /// Checks that the store can be reached and written.
-    async fn check(&self) -> Result<(), StoreError>;
+    /// Stores vectors of at most [`limits::VECTOR_LEN`] numbers.
+    ///
+    /// Large batches are split, so a failed call may have stored a part.
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError>;
 }
 
 /// Returns a clock for a process that uses a store. It starts at the store's time and ignores
@@ -307,7 +314,7 @@ pub trait Documents: fmt::Debug + Send + Sync {
 ///
 /// If the store does not answer.
 pub async fn shared_clock(store: &dyn Store) -> Result<SteadyClock, StoreError> {
-    Ok(SteadyClock::starting_at(store.time().await?))
+    Ok(SteadyClock::starting_at(store.shared_time().await?))
 }
 
 /// Encoded events to append to one log.
@@ -471,31 +478,6 @@ pub struct Lease {
     pub node: String,
     /// The end of the lease.
     pub until: Timestamp,
-}
-
-/// An idempotency key and its execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
-    /// The key, as the caller gave it.
-    pub key: String,
-    /// The execution.
-    pub execution: ExecutionId,
-    /// A fingerprint of the request. The same key with another request is refused.
-    pub fingerprint: String,
-}
-
-/// A plan with a name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SavedPlan {
-    /// The name.
-    pub name: String,
-    /// The plan.
-    pub plan: PlanId,
-    /// The JSON Schema of the plan's inputs.
-    pub inputs: Option<Value>,
-    /// The time when it was saved.
-    #[serde(with = "chrono::serde::ts_microseconds")]
-    pub at: Timestamp,
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ async fn everything(home: &Home) -> Vec<Kept> {
     let store = open_store(home.store()).await.unwrap();
     let (mut kept, mut page) = (Vec::new(), Page { first: 100, after: None });
     loop {
-        let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+        let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         for (_, head) in &heads.items {
             let plan = store.plan(head.plan).await.unwrap().unwrap();
             kept.push(Kept { id: head.execution, plan, log: read(&*store, head.execution).await });

@@ -19,7 +19,7 @@ use shared::{
     execution::{Execution, ExecutionOptions, Phase, StepState},
     id::{ExecutionId, Seq},
     plan::{Plan, PlanInfo, UncheckedPlan, UncheckedStep},
-    store::{self, Append, Documents, ExecutionHead, ExecutionLog, Store, memory::Memory},
+    store::{self, Append, Documents, ExecutionHead, Log, Store, memory::Memory},
     tool::{Effect, ErrorCode, ToolError},
 };
 use tokio::{task::JoinSet, time};

@@ -307,7 +307,10 @@ impl Simulation {
         options.sort_all_objects();
         let fingerprint = json!([key.subject, options]).to_string();
         let reservation = Reservation { key: key.key.clone(), execution, fingerprint };
-        self.world.truth.reserve(&reservation).await.expect("the truth does not lie");
+        (&*self.world.truth as &dyn Store)
+            .reserve_key(&reservation)
+            .await
+            .expect("the truth does not lie");
     }
 
     /// Keeps an execution that has begun, and lets two follow it.
@@ -321,7 +324,7 @@ impl Simulation {
     /// Returns every execution that there is, those that are steps of others too.
     async fn all(&self) -> Vec<ExecutionId> {
         let page = Page { first: 10_000, after: None };
-        let heads = self.world.truth.heads(&ExecutionFilter::default(), &page).await;
+        let heads = self.world.truth.list_heads(&ExecutionFilter::default(), &page).await;
         let heads = heads.expect("the truth does not lie").items;
         let mut all: Vec<ExecutionId> = heads.into_iter().map(|it| it.1.execution).collect();
         all.sort_unstable();

@@ -51,7 +51,6 @@ macro_rules! stores {
                     a_plan_is_kept_once,
                     a_rate_says_when,
                     a_read_begins_anywhere,
-                    the_first_event_is_read_alone,
                     a_record_has_limits,
                     a_record_is_changed_unless_another_was_faster,
                     a_record_is_exact,

@@ -17,7 +17,6 @@ use std::{
 
 use async_trait::async_trait;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::RecordedEvent,
@@ -25,10 +24,10 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Hints, Lease,
-        Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record, RecordKind,
-        RecordPage, Records, RequestFilter, Reservation, SavedPlan, SentCommand, Store, StoreError,
-        TextHash, Usage, Vectors, WriteCondition,
+        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
+        KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
+        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
+        StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::sync::watch;
@@ -164,7 +163,22 @@ impl Faulty {
 }
 
 #[async_trait]
-impl ExecutionLog for Faulty {
+impl Store for Faulty {
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.through(self.inner.prune(before, most)).await
+    }
+
+    async fn shared_time(&self) -> Result<Timestamp, StoreError> {
+        self.inner.shared_time().await
+    }
+
+    fn hints(&self) -> &Hints {
+        self.inner.hints()
+    }
+}
+
+#[async_trait]
+impl Log for Faulty {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         if !append.heard.is_empty() && self.fails(self.malice.forgets).is_err() {
             let forgetful = Append { heard: Vec::new(), ..append };
@@ -186,81 +200,54 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.read(id, after)).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.through(self.inner.due(now, most)).await
-    }
-
-    async fn due_after(
+    async fn find_heads(
         &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
+        query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.through(self.inner.due_after(now, after, most)).await
+        self.through(self.inner.find_heads(query, most)).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.through(self.inner.orphans(now, most)).await
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
+        self.through(self.inner.renew_lease(lease)).await
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.through(self.inner.owned(worker, most)).await
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.through(self.inner.remove_worker(worker)).await
     }
 
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.through(self.inner.next_due()).await
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        self.through(self.inner.list_workers(now)).await
+    }
+}
+
+#[async_trait]
+impl Permits for Faulty {
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
+        self.through(self.inner.acquire_permits(ask, now)).await
     }
 
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
-        self.through(self.inner.heartbeat(lease)).await
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.through(self.inner.release_permits(permits)).await
+    }
+}
+
+#[async_trait]
+impl Inbox for Faulty {
+    async fn send_command(&self, envelope: SentCommand) -> Result<(), StoreError> {
+        self.through(self.inner.send_command(envelope)).await
     }
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.through(self.inner.retire(worker)).await
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+        self.through(self.inner.list_commands(of)).await
     }
 
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.through(self.inner.workers(now)).await
-    }
-
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
-        self.through(self.inner.acquire(ask, now)).await
-    }
-
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.through(self.inner.release(permits)).await
-    }
-
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        self.through(self.inner.cached(key, now)).await
-    }
-
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        self.through(self.inner.cache(key, output, until)).await
-    }
-
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.through(self.inner.prune(before, most)).await
-    }
-
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
-        self.through(self.inner.send(envelope)).await
-    }
-
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.through(self.inner.inbox(of)).await
-    }
-
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.through(self.inner.discard(commands)).await
-    }
-
-    fn commits(&self) -> u64 {
-        self.inner.commits()
-    }
-
-    fn hints(&self) -> &Hints {
-        self.inner.hints()
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+        self.through(self.inner.remove_commands(commands)).await
     }
 }
 
@@ -274,12 +261,12 @@ impl Documents for Faulty {
         self.through(self.inner.request(id)).await
     }
 
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        self.through(self.inner.requests(filter, page)).await
+        self.through(self.inner.list_requests(filter, page)).await
     }
 
     async fn add_transcript(
@@ -306,70 +293,29 @@ impl Documents for Faulty {
         self.through(self.inner.plan(id)).await
     }
 
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        self.through(self.inner.plans_of(id)).await
-    }
-
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
-        self.through(self.inner.plans(filter, page)).await
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError> {
+        self.through(self.inner.list_plans(filter, page)).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         self.through(self.inner.head(id)).await
     }
 
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        self.through(self.inner.heads(filter, page)).await
-    }
-
-    async fn ended(
-        &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.through(self.inner.ended(after, until, most)).await
-    }
-
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
-        self.through(self.inner.reserve(key)).await
-    }
-
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        self.through(self.inner.reservation(key)).await
-    }
-
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
-        self.through(self.inner.save_plan(saved)).await
-    }
-
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        self.through(self.inner.saved_plan(name)).await
-    }
-
-    async fn saved_plans(
-        &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError> {
-        self.through(self.inner.saved_plans(after, first)).await
-    }
-
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        self.through(self.inner.remove_saved_plan(name)).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.through(self.inner.check()).await
+        self.through(self.inner.list_heads(filter, page)).await
     }
 }
 
 #[async_trait]
-impl Records for Faulty {
+impl KeyValue for Faulty {
     async fn put_record(
         &self,
         record: &Record,
@@ -378,29 +324,20 @@ impl Records for Faulty {
         self.through(self.inner.put_record(record, unless)).await
     }
 
-    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
-        self.through(self.inner.record(kind, name)).await
+    async fn find_record(
+        &self,
+        kind: RecordKind,
+        name: &str,
+    ) -> Result<Option<Record>, StoreError> {
+        self.through(self.inner.find_record(kind, name)).await
     }
 
-    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
-        self.through(self.inner.records(kind, page)).await
-    }
-
-    async fn record_names(
+    async fn list_records(
         &self,
         kind: RecordKind,
         page: RecordPage,
-    ) -> Result<Vec<String>, StoreError> {
-        self.through(self.inner.record_names(kind, page)).await
-    }
-
-    async fn count_records(
-        &self,
-        kind: RecordKind,
-        prefix: &str,
-        most: usize,
-    ) -> Result<usize, StoreError> {
-        self.through(self.inner.count_records(kind, prefix, most)).await
+    ) -> Result<Vec<Record>, StoreError> {
+        self.through(self.inner.list_records(kind, page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
@@ -410,24 +347,16 @@ impl Records for Faulty {
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.through(self.inner.records_revision()).await
     }
-
-    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
-        self.through(self.inner.add_usage(usage)).await
-    }
-
-    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
-        self.through(self.inner.usage()).await
-    }
 }
 
 #[async_trait]
 impl Vectors for Faulty {
-    async fn vectors(
+    async fn find_vectors(
         &self,
         model: &str,
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
-        self.through(self.inner.vectors(model, texts)).await
+        self.through(self.inner.find_vectors(model, texts)).await
     }
 
     async fn put_vectors(
@@ -474,8 +403,8 @@ mod tests {
     async fn it_can_be_calm() {
         let malice = Malice { fails_before: 1_000, fails_after: 0, ..Malice::default() };
         let faulty = Faulty::new(Arc::new(Memory::new()), Dice::new(1), malice);
-        assert!(faulty.check().await.is_err());
+        assert!(faulty.records_revision().await.is_err());
         faulty.set_calm(true);
-        faulty.check().await.unwrap();
+        faulty.records_revision().await.unwrap();
     }
 }

@@ -156,7 +156,7 @@ impl World {
     fn append_later(self: &Arc<Self>, append: Append) {
         let (world, wait) = (Arc::clone(self), self.dice.below(LATE_MS));
         lock(&self.late).spawn(async move {
-            use shared::store::ExecutionLog as _;
+            use shared::store::Log as _;
             time::sleep(Duration::from_millis(wait)).await;
             // Whether it fits is what the fence is for.
             if world.truth.append(append).await.is_ok() {
@@ -200,7 +200,7 @@ impl World {
 
     /// Returns the log as it really is.
     pub async fn log(&self, id: ExecutionId) -> Vec<event::RecordedEvent> {
-        use shared::store::ExecutionLog as _;
+        use shared::store::Log as _;
         let mut log = Vec::new();
         loop {
             let after = Seq(log.len() as u64);

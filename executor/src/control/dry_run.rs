@@ -52,7 +52,7 @@ mod tests {
         event::Created,
         execution::{ExecutionOptions, ExecutionState},
         plan::Plan,
-        store::{Documents, ExecutionLog, Reservation, memory::Memory},
+        store::{Documents, Log, Reservation, Store, memory::Memory},
     };
 
     use super::*;
@@ -82,7 +82,7 @@ mod tests {
         // The first start crashed between the log and the head.
         let fingerprint = fingerprint(&key, &options);
         let key_of = Reservation { key: "k".to_owned(), execution: id, fingerprint };
-        store.reserve(&key_of).await.unwrap();
+        (&*store as &dyn Store).reserve_key(&key_of).await.unwrap();
         let (_, events) =
             machine::dry_run_events(id, &plan, created.clone(), now, verdicts()).unwrap();
         store.append(Append::new(id, Seq::START, &events)).await.unwrap();

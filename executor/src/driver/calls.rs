@@ -189,7 +189,7 @@ async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -
         return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }
     let key = cache_key(&call.tool, &call.parameters);
-    match context.store.cached(&key, context.clock.now()).await {
+    match context.store.find_output(&key, context.clock.now()).await {
         Ok(Some(output)) => {
             let output = Arc::unwrap_or_clone(output);
             let bytes = shared::json::json_size(&output);
@@ -203,7 +203,7 @@ async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -
     let ended = call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
     if let Ok(CallOutput { output, .. }) = &ended.result {
         let until = expires_at(context.clock.now(), Duration::from_millis(ttl_ms));
-        if let Err(err) = context.store.cache(&key, output, until).await {
+        if let Err(err) = context.store.cache_output(&key, output, until).await {
             warn!(%err, "cannot write to the cache");
         }
     }

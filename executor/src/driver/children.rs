@@ -170,13 +170,13 @@ impl WorkerContext {
         let is_free = match head.owner {
             None => true,
             Some(owner) if owner == self.worker => false,
-            Some(owner) => !self.store.workers(self.clock.now()).await?.contains(&owner),
+            Some(owner) => !self.store.list_workers(self.clock.now()).await?.contains(&owner),
         };
         if !is_free || head.state.is_finished() {
             return Ok(());
         }
         let can_go_on = can_continue(&*self.store, &self.toolbox, head, self.clock.now()).await?;
-        if can_go_on || !self.store.inbox(Some(head.execution)).await?.is_empty() {
+        if can_go_on || !self.store.list_commands(Some(head.execution)).await?.is_empty() {
             self.handle.claim_execution(head.execution).await;
         }
         Ok(())

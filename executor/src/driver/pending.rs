@@ -118,7 +118,7 @@ impl PendingEvents {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);
                 }
-                Ok(store.discard(commands).await?)
+                Ok(store.remove_commands(commands).await?)
             };
             let future = discard.boxed();
             self.in_flight =
@@ -237,7 +237,7 @@ async fn complete_append(
         store.put_head(head.clone()).await?;
     }
     if !commands.is_empty() {
-        store.discard(commands.to_vec()).await?;
+        store.remove_commands(commands.to_vec()).await?;
     }
     Ok(())
 }

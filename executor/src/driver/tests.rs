@@ -9,7 +9,7 @@ use shared::{
     execution::{ExecutionMode, ExecutionOptions, StepState},
     id::{Attempt, Part, RequestId, StepNumber},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
-    store::{ExecutionLog, Lease, Rate, memory::Memory},
+    store::{Inbox, Lease, Log, Rate, memory::Memory},
 };
 
 use super::{children::ChildStatus, *};
@@ -61,7 +61,7 @@ impl Scene {
         let now = context.clock.now();
         let until = Timestamp::MAX_UTC;
         let beat = Lease { worker: context.worker, node: "a".to_owned(), until };
-        store.heartbeat(beat).await.unwrap();
+        store.renew_lease(beat).await.unwrap();
         let (execution, created) =
             machine::create_execution(ExecutionId::draw(now), &plan, options, now);
         let (_, commands) = mpsc::channel(1);
@@ -236,25 +236,25 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     let child = scene.driver.execution.step(StepNumber::new(0)).child.unwrap();
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for _ in 0..2 {
-        for envelope in scene.store.inbox(Some(id)).await.unwrap() {
+        for envelope in scene.store.list_commands(Some(id)).await.unwrap() {
             scene.driver.apply_command(envelope, true);
         }
         scene.write().await;
-        assert_eq!(scene.store.inbox(Some(id)).await.unwrap().len(), 1);
+        assert_eq!(scene.store.list_commands(Some(id)).await.unwrap().len(), 1);
     }
     while let Some(done) = scene.driver.jobs.join_next().await {
         scene.driver.collect_results(done.unwrap());
     }
     scene.write().await;
     assert!(scene.driver.execution.agenda().is_finished());
-    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
     // A word of which nothing waits for what it leads to goes at once.
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
-    for envelope in scene.store.inbox(Some(id)).await.unwrap() {
+    for envelope in scene.store.list_commands(Some(id)).await.unwrap() {
         scene.driver.apply_command(envelope, true);
     }
     scene.write().await;
-    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
 }
 
 /// It was put aside until its deadline, or for ever, with a child that had not begun.

@@ -1,4 +1,4 @@
-use shared::store::{ExecutionLog, Lease, Rate, memory::Memory};
+use shared::store::{Lease, Log, Rate, memory::Memory};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
@@ -32,7 +32,7 @@ impl Scene {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(Paused(begun)));
         let worker = WorkerId::draw(clock.now());
         let until = Timestamp::MAX_UTC;
-        store.heartbeat(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
+        store.renew_lease(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
         let permits = Permits::new(worker, store, clock, poll);
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
@@ -142,7 +142,7 @@ async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given
     let slow = async move {
         time::sleep(Duration::from_secs(1)).await;
         answered.store(1, Ordering::Relaxed);
-        store.acquire(&ask, now).await
+        store.acquire_permits(&ask, now).await
     };
     let asking = Some(slow.boxed());
     drop(HeldPermit { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use shared::{
-    clock::Timestamp,
     id::{Epoch, ExecutionId},
+    store::QueuePosition,
 };
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ pub(super) struct Backlog {
     /// The tools that started ones of these still need.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Where the scan continues behind these, while there are many.
-    pub(super) cursor: Option<(Timestamp, ExecutionId)>,
+    pub(super) cursor: Option<QueuePosition>,
     /// Orphans that another worker should claim, and since when they are known.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
     /// Executions that cannot be driven, and until when they are left alone.

@@ -10,7 +10,7 @@ use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId, fnv1a},
-    store::{ExecutionHead, Store, StoreError},
+    store::{ExecutionHead, HeadQuery, QueuePosition, Store, StoreError},
 };
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -124,7 +124,9 @@ impl Worker {
         let worker = self.context.worker;
         // The limit leaves room for executions that this worker drives.
         let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
-        for head in self.context.store.owned(worker, MAX_HEADS + known).await? {
+        for head in
+            self.context.store.find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known).await?
+        {
             let id = head.execution;
             let is_known =
                 self.local.contains(id) || self.backlog.owns(id) || self.replan_queue.contains(id);
@@ -147,7 +149,7 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
-        let orphans = store.orphans(now, MAX_HEADS).await?;
+        let orphans = store.find_heads(HeadQuery::Orphans { now }, MAX_HEADS).await?;
         self.backlog.orphans.retain(|id, _| orphans.iter().any(|head| head.execution == *id));
         let (n_orphans, lacking) = self.claim_heads(orphans).await?;
         for head in lacking {
@@ -157,7 +159,12 @@ impl Worker {
         if room == 0 {
             return Ok(poll);
         }
-        let due = store.due(now, room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS)).await?;
+        let due = store
+            .find_heads(
+                HeadQuery::Due { now },
+                room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS),
+            )
+            .await?;
         // Executions that are driven here or lack tools must not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
@@ -168,7 +175,7 @@ impl Worker {
         if self.backlog.missing_tools >= MAX_MISSING_TOOLS {
             self.claim_further(now).await?;
         }
-        let next = store.next_due().await?;
+        let next = store.next_due_at().await?;
         let wait = next.and_then(|due| (due - self.context.clock.now()).to_std().ok());
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
@@ -176,9 +183,11 @@ impl Worker {
     /// Claims further due executions while the first ones all lack tools. Each scan reads one page
     /// behind the cursor, and starts over at the end.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let part = self.context.store.due_after(now, self.backlog.cursor, MAX_HEADS).await?;
+        let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
+        let part = self.context.store.find_heads(query, MAX_HEADS).await?;
         let last = part.last().filter(|_| part.len() == MAX_HEADS);
-        self.backlog.cursor = last.and_then(|head| Some((head.due?, head.execution)));
+        self.backlog.cursor =
+            last.and_then(|head| Some(QueuePosition { due: head.due?, execution: head.execution }));
         self.claim_heads(part).await.map(drop)
     }
 
@@ -191,7 +200,7 @@ impl Worker {
         if heads.is_empty() {
             return Ok((0, Vec::new()));
         }
-        let workers = self.context.store.workers(self.context.clock.now()).await?;
+        let workers = self.context.store.list_workers(self.context.clock.now()).await?;
         let (mut claimed, mut lacking) = (0, Vec::new());
         for head in heads {
             if self.is_left_to_others(&head) {
@@ -294,7 +303,7 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let mut settled = Vec::new();
         let mut heads: BTreeMap<ExecutionId, Option<ExecutionHead>> = BTreeMap::new();
-        for envelope in store.inbox(None).await? {
+        for envelope in store.list_commands(None).await? {
             if self.local.deliver_command(&envelope) || self.scope == WorkerScope::Given {
                 continue;
             }
@@ -314,7 +323,7 @@ impl Worker {
             }
         }
         if !settled.is_empty() {
-            store.discard(settled).await?;
+            store.remove_commands(settled).await?;
         }
         Ok(())
     }

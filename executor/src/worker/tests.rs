@@ -11,7 +11,7 @@ use shared::{
     execution::{ExecutionOptions, ExecutionState},
     id::{CommandId, PlanId, RequestId, Seq},
     plan::{Plan, PlanInfo, StepPolicy, UncheckedPlan, UncheckedStep},
-    store::{Append, Command, Documents, ExecutionLog, memory::Memory},
+    store::{Append, Command, Documents, Inbox, Log, memory::Memory},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use toolbox::{Tool, ToolContext, ToolSet, flow};
@@ -274,7 +274,7 @@ async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
     scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
     time::sleep(Duration::from_secs(5)).await;
-    assert!(scene.store.inbox(Some(id)).await.unwrap().is_empty());
+    assert!(scene.store.list_commands(Some(id)).await.unwrap().is_empty());
     let head = scene.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state.is_finished()), (None, false));
     assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
@@ -446,7 +446,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     let id = without_plan(&store, &*worker.context.clock).await;
     let at = worker.context.clock.now();
     let command = Command::Pause;
-    store.send(SentCommand { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
+    store.send_command(SentCommand { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
@@ -458,7 +458,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     time::advance(Duration::from_mins(11)).await;
     worker.deliver_commands().await;
     assert_eq!(worker.drivers.len(), 1, "it may be mended by now");
-    assert_eq!(store.inbox(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
+    assert_eq!(store.list_commands(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
 }
 
 /// It took until the next sweep.

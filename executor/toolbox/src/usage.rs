@@ -11,6 +11,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
+use futures::future::join_all;
 use shared::{
     clock::Timestamp,
     id::ToolName,
@@ -59,27 +60,28 @@ impl Meter {
         if taken.is_empty() {
             return Ok(());
         }
-        let usages = taken.iter().map(|(tool, tally)| tally.as_usage(tool, now)).collect();
-        let added = store.add_usage(usages).await;
-        if added.is_err() {
-            self.put_back(taken);
-        }
-        added
+        let additions = taken.into_iter().map(|(tool, tally)| async move {
+            let added = store.add_usage(&tally.as_usage(&tool, now)).await;
+            if added.is_err() {
+                self.put_back(tool, tally);
+            }
+            added
+        });
+        // At once, so that they share commits.
+        join_all(additions).await.into_iter().collect()
     }
 
-    fn put_back(&self, taken: BTreeMap<ToolName, Tally>) {
+    fn put_back(&self, tool: ToolName, mut tally: Tally) {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        for (tool, mut tally) in taken {
-            if let Some(newer) = tallies.remove(&tool) {
-                tally.calls += newer.calls;
-                tally.failures += newer.failures;
-                tally.last = newer.last;
-                for (bucket, n) in newer.times {
-                    *tally.times.entry(bucket).or_default() += n;
-                }
+        if let Some(newer) = tallies.remove(&tool) {
+            tally.calls += newer.calls;
+            tally.failures += newer.failures;
+            tally.last = newer.last;
+            for (bucket, n) in newer.times {
+                *tally.times.entry(bucket).or_default() += n;
             }
-            tallies.insert(tool, tally);
         }
+        tallies.insert(tool, tally);
     }
 }
 

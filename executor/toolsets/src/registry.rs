@@ -1,7 +1,7 @@
 //! The toolsets and their switches, the same on every node.
 //!
 //! The configuration says what a node begins with. What is added, registered, switched or told
-//! afterwards is kept in the store as [records](shared::store::Records); every node reads them
+//! afterwards is kept in the store as [records](shared::store::KeyValue); every node reads them
 //! when it starts, when it hears that one has changed, and every now and then, and
 //! makes its [`Toolbox`] what they say. Nothing here is a second truth: a node that missed a change
 //! finds it the next time it looks.
@@ -335,7 +335,7 @@ impl Registry {
         for _ in 0..TRIES {
             let mut applied = self.latest().await?;
             self.check_context(&applied, name, data)?;
-            let before = self.0.parts.store.record(RecordKind::Context, name).await?;
+            let before = self.0.parts.store.find_record(RecordKind::Context, name).await?;
             let (unless, at) =
                 WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
             let mut patch = before.map_or_else(|| json!({}), |it| Arc::unwrap_or_clone(it.value));

@@ -70,7 +70,7 @@ impl Report {
 
     /// Starts to count commits.
     pub(crate) fn begin(&mut self, store: &dyn Store) {
-        self.commits = store.commits();
+        self.commits = store.hints().commits();
     }
 
     /// Sets the results that every workload has.
@@ -81,7 +81,7 @@ impl Report {
         wall: Duration,
         runs: &mut [Duration],
     ) {
-        self.figures(store.commits() - self.commits, steps, wall, runs);
+        self.figures(store.hints().commits() - self.commits, steps, wall, runs);
     }
 
     fn figures(&mut self, commits: u64, steps: usize, wall: Duration, runs: &mut [Duration]) {

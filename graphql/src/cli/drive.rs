@@ -7,7 +7,7 @@ use shared::{
     clock::Clock,
     execution::ExecutionState,
     id::ExecutionId,
-    store::{Command, ExecutionHead, SentCommand, Store, StoreError},
+    store::{Command, ExecutionHead, HeadQuery, SentCommand, Store, StoreError},
 };
 use tokio::time;
 
@@ -88,7 +88,7 @@ impl Drive {
             return Ok(false);
         }
         if head.owner.is_some() {
-            let orphans = self.store.orphans(now, ORPHANS).await?;
+            let orphans = self.store.find_heads(HeadQuery::Orphans { now }, ORPHANS).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
         // A running execution that is never due waits for its children. Other workers drive these
@@ -99,7 +99,7 @@ impl Drive {
         let can_start = self.starts_steps
             && is_due
             && executor::can_continue(&*self.store, toolbox, head, now).await?;
-        Ok(can_start || !self.store.inbox(Some(id)).await?.is_empty())
+        Ok(can_start || !self.store.list_commands(Some(id)).await?.is_empty())
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
         matches!(envelope.command, Command::Cancel { .. } | Command::Pause)
     };
     loop {
-        match store.inbox(Some(id)).await {
+        match store.list_commands(Some(id)).await {
             Ok(found) if found.iter().any(stops) => return,
             Ok(_) => (),
             Err(err) => tracing::warn!(%err, "cannot read the inbox of the execution"),

@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
             // It sleeps, and no worker exists to wake it.
-            Some(_) => engine.store().workers(now).await?.is_empty(),
+            Some(_) => engine.store().list_workers(now).await?.is_empty(),
             None => false,
         };
         Ok(can_continue && matches!(head.state, Pending | InProgress | Compensating))
@@ -147,14 +147,14 @@ impl<'a> Session<'a> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };
         let Some(owner) = head.owner else { return Ok(Some(head)) };
-        let live = engine.store().workers(engine.clock().now()).await?;
+        let live = engine.store().list_workers(engine.clock().now()).await?;
         Ok((!live.contains(&owner)).then_some(head))
     }
 
     /// Returns the commands in the inbox of an execution, oldest first.
     pub(crate) async fn inbox(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
         let Some(store) = self.store() else { return Ok(Vec::new()) };
-        let inbox = store.inbox(Some(id)).await?;
+        let inbox = store.list_commands(Some(id)).await?;
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
     }
 
@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
             if !self.is_unowned(id).await? || self.inbox(id).await?.is_empty() {
                 return Ok(true);
             }
-            if engine.store().workers(engine.clock().now()).await?.is_empty() {
+            if engine.store().list_workers(engine.clock().now()).await?.is_empty() {
                 return Ok(false);
             }
             time::sleep(READER_POLL).await;

@@ -26,7 +26,8 @@ use shared::{
     execution::ExecutionState,
     id::{NodeName, ToolName},
     store::{
-        ExecutionFilter, ExecutionHead, Page, Record, RecordKind, Store, StoreError, WriteCondition,
+        ExecutionFilter, ExecutionHead, HeadQuery, Page, Record, RecordKind, Store, StoreError,
+        WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -297,7 +298,8 @@ impl Engine {
     ) -> Result<(Vec<(ExecutionHead, Timestamp)>, Timestamp, bool), EngineError> {
         let mut most = HEADS;
         loop {
-            let heads = self.store.ended(since, until, most).await?;
+            let heads =
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
             let has_more = heads.len() == most;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // Others may have ended in the same microsecond as the last: all of them come next
@@ -334,7 +336,7 @@ impl Engine {
         let mut ended = Vec::new();
         let mut seen = 0;
         loop {
-            let listed = self.store.heads(&filter, &page).await?;
+            let listed = self.store.list_heads(&filter, &page).await?;
             seen += listed.items.len();
             page.after = listed.items.last().map(|(cursor, _)| cursor.clone());
             ended.extend(listed.items.into_iter().filter_map(|(_, head)| {
@@ -351,7 +353,7 @@ impl Engine {
 }
 
 async fn lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), StoreError> {
-    let record = store.record(RecordKind::Learned, RECORD).await?;
+    let record = store.find_record(RecordKind::Learned, RECORD).await?;
     let Some(it) = &record else { return Ok((None, Lessons::default())) };
     let lessons = serde_json::from_value(it.value.as_ref().clone());
     let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;

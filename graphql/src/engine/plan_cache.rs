@@ -17,7 +17,7 @@ impl Engine {
         planner: &str,
         compiler: &dyn PlanCompiler,
     ) -> Result<Option<ProposedPlan>, EngineError> {
-        let entry = match self.store.cached(key, self.clock.now()).await {
+        let entry = match self.store.find_output(key, self.clock.now()).await {
             Ok(entry) => entry,
             // A damaged entry must not keep a query from being planned.
             Err(err @ StoreError::Corrupt { .. }) => {
@@ -39,7 +39,7 @@ impl Engine {
     /// Keeps the draft of a plan.
     pub(super) async fn cache_draft(&self, key: &str, request: RequestId, proposal: &Proposal) {
         let entry = CachedDraft::new(request, proposal).to_value();
-        if let Err(err) = self.store.cache(key, &entry, self.clock.now() + KEPT).await {
+        if let Err(err) = self.store.cache_output(key, &entry, self.clock.now() + KEPT).await {
             tracing::warn!(%err, "a draft is not kept for the next time");
         }
     }

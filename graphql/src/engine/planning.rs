@@ -332,7 +332,7 @@ impl Engine {
 
     pub(super) async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
         // Older versions may have been removed, so they are not counted.
-        for id in self.store.plans_of(request).await?.into_iter().rev() {
+        for id in self.store.plan_versions(request).await?.into_iter().rev() {
             if let Some(newest) = self.store.plan(id).await? {
                 return Ok(newest.info().version.saturating_add(1));
             }

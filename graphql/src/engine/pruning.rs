@@ -88,7 +88,7 @@ mod tests {
         let record = Record { kind, name, value: Arc::new(learned), at: WallClock.now() };
         store.put_record(&record, WriteCondition::Exists).await.unwrap();
         let queries = async || {
-            let record = store.record(kind, &record.name).await.unwrap().unwrap();
+            let record = store.find_record(kind, &record.name).await.unwrap().unwrap();
             let kinds = record.value["outcomes"]["kinds"].as_array().unwrap().clone();
             kinds.iter().map(|it| it["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@ use planner::reuse::{RetryScope, kept_steps};
 use shared::{
     event::{Created, Event},
     execution::{Execution, Step, StepState},
-    id::{ExecutionId, StepId, ToolName},
+    id::{ExecutionId, Seq, StepId, ToolName},
     plan::{StepKind, ToolExecution},
     store::ExecutionFilter,
     tool::Effect,
@@ -220,7 +220,7 @@ impl Engine {
             return Ok(*link);
         }
         let Some(Event::Created(Created { retry_of, .. })) =
-            self.store.read_first(id).await?.map(|recorded| recorded.event)
+            self.store.read(id, Seq::START).await?.into_iter().next().map(|first| first.event)
         else {
             return Ok(None);
         };

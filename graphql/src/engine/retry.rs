@@ -112,7 +112,7 @@ impl Engine {
         let filter = ExecutionFilter { to, ..filter.clone() };
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = self.store.heads(&filter, &Page { first: LOOK, after }).await?;
+            let page = self.store.list_heads(&filter, &Page { first: LOOK, after }).await?;
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|it| fits(it, action)).map(|it| it.execution));

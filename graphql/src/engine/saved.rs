@@ -45,7 +45,7 @@ impl Engine {
         after: Option<&str>,
         first: usize,
     ) -> Result<Vec<SavedPlan>, EngineError> {
-        Ok(self.store.saved_plans(after, first).await?)
+        Ok(self.store.list_saved_plans(after, first).await?)
     }
 
     /// Returns the plan that was saved under a name, if there is one.
@@ -53,13 +53,13 @@ impl Engine {
         if name.is_empty() || name.len() > NAME {
             return Ok(None);
         }
-        Ok(self.store.saved_plan(name).await?)
+        Ok(self.store.find_saved_plan(name).await?)
     }
 
     /// Says that no plan has a name, and which name may be meant.
     async fn no_saved_plan(&self, name: &str) -> Result<EngineError, EngineError> {
         let name: String = name.chars().take(NAME).collect();
-        let known = self.store.saved_plans(None, LOOKED_AT).await?;
+        let known = self.store.list_saved_plans(None, LOOKED_AT).await?;
         let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
         let help = help.map(|help| format!(": {help}")).unwrap_or_default();
         Ok(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
@@ -81,7 +81,7 @@ impl Engine {
         input: Option<Value>,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        let Some(saved) = self.store.saved_plan(name).await? else {
+        let Some(saved) = self.store.find_saved_plan(name).await? else {
             return Err(self.no_saved_plan(name).await?);
         };
         if let Some(input) = input.filter(|it| !it.is_null()) {

@@ -100,7 +100,7 @@ impl Engine {
             };
             return Err(EngineError::Conflict(why));
         }
-        for envelope in self.store.inbox(Some(id)).await? {
+        for envelope in self.store.list_commands(Some(id)).await? {
             let Command::Approve { step: other, item: of, .. } = envelope.command else { continue };
             if other == name && (of == item || of.is_none()) {
                 let why = format!(

@@ -84,7 +84,7 @@ impl Engine {
         if name.is_empty() || name.len() > super::saved::NAME {
             return Ok(None);
         }
-        Ok(self.store.saved_plan(name).await?.map(|it| (it.plan, it.inputs)))
+        Ok(self.store.find_saved_plan(name).await?.map(|it| (it.plan, it.inputs)))
     }
 
     /// Returns the plans that a plan executes, then those that they do, and so on.

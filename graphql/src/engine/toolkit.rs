@@ -94,7 +94,7 @@ impl Engine {
         if let Some(known) = self.kit.known_at(revision) {
             return Ok(self.visible_part(known));
         }
-        let record = self.store.record(RecordKind::Toolkit, RECORD).await?;
+        let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
         let toolkit = self.kit.take_in(revision, record.as_ref())?;
         Ok(self.visible_part(toolkit))
     }
@@ -266,7 +266,7 @@ impl Engine {
     ) -> Result<(T, Arc<Toolkit>), EngineError> {
         let _changing = self.kit.changing.lock().await;
         for _ in 0..TRIES {
-            let record = self.store.record(RecordKind::Toolkit, RECORD).await?;
+            let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
             let mut changes = changes_of(record.as_ref())?;
             let before = changes.applied_to(&self.kit.configured);
             let mut after = before.clone();

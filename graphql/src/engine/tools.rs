@@ -283,7 +283,9 @@ impl Engine {
         let most = first.min(HISTORY);
         loop {
             let page = RecordPage { after, newest: true, ..RecordPage::first_records(HISTORY) };
-            let names = self.store.record_names(RecordKind::Call, page).await?;
+            let page = page.names_only();
+            let names = self.store.list_records(RecordKind::Call, page).await?;
+            let names: Vec<String> = names.into_iter().map(|record| record.name).collect();
             after = names.last().cloned();
             let is_last = names.len() < HISTORY;
             for name in names.iter().filter(|it| tool_of(it).is_none_or(&is_wanted)) {
@@ -291,7 +293,7 @@ impl Engine {
                     return Ok(calls);
                 }
                 // It may have been removed since.
-                let found = self.store.record(RecordKind::Call, name).await?.and_then(read);
+                let found = self.store.find_record(RecordKind::Call, name).await?.and_then(read);
                 if let Some(call) = found.filter(|it| is_wanted(&it.tool)) {
                     bytes += call.bytes();
                     calls.push(self.to_be_shown(call));
@@ -340,7 +342,7 @@ impl Engine {
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // What only agents have is no tool that anybody could look up.
         let is_own = |it: &Usage| set_prefix(it.tool.as_str()) == Some(dispatch::SET);
-        for usage in self.store.usage().await? {
+        for usage in self.store.list_usage().await? {
             if !self.grant.allows(&usage.tool) || is_own(&usage) {
                 continue;
             }

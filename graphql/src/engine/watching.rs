@@ -123,7 +123,7 @@ impl Engine {
         let mut after: Option<Cursor> = None;
         while heads.len() < most {
             let first = LOOK.min(most - heads.len());
-            let page = self.store.heads(filter, &Page { first, after }).await?;
+            let page = self.store.list_heads(filter, &Page { first, after }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             heads.extend(page.items.into_iter().map(|(_, head)| head).filter(|it| is_new(it)));

@@ -79,7 +79,7 @@ impl Wait<'_> {
         }
         for id in tree.asking_executions() {
             let has_mail = match (self.store, id.parse()) {
-                (Some(store), Ok(id)) => !store.inbox(Some(id)).await?.is_empty(),
+                (Some(store), Ok(id)) => !store.list_commands(Some(id)).await?.is_empty(),
                 _ => false,
             };
             if has_mail || self.state(&id).await? != "WAITING" {

@@ -52,7 +52,7 @@ impl WorkQuery {
     ) -> Result<Part<Request>> {
         let page = page::<RequestId>(first, after.as_deref())?;
         let filter = filter.unwrap_or_default().read()?;
-        let listing = ctx.data::<Engine>()?.store().requests(&filter, &page).await;
+        let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let items = listing.items.into_iter().map(|(cursor, it)| (cursor, Request(it)));
         Ok(part(&page, items, listing.has_more))
@@ -90,14 +90,14 @@ impl WorkQuery {
     ) -> Result<Part<Plan>> {
         let page = page::<PlanId>(first, after.as_deref())?;
         let Some(filter) = filter.unwrap_or_default().read()? else { return Ok(nothing(&page)) };
-        let listing = ctx.data::<Engine>()?.store().plans(&filter, &page).await;
+        let listing = ctx.data::<Engine>()?.store().list_plans(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
-        let ids: Vec<_> = listing.items.iter().map(|(_, id)| *id).collect();
+        let ids: Vec<_> = listing.items.iter().map(|(_, plan)| plan.id).collect();
         let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
         // What is gone meanwhile is left out, so places and plans are matched by identifier.
         let mut plans = plans.into_iter().peekable();
-        let items = listing.items.into_iter().filter_map(|(cursor, id)| {
-            plans.next_if(|it| it.id() == id).map(|it| (cursor, Plan(it)))
+        let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
+            plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))
         });
         Ok(part(&page, items, listing.has_more))
     }
@@ -124,7 +124,7 @@ impl WorkQuery {
     ) -> Result<Part<Execution>> {
         let page = page::<ExecutionId>(first, after.as_deref())?;
         let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
-        let listing = ctx.data::<Engine>()?.store().heads(&filter, &page).await;
+        let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
         let (executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;

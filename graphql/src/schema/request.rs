@@ -72,7 +72,7 @@ impl Request {
     /// Why no plan came of it. Null where it has a plan, and while a plan is made.
     async fn planning_error(&self, ctx: &Context<'_>) -> Result<Option<PlanningError>> {
         let store = ctx.data::<Engine>()?.store();
-        if !store.plans_of(self.0.id).await.map_err(ApiError::from)?.is_empty() {
+        if !store.plan_versions(self.0.id).await.map_err(ApiError::from)?.is_empty() {
             return Ok(None);
         }
         let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
@@ -107,7 +107,7 @@ impl Request {
 
 /// Returns every version of a request's plan, oldest first.
 pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
-    let ids = ctx.data::<Engine>()?.store().plans_of(id).await.map_err(ApiError::from)?;
+    let ids = ctx.data::<Engine>()?.store().plan_versions(id).await.map_err(ApiError::from)?;
     let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
     Ok(plans.into_iter().map(Plan).collect())
 }

@@ -238,7 +238,7 @@ impl Follower {
     async fn read(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
         let entries = store.transcript_after(self.request, self.entries).await?;
-        let plans = store.plans_of(self.request).await?;
+        let plans = store.plan_versions(self.request).await?;
         let mut found = Vec::new();
         self.entries += entries.len();
         for entry in entries {

@@ -35,7 +35,7 @@ impl Kept {
 
     /// Returns what is kept of texts. A store that fails costs time, and nothing else.
     async fn find(&self, hashes: &[TextHash]) -> Vec<Option<Vec<f32>>> {
-        self.store.vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
+        self.store.find_vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
             tracing::warn!(%err, "the vectors of texts are made again: the store does not give them");
             vec![None; hashes.len()]
         })

@@ -63,6 +63,13 @@ pub(super) fn caches(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
+/// Returns a collection that no majority confirms, because it is a cache.
+pub(super) fn unconfirmed(database: &Database, name: &str) -> Collection<Document> {
+    let options = CollectionOptions::builder().read_concern(ReadConcern::local());
+    let options = options.write_concern(WriteConcern::nodes(1)).build();
+    database.collection_with_options(name, options)
+}
+
 fn refused(url: &str, err: &Error) -> StoreError {
     match &*err.kind {
         ErrorKind::InvalidArgument { message, .. } => {

@@ -1,32 +1,28 @@
-//! Requests, plans, transcripts, heads and keys in MongoDB.
+//! Requests, plans, transcripts and heads in MongoDB.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use mongodb::bson::{Bson, DateTime, Document as Row, doc};
 use shared::{
-    clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, SavedPlan, StoreError,
+        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
+        RequestFilter, StoreError,
         backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
 };
-use tokio::time::{Instant, sleep};
 
 use super::{
     Mongo,
-    connection::{CONFIRMATION, failed, is_duplicate},
+    connection::{failed, is_duplicate},
     lists, rows, texts,
 };
 
-/// The wait for a key of somebody else that no majority has yet.
-const UNCONFIRMED: Duration = Duration::from_millis(20);
 /// How often a place at the end of a transcript is looked for while others take it.
 const TRANSCRIPT_TRIES: usize = 32;
 
@@ -47,7 +43,7 @@ impl Documents for Mongo {
         self.find("requests", &id.to_string()).await?.as_ref().map(request).transpose()
     }
 
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
@@ -142,17 +138,16 @@ impl Documents for Mongo {
         Ok(Some(plan))
     }
 
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        let of = doc! { "requestId": id.to_string() };
-        let plans = self.collection("plans");
-        let found = plans.find(of).sort(doc! { "version": 1 });
-        let found = found.projection(doc! { "_id": 1 }).await.map_err(|err| failed(&err))?;
-        let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
-        lists::good(rows.iter().map(|it| rows::parse(it, "_id", "a plan")))
-    }
-
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
-        let read = |row: &Row| rows::parse(row, "_id", "a plan");
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError> {
+        let read = |row: &Row| {
+            let id: PlanId = rows::parse(row, "_id", "a plan")?;
+            let version = u32::try_from(rows::integer(row, "version", "a plan")?);
+            Ok(PlanVersion { id, version: version.map_err(|err| StoreError::corrupt(id, err))? })
+        };
         lists::page(&self.collection("plans"), lists::plans(filter), page, read).await
     }
 
@@ -161,123 +156,13 @@ impl Documents for Mongo {
         found.map_err(|err| failed(&err))?.as_ref().map(rows::head).transpose()
     }
 
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         lists::page(&self.caches, lists::heads(filter), page, rows::head).await
     }
-
-    async fn ended(
-        &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        lists::ended(&self.caches, after, until, most).await
-    }
-
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
-        let row = doc! {
-            "_id": &key.key,
-            "execution": key.execution.to_string(),
-            "fingerprint": &key.fingerprint,
-        };
-        let asked = Instant::now();
-        while asked.elapsed() < CONFIRMATION {
-            match self.put_new("keys", row.clone()).await {
-                Err(StoreError::Taken) => (),
-                put => return put.map(|()| None),
-            }
-            if let Some(found) = self.reservation(&key.key).await? {
-                return Ok(Some(found));
-            }
-            // It is there, but no majority has it yet: it may still go, or come to stay.
-            sleep(UNCONFIRMED).await;
-        }
-        let why = format!("no majority confirms who has the key `{}`: ask again", key.key);
-        Err(StoreError::Unavailable(why))
-    }
-
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        let Some(row) = self.find("keys", key).await? else { return Ok(None) };
-        Ok(Some(Reservation {
-            key: key.to_owned(),
-            execution: rows::parse(&row, "execution", key)?,
-            fingerprint: rows::text(&row, "fingerprint", key)?.to_owned(),
-        }))
-    }
-
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
-        let id = doc! { "_id": &saved.name };
-        let mut row = doc! {
-            "_id": &saved.name,
-            "planId": saved.plan.to_string(),
-            "at": saved.at.timestamp_micros(),
-        };
-        saved.inputs.as_ref().map(|it| row.insert("inputs", it.to_string()));
-        let put = self.collection("saved").replace_one(id, row).upsert(true).await;
-        put.map_err(|err| failed(&err)).map(drop)
-    }
-
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        self.find("saved", name).await?.map(|it| saved_plan(&it)).transpose()
-    }
-
-    async fn saved_plans(
-        &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError> {
-        if first == 0 {
-            return Ok(Vec::new());
-        }
-        let behind = after.map_or_else(Row::new, |it| doc! { "_id": { "$gt": it } });
-        let saved = self.collection("saved");
-        let batch = u32::try_from(first).unwrap_or(u32::MAX);
-        let found = saved.find(behind).sort(doc! { "_id": 1 }).batch_size(batch).await;
-        let mut found = found.map_err(|err| failed(&err))?;
-        let mut plans = Vec::new();
-        // Until there are enough good ones: fewer say that there are no more.
-        while plans.len() < first
-            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
-        {
-            plans.extend(lists::good(std::iter::once(saved_plan(&row)))?);
-        }
-        Ok(plans)
-    }
-
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        let removed = self.collection("saved").delete_one(doc! { "_id": name }).await;
-        removed.map(|it| it.deleted_count > 0).map_err(|err| failed(&err))
-    }
-
-    async fn time(&self) -> Result<Timestamp, StoreError> {
-        let hello = self.database.run_command(doc! { "hello": 1 }).await;
-        let hello = hello.map_err(|err| failed(&err))?;
-        let time = hello.get_datetime("localTime").ok().map(|it| it.timestamp_millis());
-        let time = time.and_then(Timestamp::from_timestamp_millis);
-        time.ok_or_else(|| StoreError::Unavailable("the server does not tell its time".to_owned()))
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        // A write that changes nothing is none: a primary without a majority would confirm it.
-        let (id, change) = (doc! { "_id": "check" }, doc! { "$inc": { "n": 1_i64 } });
-        let put = self.collection("meta").update_one(id, change).upsert(true).await;
-        put.map_err(|err| failed(&err)).map(drop)
-    }
-}
-
-fn saved_plan(row: &Row) -> Result<SavedPlan, StoreError> {
-    let name = rows::text(row, "_id", "a saved plan")?;
-    let inputs = row.get_str("inputs").ok().map(serde_json::from_str).transpose();
-    Ok(SavedPlan {
-        name: name.to_owned(),
-        plan: rows::parse(row, "planId", name)?,
-        inputs: inputs.map_err(|err| StoreError::corrupt(name, err))?,
-        at: rows::time(row, "at", name)?,
-    })
 }
 
 impl Mongo {

@@ -6,10 +6,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use mongodb::{
@@ -46,7 +43,6 @@ type Answer = Result<(), AppendError>;
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
-    batches: Arc<AtomicU64>,
 }
 
 /// An append, and who waits for it.
@@ -65,15 +61,9 @@ impl Journal {
         by: &str,
     ) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
-        let batches = Arc::new(AtomicU64::new(0));
-        let pen = Pen { database, hints, by: by.to_owned(), batches: Arc::clone(&batches) };
+        let pen = Pen { database, hints, by: by.to_owned() };
         tasks.spawn(run(entries, Arc::new(pen)));
-        Self { queue, batches }
-    }
-
-    /// Returns how many batches were written.
-    pub(super) fn batches(&self) -> u64 {
-        self.batches.load(Ordering::Relaxed)
+        Self { queue }
     }
 
     /// Writes an append durably.
@@ -169,7 +159,6 @@ struct Pen {
     database: Database,
     hints: Arc<Hints>,
     by: String,
-    batches: Arc<AtomicU64>,
 }
 
 impl Pen {
@@ -181,7 +170,7 @@ impl Pen {
             Ok(answers) => answers,
             Err(err) => appends.iter().map(|_| Err(err.clone().into())).collect(),
         };
-        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.hints.count_commit();
         for (append, answer) in appends.iter().zip(&mut answers) {
             if answer.is_ok() {
                 *answer = self.put_more_events(append).await;

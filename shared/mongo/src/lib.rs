@@ -21,7 +21,6 @@ mod indexes;
 mod journal;
 mod lists;
 mod log;
-mod outputs;
 mod permits;
 mod reading;
 mod records;
@@ -29,7 +28,6 @@ mod removal;
 mod rows;
 mod streams;
 mod texts;
-mod usage;
 mod vectors;
 
 use std::sync::{Arc, atomic::AtomicU64};
@@ -50,7 +48,7 @@ pub struct Mongo {
     database: Database,
     /// Reads what the primary has: for caches, so that one sees one's own writes.
     caches: Collection<Document>,
-    /// What calls returned, in the same way.
+    /// Cached outputs.
     outputs: Collection<Document>,
     journal: Journal,
     ends: Arc<Ends>,
@@ -86,7 +84,7 @@ impl Mongo {
         tasks.spawn(streams::follow(streams, database.clone(), Arc::clone(&hints), writer));
         Ok(Self {
             caches: connection::caches(&database, "executions"),
-            outputs: connection::caches(&database, "outputs"),
+            outputs: connection::unconfirmed(&database, "outputs"),
             database,
             journal,
             ends,

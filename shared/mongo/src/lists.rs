@@ -12,7 +12,8 @@ use shared::{
     request::PLANNING_FAILURES,
     store::{
         Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
-        StoreError, backend::search_words,
+        StoreError,
+        backend::{search_words, skip_damaged},
     },
 };
 
@@ -22,39 +23,20 @@ use super::{connection::failed, rows};
 pub(super) fn good<T>(
     read: impl Iterator<Item = Result<T, StoreError>>,
 ) -> Result<Vec<T>, StoreError> {
-    let mut items = Vec::new();
-    for item in read {
-        match item {
-            Ok(item) => items.push(item),
-            Err(err @ StoreError::Corrupt { .. }) => tracing::warn!(%err, "left out of a list"),
-            Err(err) => return Err(err),
-        }
-    }
-    Ok(items)
+    read.filter_map(|item| skip_damaged(item).transpose()).collect()
+}
+
+/// Reads all documents that a query finds.
+pub(super) async fn all_rows(found: Result<Found<Row>, Error>) -> Result<Vec<Row>, StoreError> {
+    let found = found.map_err(|err| failed(&err))?;
+    found.try_collect().await.map_err(|err| failed(&err))
 }
 
 /// Reads heads.
 pub(super) async fn heads_of(
     found: Result<Found<Row>, Error>,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let found = found.map_err(|err| failed(&err))?;
-    let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
-    good(rows.iter().map(rows::head))
-}
-
-/// Reads what ended after a moment and not after another, in that order.
-pub(super) async fn ended(
-    heads: &Collection<Row>,
-    after: Timestamp,
-    until: Timestamp,
-    most: usize,
-) -> Result<Vec<ExecutionHead>, StoreError> {
-    if most == 0 {
-        return Ok(Vec::new());
-    }
-    let between = doc! { "$gt": after.timestamp_micros(), "$lte": until.timestamp_micros() };
-    let found = heads.find(doc! { "finishedAt": between });
-    heads_of(found.sort(doc! { "finishedAt": 1, "_id": 1 }).limit(limit(most)).await).await
+    good(all_rows(found).await?.iter().map(rows::head))
 }
 
 /// Returns a number of documents as the server takes it.
@@ -119,7 +101,7 @@ pub(super) fn plans(filter: &PlanFilter) -> (Row, Vec<Row>) {
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
-    (matching, vec![doc! { "$project": { "_id": 1, "at": 1 } }])
+    (matching, vec![doc! { "$project": { "_id": 1, "at": 1, "version": 1 } }])
 }
 
 /// Says which heads.
@@ -166,8 +148,7 @@ pub(super) async fn page<T>(
     pipeline.extend(stages);
     // One more than asked, to see whether there is more.
     pipeline.push(doc! { "$limit": limit(page.first.saturating_add(1)) });
-    let found = collection.aggregate(pipeline).await.map_err(|err| failed(&err))?;
-    let mut rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+    let mut rows = all_rows(collection.aggregate(pipeline).await).await?;
     let has_more = rows.len() > page.first;
     rows.truncate(page.first);
     let items = good(rows.iter().map(|row| {

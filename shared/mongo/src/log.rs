@@ -1,20 +1,20 @@
 //! Logs, claims and inboxes in MongoDB.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use mongodb::bson::{Bson, Document as Row, Timestamp as Arrival, doc};
-use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::RecordedEvent,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Documents, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, SentCommand, StoreError,
-        backend::{aged_places, inbox_full_error},
+        Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
+        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, SentCommand, Store,
+        StoreError,
+        backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
 
@@ -25,7 +25,7 @@ use super::{
 };
 
 #[async_trait]
-impl ExecutionLog for Mongo {
+impl Log for Mongo {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         append.check()?;
         let (id, after, end) = (append.execution, append.after, append.end());
@@ -58,85 +58,36 @@ impl ExecutionLog for Mongo {
         self.logs().read(id, after).await
     }
 
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
-        self.logs().read_first(id).await
-    }
-
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        let first = most - aged_places(most);
-        let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);
-        while heads.len() < first && looks < limits::PRIORITIES {
-            let Some(priority) = self.next_priority(last).await? else { return Ok(heads) };
-            let wake = doc! { "$lte": now.timestamp_micros() };
-            let found = self.caches.find(doc! { "priority": priority.clone(), "wake": wake });
-            let found = found.sort(doc! { "wake": 1, "_id": 1 });
-            let found = found.limit(lists::limit(first - heads.len())).await;
-            heads.append(&mut lists::heads_of(found).await?);
-            (looks, last) = (looks + 1, Some(priority));
-        }
-        if heads.len() == most {
-            return Ok(heads);
-        }
-        let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
-        let longest = self.due_after(now, None, most).await?;
-        let longest = longest.into_iter().filter(|it| !taken.contains(&it.execution));
-        heads.extend(longest.take(most - heads.len()));
-        Ok(heads)
-    }
-
-    async fn due_after(
+    async fn find_heads(
         &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
+        query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
         if most == 0 {
             return Ok(Vec::new());
         }
-        let now = now.timestamp_micros();
-        let mut queue = doc! { "wake": { "$lte": now } };
-        if let Some((due, id)) = after.map(|(due, id)| (due.timestamp_micros(), id.to_string())) {
-            queue = doc! {
-                "wake": { "$gte": due, "$lte": now },
-                "$or": [{ "wake": { "$gt": due } }, { "_id": { "$gt": id } }],
-            };
-        }
-        let found = self.caches.find(queue).sort(doc! { "wake": 1, "_id": 1 });
-        lists::heads_of(found.limit(lists::limit(most)).await).await
+        let (which, order) = match query {
+            HeadQuery::Due { now } => return self.due(now, most).await,
+            HeadQuery::DueAfter { now, after } => (queue(now, after), doc! { "wake": 1, "_id": 1 }),
+            HeadQuery::Orphans { now } => {
+                let gone = self.gone_owners(now).await?;
+                if gone.is_empty() {
+                    return Ok(Vec::new());
+                }
+                (doc! { "owner": { "$in": gone } }, doc! { "_id": 1 })
+            }
+            HeadQuery::OwnedBy(worker) => (doc! { "owner": worker.to_string() }, doc! { "_id": 1 }),
+            HeadQuery::Finished { after, until } => {
+                let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
+                let between = doc! { "finishedAt": { "$gt": after, "$lte": until } };
+                (between, doc! { "finishedAt": 1, "_id": 1 })
+            }
+        };
+        let found = self.caches.find(which).sort(order).limit(lists::limit(most));
+        lists::heads_of(found.await).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        let live: BTreeSet<String> =
-            self.workers(now).await?.iter().map(ToString::to_string).collect();
-        // The index alone answers this, one look for each owner.
-        let some = doc! { "owner": { "$gt": "" } };
-        let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
-        let gone: Vec<String> = names(owners).difference(&live).cloned().collect();
-        if gone.is_empty() || most == 0 {
-            return Ok(Vec::new());
-        }
-        let found = self.caches.find(doc! { "owner": { "$in": gone } }).sort(doc! { "_id": 1 });
-        lists::heads_of(found.limit(lists::limit(most)).await).await
-    }
-
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        if most == 0 {
-            return Ok(Vec::new());
-        }
-        let own = doc! { "owner": worker.to_string() };
-        let found = self.caches.find(own).sort(doc! { "_id": 1 });
-        lists::heads_of(found.limit(lists::limit(most)).await).await
-    }
-
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        // What is no time is damage, and must not keep anybody from the rest.
-        let from = Timestamp::MIN_UTC.timestamp_micros();
-        let some = self.caches.find_one(doc! { "wake": { "$gte": from } });
-        let found = some.sort(doc! { "wake": 1 }).await.map_err(|err| failed(&err))?;
-        Ok(found.and_then(|it| rows::time(&it, "wake", "a head").ok()))
-    }
-
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
         self.plans.evict_idle();
         let id = doc! { "_id": lease.worker.to_string() };
         let row = doc! {
@@ -150,7 +101,7 @@ impl ExecutionLog for Mongo {
         self.bury(lease.until).await
     }
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         let id = doc! { "_id": worker.to_string() };
         self.collection("workers").delete_one(id).await.map_err(|err| failed(&err))?;
         self.evict(worker).await?;
@@ -158,39 +109,53 @@ impl ExecutionLog for Mongo {
         Ok(())
     }
 
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
         let live = doc! { "until": { "$gt": now.timestamp_micros() } };
         let found = self.collection("workers").find(live).sort(doc! { "_id": 1 }).await;
-        let rows: Vec<Row> = match found {
-            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
-            Err(err) => return Err(failed(&err)),
-        };
+        let rows = lists::all_rows(found).await?;
         lists::good(rows.iter().map(|it| rows::parse(it, "_id", "a worker")))
     }
+}
 
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+#[async_trait]
+impl Permits for Mongo {
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
         self.take_all(ask, now).await
     }
 
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
         self.give_back(&permits).await?;
         self.hints.wake_work();
         Ok(())
     }
+}
 
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        self.output(key, now).await
-    }
-
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        self.put_output(key, output, until).await
-    }
-
+#[async_trait]
+impl Store for Mongo {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.remove_old(before, most).await
     }
 
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
+    async fn shared_time(&self) -> Result<Timestamp, StoreError> {
+        let hello = self.database.run_command(doc! { "hello": 1 }).await;
+        let hello = hello.map_err(|err| failed(&err))?;
+        let time = hello.get_datetime("localTime").ok().map(|time| time.timestamp_millis());
+        let time = time.and_then(Timestamp::from_timestamp_millis);
+        time.ok_or_else(|| StoreError::Unavailable("the server does not tell its time".to_owned()))
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+#[async_trait]
+impl Inbox for Mongo {
+    async fn send_command(&self, envelope: SentCommand) -> Result<(), StoreError> {
         let row = doc! {
             "_id": envelope.id.to_string(),
             "executionId": envelope.execution.to_string(),
@@ -207,35 +172,55 @@ impl ExecutionLog for Mongo {
         Ok(())
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let Some(of) = of else { return self.oldest_commands().await };
         let filter = doc! { "executionId": of.to_string() };
         let found = self.collection("inbox").find(filter).sort(doc! { "n": 1 }).await;
-        let rows: Vec<Row> = match found {
-            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
-            Err(err) => return Err(failed(&err)),
-        };
+        let rows = lists::all_rows(found).await?;
         lists::good(rows.iter().map(envelope))
     }
 
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
         if commands.is_empty() {
             return Ok(());
         }
         let ids = commands.iter().map(ToString::to_string);
         commands::run(&self.database, commands::remove("inbox", ids)).await.map(drop)
     }
-
-    fn commits(&self) -> u64 {
-        self.journal.batches()
-    }
-
-    fn hints(&self) -> &Hints {
-        &self.hints
-    }
 }
 
 impl Mongo {
+    /// Takes one priority after another, then the longest due.
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
+        let first = most - aged_places(most);
+        let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);
+        while heads.len() < first && looks < limits::PRIORITIES {
+            let Some(priority) = self.next_priority(last).await? else { return Ok(heads) };
+            let wake = doc! { "$lte": now.timestamp_micros() };
+            let found = self.caches.find(doc! { "priority": priority.clone(), "wake": wake });
+            let found = found.sort(doc! { "wake": 1, "_id": 1 });
+            let found = found.limit(lists::limit(first - heads.len())).await;
+            heads.append(&mut lists::heads_of(found).await?);
+            (looks, last) = (looks + 1, Some(priority));
+        }
+        if heads.len() < most {
+            let longest = self.find_heads(HeadQuery::DueAfter { now, after: None }, most).await?;
+            add_longest_due(&mut heads, longest, most);
+        }
+        Ok(heads)
+    }
+
+    /// Returns the owners of executions that have no lease.
+    async fn gone_owners(&self, now: Timestamp) -> Result<Vec<Bson>, StoreError> {
+        let live: BTreeSet<String> =
+            self.list_workers(now).await?.iter().map(ToString::to_string).collect();
+        // The index alone answers this, one look for each owner.
+        let some = doc! { "owner": { "$gt": "" } };
+        let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
+        let is_gone = |owner: &Bson| owner.as_str().is_some_and(|owner| !live.contains(owner));
+        Ok(owners.into_iter().filter(is_gone).collect())
+    }
+
     /// Returns whether a log is there and its head is not, as a crash between the two leaves it. A
     /// removal takes the head first and the log last, and is noted from before to after: asked for
     /// in this order, what is being removed is never taken for what lost its head.
@@ -273,7 +258,7 @@ impl Mongo {
             && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
         {
             bytes += row.get_str("json").map_or(0, str::len);
-            waiting.append(&mut lists::good(std::iter::once(envelope(&row)))?);
+            waiting.extend(skip_damaged(envelope(&row))?);
         }
         Ok(waiting)
     }
@@ -290,12 +275,17 @@ impl Mongo {
     }
 }
 
-fn names(values: Vec<Bson>) -> BTreeSet<String> {
-    let texts = values.into_iter().filter_map(|it| match it {
-        Bson::String(text) => Some(text),
-        _ => None,
-    });
-    texts.collect()
+/// Selects due executions after a position, by due time.
+fn queue(now: Timestamp, after: Option<QueuePosition>) -> Row {
+    let now = now.timestamp_micros();
+    let Some(QueuePosition { due, execution }) = after else {
+        return doc! { "wake": { "$lte": now } };
+    };
+    let due = due.timestamp_micros();
+    doc! {
+        "wake": { "$gte": due, "$lte": now },
+        "$or": [{ "wake": { "$gt": due } }, { "_id": { "$gt": execution.to_string() } }],
+    }
 }
 
 fn envelope(row: &Row) -> Result<SentCommand, StoreError> {

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::Ordering;
 
-use futures::TryStreamExt;
 use mongodb::{
     bson::{Bson, Document as Row, doc},
     options::ReturnDocument,
@@ -14,7 +13,7 @@ use shared::{
     clock::Timestamp,
     id::WorkerId,
     store::{
-        CallLimit, ExecutionLog, Permission, Permit, PermitAsk, StoreError,
+        CallLimit, Log, Permission, Permit, PermitAsk, StoreError,
         backend::{LimitState, Tallies},
     },
 };
@@ -23,7 +22,7 @@ use super::{
     Mongo,
     commands::{self, Safety},
     connection::{failed, is_duplicate},
-    rows,
+    lists, rows,
 };
 
 /// Where permits are.
@@ -127,7 +126,8 @@ impl Mongo {
 
     /// Removes the holders whose workers are gone, and returns what is left.
     async fn evict_dead(&self, key: &str, now: Timestamp) -> Result<LimitState, StoreError> {
-        let live: Vec<String> = self.workers(now).await?.iter().map(ToString::to_string).collect();
+        let live: Vec<String> =
+            self.list_workers(now).await?.iter().map(ToString::to_string).collect();
         let row = self.change(key, keeping(doc! { "$in": ["$$it.w", live] })).await?;
         tally(&row, key)
     }
@@ -227,10 +227,7 @@ impl Mongo {
     async fn tallies(&self, limits: &[CallLimit]) -> Result<Tallies, StoreError> {
         let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
         let found = self.collection(PERMITS).find(doc! { "_id": { "$in": keys } }).await;
-        let rows: Vec<Row> = match found {
-            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
-            Err(err) => return Err(failed(&err)),
-        };
+        let rows = lists::all_rows(found).await?;
         let read = |row: &Row| {
             let key = rows::text(row, "_id", "a limit")?;
             Ok((key.to_owned(), tally(row, key)?))

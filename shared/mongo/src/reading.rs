@@ -91,21 +91,6 @@ impl Logs {
         Ok(events)
     }
 
-    /// Returns the first event of a log.
-    pub(super) async fn read_first(
-        &self,
-        id: ExecutionId,
-    ) -> Result<Option<RecordedEvent>, StoreError> {
-        let range = rows::log_range(id, Seq::START.next().0.cast_signed(), Bson::MaxKey);
-        let events = self.database.collection::<RawDocumentBuf>("events");
-        let found = events.find_one(range).sort(doc! { "_id": 1 });
-        let mut assembly = Assembly::new(id, Seq::START);
-        if let Some(row) = found.await.map_err(|err| failed(&err))? {
-            assembly.push(rows::document(&row, id));
-        }
-        Ok(assembly.finish()?.into_iter().next())
-    }
-
     /// Finds the documents of a log whose first position is not before `first`.
     async fn documents_from(
         &self,

@@ -10,7 +10,6 @@ use futures::TryStreamExt;
 use mongodb::{
     Cursor, Database,
     bson::{Bson, Document as Row, doc},
-    error::Error,
 };
 use shared::{
     clock::Timestamp,
@@ -23,7 +22,7 @@ use super::{
     commands::{self, Safety},
     connection::failed,
     documents::of_request,
-    rows,
+    lists, rows,
 };
 
 /// What is removed or looked at together.
@@ -77,9 +76,7 @@ impl Mongo {
         most: usize,
     ) -> Result<Pruned, StoreError> {
         self.finish_what_was_left().await?;
-        let expired = doc! { "until": { "$lte": before.timestamp_micros() } };
-        self.collection("outputs").delete_many(expired).await.map_err(|err| failed(&err))?;
-        self.forget_calls(before).await?;
+        self.remove_old_records(before).await?;
         self.sweep().await?;
         let mut pruned = Pruned::default();
         for kind in Kind::ALL {
@@ -215,7 +212,7 @@ impl Mongo {
         let age = doc! { "$subtract": ["$$NOW", LEFT] };
         let left = doc! { "$expr": { "$lt": ["$at", age] } };
         let left = self.collection("going").find(left).limit(MOST_LEFT).await;
-        let left: Vec<String> = rows_of(left).await?.iter().map(id).collect();
+        let left: Vec<String> = lists::all_rows(left).await?.iter().map(id).collect();
         for kind in Kind::ALL {
             let of_kind = left.iter().filter(|it| it.starts_with(kind.prefix()));
             let ids: Vec<String> = of_kind.cloned().collect();
@@ -224,7 +221,7 @@ impl Mongo {
             }
             let all = self.collection(kind.collection());
             let there = all.find(doc! { "_id": { "$in": &ids } });
-            let there = rows_of(there.projection(doc! { "_id": 1 }).await).await?;
+            let there = lists::all_rows(there.projection(doc! { "_id": 1 }).await).await?;
             let there: BTreeSet<String> = there.iter().map(id).collect();
             let (there, gone): (Vec<_>, Vec<_>) =
                 ids.into_iter().partition(|it| there.contains(it));
@@ -271,11 +268,6 @@ fn of_plan(id: &str) -> Row {
 
 fn texts(values: &[Bson]) -> BTreeSet<String> {
     values.iter().filter_map(Bson::as_str).map(str::to_owned).collect()
-}
-
-async fn rows_of(found: Result<Cursor<Row>, Error>) -> Result<Vec<Row>, StoreError> {
-    let found = found.map_err(|err| failed(&err))?;
-    found.try_collect().await.map_err(|err| failed(&err))
 }
 
 async fn next_rows(found: &mut Cursor<Row>) -> Result<Vec<Row>, StoreError> {

@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = 4 << 20;
 
 #[async_trait]
 impl Vectors for Mongo {
-    async fn vectors(
+    async fn find_vectors(
         &self,
         model: &str,
         texts: &[TextHash],

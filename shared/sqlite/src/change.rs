@@ -9,16 +9,15 @@ use shared::{
     limits,
     store::{
         Append, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        Reservation, SentCommand, Usage, WriteCondition,
+        SentCommand, WriteCondition,
     },
 };
 
 use super::{
-    outputs::Outputs,
     permits,
-    records::{self, Calls, RecordRow},
+    records::{self, Counts, RecordRow},
     removal::Removal,
-    rows, usage,
+    rows,
     vectors::VectorRows,
 };
 
@@ -36,50 +35,15 @@ pub(super) enum Change {
     Retire(Vec<WorkerId>),
     Send(SentCommand),
     Discard(Vec<CommandId>),
-    Request {
-        id: String,
-        created_at: i64,
-        query: String,
-        folded: String,
-    },
+    Request { id: String, created_at: i64, query: String, folded: String },
     Plan(PlanRow),
-    Transcript {
-        request: RequestId,
-        entries: Vec<String>,
-    },
-    Reserve(Reservation),
-    Acquire {
-        ask: PermitAsk,
-        now: Timestamp,
-    },
+    Transcript { request: RequestId, entries: Vec<String> },
+    Acquire { ask: PermitAsk, now: Timestamp },
     Release(Vec<Permit>),
-    Output {
-        key: String,
-        until: i64,
-        json: String,
-    },
-    Save {
-        name: String,
-        plan: String,
-        inputs: Option<String>,
-        at: i64,
-    },
-    Unsave {
-        name: String,
-    },
-    Record {
-        row: RecordRow,
-        unless: WriteCondition,
-    },
-    Forget {
-        kind: RecordKind,
-        name: String,
-    },
-    Usage(Vec<Usage>),
+    Record { row: RecordRow, unless: WriteCondition },
+    RemoveRecord { kind: RecordKind, name: String },
     Vectors(VectorRows),
     Remove(Removal),
-    /// Writes something that nobody reads, to see whether it can.
-    Check,
 }
 
 /// A plan as it is kept.
@@ -105,8 +69,6 @@ pub(super) enum Answer {
     Taken,
     /// There is nothing to remove.
     Absent,
-    /// The key is there.
-    There(Reservation),
     /// No further command can wait.
     Full,
     /// What limits say.
@@ -129,8 +91,7 @@ impl Change {
             Self::Plan(plan) => plan.json.len(),
             Self::Transcript { entries, .. } => entries.iter().map(String::len).sum(),
             Self::Request { query, .. } => query.len(),
-            Self::Output { json, .. } => json.len(),
-            Self::Record { row, .. } => row.bytes(),
+            Self::Record { row, .. } => row.json.len(),
             Self::Vectors(vectors) => vectors.bytes(),
             _ => 0,
         }
@@ -148,8 +109,8 @@ impl Change {
             Self::Head(head) if head.is_claimable() => hints.wake_work(),
             Self::Retire(_) | Self::Release(_) => hints.wake_work(),
             Self::Send(_) => hints.wake_inbox(),
-            Self::Record { row, .. } if row.kind().is_shared_by_nodes() => hints.wake_records(),
-            Self::Forget { kind, .. } if kind.is_shared_by_nodes() => hints.wake_records(),
+            Self::Record { row, .. } if row.kind.is_shared_by_nodes() => hints.wake_records(),
+            Self::RemoveRecord { kind, .. } if kind.is_shared_by_nodes() => hints.wake_records(),
             _ => (),
         }
     }
@@ -179,35 +140,13 @@ impl Change {
             Self::Transcript { request, entries } => {
                 add_transcript(connection, *request, entries)?;
             }
-            Self::Reserve(key) => return reserve(connection, key),
             Self::Acquire { ask, now } => return permits::acquire(connection, ask, *now),
             Self::Release(permits) => permits::release(connection, permits)?,
-            Self::Output { key, until, json } => {
-                ledger.outputs.put(connection, key, *until, json)?;
-            }
-            Self::Save { name, plan, inputs, at } => {
-                let sql = "INSERT OR REPLACE INTO saved VALUES (?1, ?2, ?3, ?4)";
-                connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
-            }
-            Self::Unsave { name } => {
-                let sql = "DELETE FROM saved WHERE name = ?1";
-                if connection.prepare_cached(sql)?.execute([name])? == 0 {
-                    return Ok(Answer::Absent);
-                }
-            }
-            Self::Record { row, unless } => return ledger.calls.put(connection, row, unless),
-            Self::Usage(usage) => usage::add(connection, usage)?,
+            Self::Record { row, unless } => return ledger.counts.put(connection, row, unless),
             Self::Vectors(vectors) => vectors.put(connection)?,
-            Self::Forget { kind, name } => return records::remove(connection, *kind, name),
+            Self::RemoveRecord { kind, name } => return records::remove(connection, *kind, name),
             Self::Remove(removal) => {
                 return removal.apply(connection, ledger).map(Answer::Removed);
-            }
-            Self::Check => {
-                // SQLite writes no page that stays as it is, and one page often fits where an
-                // append does not.
-                let sql =
-                    "INSERT OR REPLACE INTO meta VALUES ('write_check', hex(randomblob(8192)))";
-                connection.prepare_cached(sql)?.execute([])?;
             }
         }
         Ok(Answer::Done)
@@ -291,22 +230,11 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
     Ok(Answer::Done)
 }
 
-fn reserve(connection: &Connection, key: &Reservation) -> rusqlite::Result<Answer> {
-    let sql = "INSERT OR IGNORE INTO keys VALUES (?1, ?2, ?3)";
-    let row = params![key.key, key.execution.to_string(), key.fingerprint];
-    if connection.prepare_cached(sql)?.execute(row)? == 1 {
-        return Ok(Answer::Done);
-    }
-    let there = rows::reservation(connection, &key.key)?;
-    Ok(there.map_or(Answer::Done, Answer::There))
-}
-
 /// Where logs end, remembered from one commit to the next as long as nobody else writes.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     logs: BTreeMap<ExecutionId, Log>,
-    outputs: Outputs,
-    calls: Calls,
+    counts: Counts,
     /// SQLite's number of the state that this is a memory of.
     version: Option<i64>,
 }

@@ -8,7 +8,7 @@ use shared::{limits, store::StoreError};
 /// How long a write waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 192;
 /// The WAL grows to so many pages before a commit itself folds it into the file: 64 MiB, which the
 /// watcher never lets happen unless the disk cannot keep up.
 const CHECKPOINT_PAGES: i64 = 16_384;

@@ -1,29 +1,22 @@
-//! Requests, plans, transcripts, heads and keys in the file.
+//! Requests, plans, transcripts and heads in the file.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use shared::{
-    clock::{Clock as _, Timestamp},
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, SavedPlan, StoreError,
+        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
+        RequestFilter, StoreError,
         backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
 };
 
-use super::{
-    Answer, Change, Sqlite,
-    change::PlanRow,
-    connection::failed,
-    lists, log,
-    rows::{self, good},
-};
+use super::{Answer, Change, Sqlite, change::PlanRow, connection::failed, lists, rows};
 
 #[async_trait]
 impl Documents for Sqlite {
@@ -41,12 +34,12 @@ impl Documents for Sqlite {
         self.readers
             .read(move |connection| {
                 let sql = "SELECT id, created_at, query FROM requests WHERE id = ?1";
-                one(connection, sql, &id.to_string(), lists::request)
+                rows::find_row(connection, sql, [id.to_string()], lists::request)
             })
             .await
     }
 
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
@@ -108,11 +101,11 @@ impl Documents for Sqlite {
         Ok(Some(plan))
     }
 
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        self.readers.read(move |connection| plans_of(connection, &id.to_string())).await
-    }
-
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
         self.readers.read(move |connection| lists::plans(connection, &filter, &page)).await
     }
@@ -125,12 +118,12 @@ impl Documents for Sqlite {
                      (SELECT number FROM logs WHERE execution = ?1)",
                     rows::HEAD
                 );
-                one(connection, &sql, &id.to_string(), rows::head)
+                rows::find_row(connection, &sql, [id.to_string()], rows::head)
             })
             .await
     }
 
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
@@ -138,101 +131,10 @@ impl Documents for Sqlite {
         let (filter, page) = (filter.clone(), page.clone());
         self.readers.read(move |connection| lists::heads(connection, &filter, &page)).await
     }
-
-    async fn ended(
-        &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.readers.read(move |connection| log::ended(connection, after, until, most)).await
-    }
-
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
-        match self.write(Change::Reserve(key.clone())).await? {
-            Answer::There(there) => Ok(Some(there)),
-            _ => Ok(None),
-        }
-    }
-
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        let key = key.to_owned();
-        self.readers
-            .read(move |connection| rows::reservation(connection, &key).map_err(|err| failed(&err)))
-            .await
-    }
-
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
-        let change = Change::Save {
-            name: saved.name.clone(),
-            plan: saved.plan.to_string(),
-            inputs: saved.inputs.as_ref().map(ToString::to_string),
-            at: saved.at.timestamp_micros(),
-        };
-        self.write(change).await.map(drop)
-    }
-
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        let name = name.to_owned();
-        self.readers
-            .read(move |connection| {
-                let sql = "SELECT name, plan, inputs, at FROM saved WHERE name = ?1";
-                one(connection, sql, &name, saved_plan)
-            })
-            .await
-    }
-
-    async fn saved_plans(
-        &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError> {
-        let after = after.map(str::to_owned);
-        self.readers
-            .read(move |connection| {
-                let sql = "SELECT name, plan, inputs, at FROM saved \
-                     WHERE ?1 IS NULL OR name > ?1 ORDER BY name";
-                let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-                let mut found = statement.query(params![after]).map_err(|err| failed(&err))?;
-                let mut saved = Vec::new();
-                // Until there are enough good ones: fewer say that there are no more.
-                while saved.len() < first
-                    && let Some(row) = found.next().map_err(|err| failed(&err))?
-                {
-                    saved.extend(good(saved_plan(row))?);
-                }
-                Ok(saved)
-            })
-            .await
-    }
-
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        Ok(self.write(Change::Unsave { name: name.to_owned() }).await?.is_done())
-    }
-
-    async fn time(&self) -> Result<Timestamp, StoreError> {
-        Ok(self.time.now())
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.write(Change::Check).await.map(drop)
-    }
 }
 
 fn not_taken(answer: &Answer) -> Result<(), StoreError> {
     if matches!(answer, Answer::Taken) { Err(StoreError::Taken) } else { Ok(()) }
-}
-
-/// Reads the one row that a query finds, if it finds one.
-fn one<T>(
-    connection: &Connection,
-    sql: &str,
-    id: &str,
-    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
-) -> Result<Option<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query([id]).map_err(|err| failed(&err))?;
-    found.next().map_err(|err| failed(&err))?.map(read).transpose()
 }
 
 fn transcript(
@@ -269,28 +171,4 @@ fn plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>,
 fn has_plan(connection: &Connection, id: &str) -> Result<bool, StoreError> {
     let found = connection.prepare_cached("SELECT 1 FROM plans WHERE id = ?1");
     found.and_then(|mut it| it.exists([id])).map_err(|err| failed(&err))
-}
-
-fn plans_of(connection: &Connection, request: &str) -> Result<Vec<PlanId>, StoreError> {
-    let sql = "SELECT id FROM plans WHERE request = ?1 ORDER BY version";
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query([request]).map_err(|err| failed(&err))?;
-    let mut plans = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        plans.extend(good(lists::plan_id(row))?);
-    }
-    Ok(plans)
-}
-
-fn saved_plan(row: &Row<'_>) -> Result<SavedPlan, StoreError> {
-    let name: String = rows::column(row, 0, "a saved plan")?;
-    let (plan, inputs): (String, Option<String>) =
-        (rows::column(row, 1, &name)?, rows::column(row, 2, &name)?);
-    let inputs = inputs.map(|it| serde_json::from_str(&it)).transpose();
-    Ok(SavedPlan {
-        plan: rows::parse(&plan, &name)?,
-        inputs: inputs.map_err(|err| StoreError::corrupt(&name, err))?,
-        at: rows::time(rows::column(row, 3, &name)?, &name)?,
-        name,
-    })
 }

@@ -19,7 +19,6 @@ mod documents;
 mod lists;
 mod lives;
 mod log;
-mod outputs;
 mod permits;
 mod readers;
 mod records;
@@ -27,7 +26,6 @@ mod removal;
 mod rows;
 mod schema;
 mod time;
-mod usage;
 mod vectors;
 mod watcher;
 mod writer;
@@ -82,7 +80,7 @@ impl Sqlite {
         let hints = Arc::new(Hints::default());
         let writer = Writer::start(connection, Arc::clone(&hints))?;
         Ok(Self {
-            _watcher: Watcher::start(connection::open_writer(path)?, &writer)?,
+            _watcher: Watcher::start(connection::open_writer(path)?, &writer, Arc::clone(&hints))?,
             readers: Arc::new(Readers::new(path.to_owned())),
             writer,
             lives,

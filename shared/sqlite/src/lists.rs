@@ -4,18 +4,15 @@ use rusqlite::{Connection, Row, types::Value};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::PlanId,
     request::{PLANNING_FAILURES, Request},
     store::{
-        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
-        StoreError, backend::search_words,
+        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
+        RequestFilter, StoreError,
+        backend::{search_words, skip_damaged},
     },
 };
 
-use super::{
-    connection::failed,
-    rows::{self, good},
-};
+use super::{connection::failed, rows};
 
 /// A query that conditions are added to.
 struct Query {
@@ -70,7 +67,7 @@ impl Query {
         let mut items = Vec::new();
         for _ in 0..page.first {
             match found.next().map_err(|err| failed(&err))? {
-                Some(row) => items.extend(good(read(row))?),
+                Some(row) => items.extend(skip_damaged(read(row))?),
                 None => return Ok(Listing { items, has_more: false }),
             }
         }
@@ -117,14 +114,15 @@ pub(super) fn plans(
     connection: &Connection,
     filter: &PlanFilter,
     page: &Page,
-) -> Result<Listing<PlanId>, StoreError> {
-    let mut query = Query::new("SELECT id, created_at FROM plans");
+) -> Result<Listing<PlanVersion>, StoreError> {
+    let mut query = Query::new("SELECT id, created_at, version FROM plans");
     query.and("request = ?", filter.request.map(|it| it.to_string()));
     query.has_words(filter.search.as_deref());
     query.page(connection, "id", page, |row| {
-        let id = plan_id(row)?;
-        let at = rows::time(rows::column(row, 1, "a plan")?, "a plan")?;
-        Ok((Cursor { at, id: id.to_string() }, id))
+        let id: String = rows::column(row, 0, "a plan")?;
+        let at = rows::time(rows::column(row, 1, &id)?, &id)?;
+        let plan = PlanVersion { id: rows::parse(&id, &id)?, version: rows::column(row, 2, &id)? };
+        Ok((Cursor { at, id }, plan))
     })
 }
 
@@ -163,10 +161,4 @@ pub(super) fn request(row: &Row<'_>) -> Result<Request, StoreError> {
     let id: String = rows::column(row, 0, "a request")?;
     let created_at = rows::time(rows::column(row, 1, &id)?, &id)?;
     Ok(Request { id: rows::parse(&id, &id)?, created_at, query: rows::column(row, 2, &id)? })
-}
-
-/// Reads the identifier of a plan.
-pub(super) fn plan_id(row: &Row<'_>) -> Result<PlanId, StoreError> {
-    let id: String = rows::column(row, 0, "a plan")?;
-    rows::parse(&id, &id)
 }

@@ -1,38 +1,32 @@
 //! Logs, claims and inboxes in the file.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
-use serde_json::Value;
 use shared::{
-    clock::Timestamp,
+    clock::{Clock as _, Timestamp},
     event::RecordedEvent,
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, EventDocument, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, SentCommand, StoreError,
-        backend::{Assembly, aged_places, inbox_full_error},
+        Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
+        Permission, Permit, PermitAsk, Permits, Pruned, SentCommand, Store, StoreError,
+        backend::{Assembly, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
 
 use super::{
     Answer, Change, Sqlite,
     connection::failed,
-    outputs, permits,
+    lives::Lives,
+    permits,
     removal::{self, BATCH, Kind, Removal},
-    rows::{self, good},
+    rows,
 };
 
-/// No limit, as SQLite says it.
-const ALL: i64 = -1;
-
 #[async_trait]
-impl ExecutionLog for Sqlite {
+impl Log for Sqlite {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         append.check()?;
         match self.write(Change::Append(append)).await? {
@@ -46,63 +40,39 @@ impl ExecutionLog for Sqlite {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.readers.read(move |connection| read(connection, id, after, ALL)).await
+        self.readers.read(move |connection| read(connection, id, after)).await
     }
 
-    async fn read_first(&self, id: ExecutionId) -> Result<Option<RecordedEvent>, StoreError> {
-        let read = move |connection: &Connection| read(connection, id, Seq::START, 1);
-        Ok(self.readers.read(read).await?.into_iter().next())
-    }
-
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.readers.read(move |connection| due(connection, now, most)).await
-    }
-
-    async fn due_after(
+    async fn find_heads(
         &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
+        query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.readers.read(move |connection| queue(connection, now, after, most)).await
-    }
-
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
+        let HeadQuery::Orphans { now } = query else {
+            return self.readers.read(move |connection| find(connection, query, most)).await;
+        };
         let lives = Arc::clone(&self.lives);
-        let (dead, heads) = self
-            .readers
-            .read(move |connection| {
-                let dead = |it: WorkerId| lives.is_dead(it);
-                orphans(connection, now, most, dead)
-            })
-            .await?;
+        let find = move |connection: &Connection| orphans(connection, now, most, &lives);
+        let (dead, heads) = self.readers.read(find).await?;
         if !dead.is_empty() {
             self.write(Change::Retire(dead)).await?;
         }
         Ok(heads)
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.readers.read(move |connection| owned(connection, &worker.to_string(), most)).await
-    }
-
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.readers.read(next_due).await
-    }
-
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
         self.lives.hold(lease.worker);
         self.plans.evict_idle();
         self.write(Change::Lease(lease)).await.map(drop)
     }
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         self.write(Change::Retire(vec![worker])).await?;
         self.lives.release(worker);
         Ok(())
     }
 
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
         let leases = self.readers.read(|it| leases(it).map_err(|err| failed(&err))).await?;
         let live = leases.into_iter().filter(|(_, until)| *until > now.timestamp_micros());
         let live: Result<Vec<WorkerId>, _> = live.map(|(it, _)| rows::parse(&it, &it)).collect();
@@ -111,8 +81,15 @@ impl ExecutionLog for Sqlite {
         live.retain(|it| !dead.contains(it));
         Ok(live)
     }
+}
 
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+#[async_trait]
+impl Permits for Sqlite {
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
         let permission = self.take(ask, now).await?;
         if permission != Permission::Full {
             return Ok(permission);
@@ -125,23 +102,16 @@ impl ExecutionLog for Sqlite {
         self.take(ask, now).await
     }
 
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
         self.write(Change::Release(permits)).await.map(drop)
     }
+}
 
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        let key = key.to_owned();
-        self.readers.read(move |connection| outputs::cached(connection, &key, now)).await
-    }
-
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        let (key, until) = (key.to_owned(), until.timestamp_micros());
-        self.write(Change::Output { key, until, json: output.to_string() }).await.map(drop)
-    }
-
+#[async_trait]
+impl Store for Sqlite {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.write(Change::Remove(Removal::Rest { before })).await?;
-        self.forget_calls(before).await?;
+        self.remove_all_old_calls(before).await?;
         let (executions, more) = self.remove(Kind::Executions, before, most).await?;
         let mut pruned = Pruned { executions, more, ..Pruned::default() };
         if more {
@@ -159,28 +129,31 @@ impl ExecutionLog for Sqlite {
         Ok(pruned)
     }
 
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
-        let of = envelope.execution;
-        match self.write(Change::Send(envelope)).await? {
+    async fn shared_time(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.time.now())
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+#[async_trait]
+impl Inbox for Sqlite {
+    async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
+        let of = command.execution;
+        match self.write(Change::Send(command)).await? {
             Answer::Full => Err(inbox_full_error(of)),
             _ => Ok(()),
         }
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.readers.read(move |connection| inbox(connection, of)).await
     }
 
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
         self.write(Change::Discard(commands)).await.map(drop)
-    }
-
-    fn commits(&self) -> u64 {
-        self.writer.commits().load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    fn hints(&self) -> &Hints {
-        &self.hints
     }
 }
 
@@ -226,22 +199,19 @@ impl Sqlite {
     }
 }
 
-/// Reads the events behind a position, of so many documents.
 fn read(
     connection: &Connection,
     id: ExecutionId,
     after: Seq,
-    documents: i64,
 ) -> Result<Vec<RecordedEvent>, StoreError> {
     // From the document that has the next position, or the last one.
     let sql = "SELECT first, len, json FROM logs JOIN events ON log = number
         WHERE execution = ?1 AND first >= COALESCE((SELECT max(first) FROM events
-        WHERE log = number AND first <= ?2), 0) ORDER BY first LIMIT ?3";
+        WHERE log = number AND first <= ?2), 0) ORDER BY first";
     let mut assembly = Assembly::new(id, after);
     let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
     let next = after.next().0.cast_signed();
-    let mut found =
-        statement.query(params![id.to_string(), next, documents]).map_err(|err| failed(&err))?;
+    let mut found = statement.query(params![id.to_string(), next]).map_err(|err| failed(&err))?;
     while let Some(row) = found.next().map_err(|err| failed(&err))? {
         if !assembly.push(document(row, id)) {
             break;
@@ -260,6 +230,39 @@ fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, S
     })
 }
 
+/// Reads the heads that a query selects. Orphans need more than one query.
+fn find(
+    connection: &Connection,
+    query: HeadQuery,
+    most: usize,
+) -> Result<Vec<ExecutionHead>, StoreError> {
+    match query {
+        HeadQuery::Due { now } => due(connection, now, most),
+        HeadQuery::DueAfter { now, after } => {
+            let (due, id) = match after {
+                Some(after) => (after.due.timestamp_micros(), after.execution.to_string()),
+                None => (i64::MIN, String::new()),
+            };
+            let condition = format!(
+                "INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2) AND due <= ?3
+                 ORDER BY due, execution LIMIT ?4",
+                rows::FREE
+            );
+            let values = params![due, id, now.timestamp_micros(), limit(most)];
+            heads_where(connection, &condition, values)
+        }
+        HeadQuery::OwnedBy(worker) => owned(connection, &worker.to_string(), most),
+        HeadQuery::Finished { after, until } => {
+            let condition = "INDEXED BY heads_finished WHERE finished_at IS NOT NULL
+                 AND finished_at > ?1 AND finished_at <= ?2
+                 ORDER BY finished_at, execution LIMIT ?3";
+            let values = params![after.timestamp_micros(), until.timestamp_micros(), limit(most)];
+            heads_where(connection, condition, values)
+        }
+        HeadQuery::Orphans { .. } => Ok(Vec::new()),
+    }
+}
+
 /// Takes one priority after another, so that sleepers of a high priority are never searched for
 /// those that are due; then the longest due.
 fn due(
@@ -268,9 +271,8 @@ fn due(
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     let by_priority = format!(
-        "SELECT {} FROM heads INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
+        "INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
          ORDER BY due, execution LIMIT ?3",
-        rows::HEAD,
         rows::FREE
     );
     let first = most - aged_places(most);
@@ -279,80 +281,24 @@ fn due(
         let next = next_priority(connection, last).map_err(|err| failed(&err))?;
         let Some(priority) = next else { return Ok(heads) };
         let values = params![priority, now.timestamp_micros(), limit(first - heads.len())];
-        heads.append(&mut heads_of(connection, &by_priority, values)?);
+        heads.append(&mut heads_where(connection, &by_priority, values)?);
         (looks, last) = (looks + 1, priority);
     }
-    if heads.len() == most {
-        return Ok(heads);
+    if heads.len() < most {
+        let longest = find(connection, HeadQuery::DueAfter { now, after: None }, most)?;
+        add_longest_due(&mut heads, longest, most);
     }
-    let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
-    let longest = queue(connection, now, None, most)?;
-    let longest = longest.into_iter().filter(|it| !taken.contains(&it.execution));
-    heads.extend(longest.take(most - heads.len()));
     Ok(heads)
 }
 
-/// Takes the longest due, behind a place.
-fn queue(
+/// Reads the heads that a condition selects.
+fn heads_where(
     connection: &Connection,
-    now: Timestamp,
-    after: Option<(Timestamp, ExecutionId)>,
-    most: usize,
-) -> Result<Vec<ExecutionHead>, StoreError> {
-    let sql = format!(
-        "SELECT {} FROM heads INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2)
-         AND due <= ?3 ORDER BY due, execution LIMIT ?4",
-        rows::HEAD,
-        rows::FREE
-    );
-    let (due, id) = match after {
-        Some((due, id)) => (due.timestamp_micros(), id.to_string()),
-        None => (i64::MIN, String::new()),
-    };
-    heads_of(connection, &sql, params![due, id, now.timestamp_micros(), limit(most)])
-}
-
-/// Reads what ended after a moment and not after another, in that order.
-pub(super) fn ended(
-    connection: &Connection,
-    after: Timestamp,
-    until: Timestamp,
-    most: usize,
-) -> Result<Vec<ExecutionHead>, StoreError> {
-    let sql = format!(
-        "SELECT {} FROM heads INDEXED BY heads_finished WHERE finished_at IS NOT NULL
-         AND finished_at > ?1 AND finished_at <= ?2 ORDER BY finished_at, execution LIMIT ?3",
-        rows::HEAD
-    );
-    let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
-    heads_of(connection, &sql, params![after, until, limit(most)])
-}
-
-/// Reads the heads that a query finds.
-fn heads_of(
-    connection: &Connection,
-    sql: &str,
+    condition: &str,
     values: &[&dyn ToSql],
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(values).map_err(|err| failed(&err))?;
-    let mut heads = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        heads.extend(good(rows::head(row))?);
-    }
-    Ok(heads)
-}
-
-fn next_due(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    let sql = format!(
-        "SELECT due FROM heads INDEXED BY heads_queue WHERE {} ORDER BY due LIMIT 1",
-        rows::FREE
-    );
-    let first = connection
-        .prepare_cached(&sql)
-        .and_then(|mut it| it.query_row([], |row| row.get(0)).optional());
-    let first: Option<i64> = first.map_err(|err| failed(&err))?;
-    first.map(|it| rows::time(it, "a head")).transpose()
+    let sql = format!("SELECT {} FROM heads {condition}", rows::HEAD);
+    rows::list_rows(connection, &sql, values, rows::head)
 }
 
 /// Returns the highest priority below `last` that something free has: one look into the index.
@@ -370,15 +316,15 @@ fn orphans(
     connection: &Connection,
     now: Timestamp,
     most: usize,
-    is_dead: impl Fn(WorkerId) -> bool,
+    lives: &Lives,
 ) -> Result<(Vec<WorkerId>, Vec<ExecutionHead>), StoreError> {
     let leases = leases(connection).map_err(|err| failed(&err))?;
     let (mut dead, mut heads) = (Vec::new(), Vec::new());
     for owner in owners(connection).map_err(|err| failed(&err))? {
-        let worker = good(rows::parse::<WorkerId>(&owner, &owner))?;
+        let worker = skip_damaged(rows::parse::<WorkerId>(&owner, &owner))?;
         match (leases.get(&owner), worker) {
             (Some(until), Some(worker)) if *until > now.timestamp_micros() => {
-                if !is_dead(worker) {
+                if !lives.is_dead(worker) {
                     continue;
                 }
                 dead.push(worker);
@@ -395,17 +341,8 @@ fn owned(
     owner: &str,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let sql = format!(
-        "SELECT {} FROM heads INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2",
-        rows::HEAD
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(params![owner, limit(most)]).map_err(|err| failed(&err))?;
-    let mut heads = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        heads.extend(good(rows::head(row))?);
-    }
-    Ok(heads)
+    let condition = "INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2";
+    heads_where(connection, condition, params![owner, limit(most)])
 }
 
 fn leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
@@ -448,7 +385,7 @@ fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<SentCom
         && bytes < most_bytes
         && let Some(row) = found.next().map_err(|err| failed(&err))?
     {
-        let Some((envelope, len)) = good(envelope(row))? else { continue };
+        let Some((envelope, len)) = skip_damaged(envelope(row))? else { continue };
         waiting.push(envelope);
         bytes += len;
     }

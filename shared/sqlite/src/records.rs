@@ -1,110 +1,197 @@
 //! Records in the file.
 
-use std::ops::Bound;
+use std::{collections::BTreeMap, ops::Bound};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
 use shared::{
     clock::Timestamp,
-    limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Usage, WriteCondition},
+    store::{
+        KeyValue, Record, RecordKind, RecordPage, StoreError, WriteCondition,
+        backend::{Span, skip_damaged},
+    },
 };
 
-use super::{
-    Answer, Change, Sqlite,
-    connection::failed,
-    removal::Removal,
-    rows::{self, good},
-    usage,
-};
+use super::{Answer, Change, Sqlite, connection::failed, removal::Removal, rows};
 
-/// So many calls are written between one count and the next.
+/// Writes of a kind with a limit between two counts. A count costs as much as a hundred writes.
 const COUNT_EVERY: usize = 256;
-/// Calls that one transaction removes: others write between two of them.
+/// Records that one transaction removes, so that others write between two transactions.
 const BATCH: usize = 256;
+
+/// The table of a kind. The kinds of the first versions have tables of their own.
+struct Table {
+    name: &'static str,
+    key: &'static str,
+    at: &'static str,
+    /// The value as JSON.
+    json: &'static str,
+    /// The columns and their values, from name (?1), time (?2) and JSON (?3).
+    columns: &'static str,
+    values: String,
+    /// Selects the rows of the kind.
+    condition: String,
+}
+
+impl Table {
+    fn of_kind(kind: RecordKind) -> Self {
+        let (name, key, at, json, columns, values) = match kind {
+            RecordKind::Output => {
+                ("outputs", "key", "until", "json", "key, until, json", "?1, ?2, ?3")
+            }
+            RecordKind::Key => (
+                "keys",
+                "key",
+                "0",
+                "json_object('execution', execution, 'fingerprint', fingerprint)",
+                "key, execution, fingerprint",
+                "?1, ?3 ->> '$.execution', ?3 ->> '$.fingerprint'",
+            ),
+            RecordKind::SavedPlan => (
+                "saved",
+                "name",
+                "at",
+                r#"'{"plan":' || json_quote(plan) || ',"inputs":' || coalesce(inputs, 'null') || '}'"#,
+                "name, plan, inputs, at",
+                "?1, ?3 ->> '$.plan', ?3 -> '$.inputs', ?2",
+            ),
+            RecordKind::Usage => (
+                "usage",
+                "tool",
+                "calls",
+                "json_object('tool', tool, 'calls', calls, 'failures', failures, 'last', last,
+                 'times', json((SELECT json_group_object(bucket, usage_times.calls)
+                 FROM usage_times WHERE usage_times.tool = usage.tool)))",
+                "tool, calls, failures, last",
+                "?1, ?2, ?3 ->> '$.failures', ?3 ->> '$.last'",
+            ),
+            _ => {
+                let kind = kind.as_str();
+                return Self {
+                    name: "records",
+                    key: "name",
+                    at: "at",
+                    json: "json",
+                    columns: "kind, name, at, json",
+                    values: format!("'{kind}', ?1, ?2, ?3"),
+                    condition: format!("kind = '{kind}'"),
+                };
+            }
+        };
+        let (values, condition) = (values.to_owned(), "TRUE".to_owned());
+        Self { name, key, at, json, columns, values, condition }
+    }
+}
 
 /// A record as it is kept.
 #[derive(Debug)]
 pub(super) struct RecordRow {
-    kind: RecordKind,
+    pub(super) kind: RecordKind,
     name: String,
     at: i64,
-    json: String,
+    pub(super) json: String,
 }
 
 impl RecordRow {
-    fn new(record: &Record) -> Result<Self, StoreError> {
-        let Record { kind, name, at, .. } = record;
-        let json = record.encode()?;
-        Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json })
+    fn put(&self, connection: &Connection, unless: &WriteCondition) -> rusqlite::Result<usize> {
+        let Self { kind, name, at, json } = self;
+        let Table { name: table, key, at: time, columns, values, condition, .. } =
+            Table::of_kind(*kind);
+        let into = format!("INTO {table} ({columns})");
+        match unless {
+            WriteCondition::Never => {
+                let sql = format!("INSERT OR REPLACE {into} VALUES ({values})");
+                connection.prepare_cached(&sql)?.execute(params![name, at, json])
+            }
+            WriteCondition::Exists => {
+                let sql = format!("INSERT {into} VALUES ({values}) ON CONFLICT DO NOTHING");
+                connection.prepare_cached(&sql)?.execute(params![name, at, json])
+            }
+            WriteCondition::ChangedSince(since) => {
+                let sql = format!(
+                    "INSERT OR REPLACE {into} SELECT {values} WHERE EXISTS
+                     (SELECT 1 FROM {table} WHERE {condition} AND {key} = ?1 AND {time} = ?4)"
+                );
+                let since = since.timestamp_micros();
+                connection.prepare_cached(&sql)?.execute(params![name, at, json, since])
+            }
+        }
     }
 
-    pub(super) fn kind(&self) -> RecordKind {
-        self.kind
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.json.len()
+    /// Writes the histogram of a usage record. It has a table of its own.
+    fn put_usage_times(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM usage_times WHERE tool = ?1";
+        connection.prepare_cached(sql)?.execute([&self.name])?;
+        let sql = "INSERT INTO usage_times SELECT ?1, key, value FROM json_each(?2, '$.times')";
+        connection.prepare_cached(sql)?.execute([&self.name, &self.json]).map(drop)
     }
 }
 
-/// Sees to it that there are not too many calls.
+/// Writes since the last count, of each kind with a limit.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    /// How many were written since the last count.
-    written: Option<usize>,
-}
+pub(super) struct Counts(BTreeMap<RecordKind, usize>);
 
-impl Calls {
-    /// Writes a record, of a call or of something else.
+impl Counts {
+    /// Writes a record, and makes room now and then if its kind has a limit.
     pub(super) fn put(
         &mut self,
         connection: &Connection,
         row: &RecordRow,
         unless: &WriteCondition,
     ) -> rusqlite::Result<Answer> {
-        let RecordRow { kind, name, at, json } = row;
-        let kind = kind.as_str();
-        let written = match unless {
-            WriteCondition::Never => {
-                let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
-                    ON CONFLICT (kind, name) DO UPDATE SET at = excluded.at, json = excluded.json";
-                connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
-            }
-            WriteCondition::Exists => {
-                let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
-                    ON CONFLICT (kind, name) DO NOTHING";
-                connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
-            }
-            WriteCondition::ChangedSince(since) => {
-                let sql = "UPDATE records SET at = ?3, json = ?4
-                    WHERE kind = ?1 AND name = ?2 AND at = ?5";
-                let since = since.timestamp_micros();
-                connection.prepare_cached(sql)?.execute(params![kind, name, at, json, since])?
-            }
-        };
-        if written == 0 {
+        if row.put(connection, unless)? == 0 {
             return Ok(Answer::Taken);
         }
-        if row.kind == RecordKind::Call {
-            self.count(connection)?;
+        if row.kind == RecordKind::Usage {
+            row.put_usage_times(connection)?;
+        }
+        if let Some(most) = row.kind.max_records() {
+            let written = self.0.entry(row.kind).or_insert(COUNT_EVERY - 1);
+            *written += 1;
+            if *written >= COUNT_EVERY {
+                *written = 0;
+                make_room(connection, row.kind, most)?;
+            }
         }
         note_change(connection, row.kind)?;
         Ok(Answer::Done)
     }
+}
 
-    fn count(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let written = self.written.map_or(COUNT_EVERY, |it| it + 1);
-        self.written = Some(written);
-        if written < COUNT_EVERY {
-            return Ok(());
-        }
-        self.written = Some(0);
-        let sql = "SELECT count(*) FROM records WHERE kind = 'call'";
-        let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-        let most = (limits::CALL_HISTORY - COUNT_EVERY).cast_signed() as i64;
-        remove_calls(connection, i64::MAX, count - most).map(drop)
+/// Removes the records with the earliest times, so that there is room until the next count.
+fn make_room(connection: &Connection, kind: RecordKind, most: usize) -> rusqlite::Result<()> {
+    let Table { name, condition, .. } = Table::of_kind(kind);
+    let sql = format!("SELECT count(*) FROM {name} WHERE {condition}");
+    let count: i64 = connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
+    let excess = count - (most - COUNT_EVERY).cast_signed() as i64;
+    remove_earliest(connection, kind, i64::MAX, excess).map(drop)
+}
+
+/// Removes records of a kind before a time, the earliest first.
+fn remove_earliest(
+    connection: &Connection,
+    kind: RecordKind,
+    before: i64,
+    most: i64,
+) -> rusqlite::Result<usize> {
+    if most <= 0 {
+        return Ok(0);
     }
+    let Table { name, key, at, condition, .. } = Table::of_kind(kind);
+    let sql = format!(
+        "DELETE FROM {name} WHERE rowid IN (SELECT rowid FROM {name}
+         WHERE {condition} AND {at} < ?1 ORDER BY {at}, {key} LIMIT ?2)"
+    );
+    connection.prepare_cached(&sql)?.execute([before, most])
+}
+
+/// Removes the first few old calls.
+pub(super) fn remove_old_calls(
+    connection: &Connection,
+    before: Timestamp,
+) -> rusqlite::Result<usize> {
+    let most = BATCH.cast_signed() as i64;
+    remove_earliest(connection, RecordKind::Call, before.timestamp_micros(), most)
 }
 
 /// Removes a record, if there is one.
@@ -113,29 +200,13 @@ pub(super) fn remove(
     kind: RecordKind,
     name: &str,
 ) -> rusqlite::Result<Answer> {
-    let sql = "DELETE FROM records WHERE kind = ?1 AND name = ?2";
-    if connection.prepare_cached(sql)?.execute([kind.as_str(), name])? == 0 {
+    let Table { name: table, key, condition, .. } = Table::of_kind(kind);
+    let sql = format!("DELETE FROM {table} WHERE {condition} AND {key} = ?1");
+    if connection.prepare_cached(&sql)?.execute([name])? == 0 {
         return Ok(Answer::Absent);
     }
     note_change(connection, kind)?;
     Ok(Answer::Done)
-}
-
-/// Removes the first few calls that are older.
-pub(super) fn remove_old_calls(
-    connection: &Connection,
-    before: Timestamp,
-) -> rusqlite::Result<usize> {
-    remove_calls(connection, before.timestamp_micros(), BATCH.cast_signed() as i64)
-}
-
-fn remove_calls(connection: &Connection, before: i64, most: i64) -> rusqlite::Result<usize> {
-    if most <= 0 {
-        return Ok(0);
-    }
-    let sql = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records
-        WHERE kind = 'call' AND at < ?1 ORDER BY at, name LIMIT ?2)";
-    connection.prepare_cached(sql)?.execute([before, most])
 }
 
 fn note_change(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()> {
@@ -147,8 +218,8 @@ fn note_change(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()
 }
 
 impl Sqlite {
-    /// Removes all calls that are older, a few at a time.
-    pub(super) async fn forget_calls(&self, before: Timestamp) -> Result<(), StoreError> {
+    /// Removes all old calls, a few at a time.
+    pub(super) async fn remove_all_old_calls(&self, before: Timestamp) -> Result<(), StoreError> {
         loop {
             match self.write(Change::Remove(Removal::Calls { before })).await? {
                 Answer::Removed(BATCH) => (),
@@ -159,58 +230,41 @@ impl Sqlite {
 }
 
 #[async_trait]
-impl Records for Sqlite {
+impl KeyValue for Sqlite {
+    async fn find_record(
+        &self,
+        kind: RecordKind,
+        name: &str,
+    ) -> Result<Option<Record>, StoreError> {
+        let name = name.to_owned();
+        self.readers.read(move |connection| find(connection, kind, &name)).await
+    }
+
     async fn put_record(
         &self,
         record: &Record,
         unless: WriteCondition,
     ) -> Result<bool, StoreError> {
-        let row = RecordRow::new(record)?;
+        let (name, at) = (record.name.clone(), record.at.timestamp_micros());
+        let row = RecordRow { kind: record.kind, name, at, json: record.encode()? };
         Ok(self.write(Change::Record { row, unless }).await?.is_done())
     }
 
-    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
-        let name = name.to_owned();
-        self.readers.read(move |connection| find(connection, kind, &name)).await
-    }
-
-    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
-        self.readers.read(move |connection| list(connection, kind, &page)).await
-    }
-
-    async fn record_names(
+    async fn list_records(
         &self,
         kind: RecordKind,
         page: RecordPage,
-    ) -> Result<Vec<String>, StoreError> {
-        self.readers.read(move |connection| names(connection, kind, &page)).await
-    }
-
-    async fn count_records(
-        &self,
-        kind: RecordKind,
-        prefix: &str,
-        most: usize,
-    ) -> Result<usize, StoreError> {
-        let page = RecordPage::first_records(most).with_prefix(prefix);
-        self.readers.read(move |connection| count(connection, kind, &page)).await
+    ) -> Result<Vec<Record>, StoreError> {
+        self.readers.read(move |connection| list(connection, kind, &page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
-        let change = Change::Forget { kind, name: name.to_owned() };
+        let change = Change::RemoveRecord { kind, name: name.to_owned() };
         Ok(self.write(change).await?.is_done())
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.readers.read(revision).await
-    }
-
-    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
-        self.write(Change::Usage(usage)).await.map(drop)
-    }
-
-    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
-        self.readers.read(usage::all).await
     }
 }
 
@@ -219,10 +273,9 @@ fn find(
     kind: RecordKind,
     name: &str,
 ) -> Result<Option<Record>, StoreError> {
-    let sql = "SELECT name, at, json FROM records WHERE kind = ?1 AND name = ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query([kind.as_str(), name]).map_err(|err| failed(&err))?;
-    found.next().map_err(|err| failed(&err))?.map(|row| read(row, kind)).transpose()
+    let Table { name: table, key, at, json, condition, .. } = Table::of_kind(kind);
+    let sql = format!("SELECT {key}, {at}, {json} FROM {table} WHERE {condition} AND {key} = ?1");
+    rows::find_row(connection, &sql, [name], |row| read(row, kind))
 }
 
 fn list(
@@ -231,62 +284,35 @@ fn list(
     page: &RecordPage,
 ) -> Result<Vec<Record>, StoreError> {
     let Some(span) = page.span() else { return Ok(Vec::new()) };
-    let (within, values) = within(kind, span);
-    let order = if page.newest { "name DESC" } else { "name" };
-    let sql = format!("SELECT name, at, json FROM records WHERE {within} ORDER BY {order}");
+    let Table { name: table, key, at, json, condition, .. } = Table::of_kind(kind);
+    let json = if page.names_only { "'null'" } else { json };
+    let (range, values) = key_range(key, span);
+    let order = if page.newest { "DESC" } else { "ASC" };
+    let sql = format!(
+        "SELECT {key}, {at}, {json} FROM {table} WHERE {condition}{range} ORDER BY {key} {order}"
+    );
     let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
-    let found = statement.query(params_from_iter(values));
-    let mut found = found.map_err(|err| failed(&err))?;
+    let mut found = statement.query(params_from_iter(values)).map_err(|err| failed(&err))?;
     let mut records = Vec::new();
+    // Damaged rows do not count: fewer records than asked for mean that there are no more.
     while records.len() < page.first
         && let Some(row) = found.next().map_err(|err| failed(&err))?
     {
-        records.extend(good(read(row, kind))?);
+        records.extend(skip_damaged(read(row, kind))?);
     }
     Ok(records)
 }
 
-fn names(
-    connection: &Connection,
-    kind: RecordKind,
-    page: &RecordPage,
-) -> Result<Vec<String>, StoreError> {
-    let Some(span) = page.span() else { return Ok(Vec::new()) };
-    let (within, mut values) = within(kind, span);
-    values.push(i64::try_from(page.first).unwrap_or(i64::MAX).into());
-    let order = if page.newest { "name DESC" } else { "name" };
-    let sql = format!("SELECT name FROM records WHERE {within} ORDER BY {order} LIMIT ?");
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
-    let found = statement.query_map(params_from_iter(values), |row| row.get(0));
-    found.and_then(Iterator::collect).map_err(|err| failed(&err))
-}
-
-fn count(
-    connection: &Connection,
-    kind: RecordKind,
-    page: &RecordPage,
-) -> Result<usize, StoreError> {
-    let Some(span) = page.span() else { return Ok(0) };
-    let (within, mut values) = within(kind, span);
-    values.push(i64::try_from(page.first).unwrap_or(i64::MAX).into());
-    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM records WHERE {within} LIMIT ?)");
-    let count = connection
-        .prepare_cached(&sql)
-        .and_then(|mut it| it.query_row(params_from_iter(values), |row| row.get::<_, i64>(0)));
-    Ok(usize::try_from(count.map_err(|err| failed(&err))?).unwrap_or_default())
-}
-
-/// Returns the condition for a range of names, and its values.
-fn within(kind: RecordKind, (from, to): shared::store::backend::Span) -> (String, Vec<Value>) {
-    let (mut sql, mut values) =
-        ("kind = ?".to_owned(), vec![Value::from(kind.as_str().to_owned())]);
+/// Returns the condition for a range of keys, and its values.
+fn key_range(key: &str, (from, to): Span) -> (String, Vec<Value>) {
+    let (mut sql, mut values) = (String::new(), Vec::new());
     for (bound, inclusive, exclusive) in [(from, ">=", ">"), (to, "<=", "<")] {
         let (operator, name) = match bound {
             Bound::Included(name) => (inclusive, name),
             Bound::Excluded(name) => (exclusive, name),
             Bound::Unbounded => continue,
         };
-        sql.extend([" AND name ", operator, " ?"]);
+        sql.extend([" AND ", key, " ", operator, " ?"]);
         values.push(name.into());
     }
     (sql, values)
@@ -303,7 +329,7 @@ fn revision(connection: &Connection) -> Result<u64, StoreError> {
     let sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'records_revision'";
     let found = connection
         .prepare_cached(sql)
-        .and_then(|mut it| it.query_row([], |row| row.get::<_, i64>(0)).optional());
+        .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)).optional());
     let found = found.map_err(|err| failed(&err))?;
     Ok(found.unwrap_or_default().cast_unsigned())
 }

@@ -2,12 +2,12 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use rusqlite::{Connection, OptionalExtension, Row, params, types::FromSql};
+use rusqlite::{Connection, Params, Row, params, types::FromSql};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, Seq},
-    store::{ExecutionHead, Reservation, StoreError},
+    store::{ExecutionHead, StoreError, backend::skip_damaged},
 };
 
 use super::connection::failed;
@@ -72,24 +72,32 @@ pub(super) fn head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
     })
 }
 
-/// Reads what was reserved under a key.
-pub(super) fn reservation(
+/// Reads the rows that a query finds, without the damaged ones.
+pub(super) fn list_rows<T>(
     connection: &Connection,
-    key: &str,
-) -> rusqlite::Result<Option<Reservation>> {
-    let sql = "SELECT execution, fingerprint FROM keys WHERE key = ?1";
-    let read = |row: &Row<'_>| {
-        let execution: String = row.get(0)?;
-        let damaged = |err| {
-            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(err))
-        };
-        Ok(Reservation {
-            key: key.to_owned(),
-            execution: execution.parse().map_err(damaged)?,
-            fingerprint: row.get(1)?,
-        })
-    };
-    connection.prepare_cached(sql)?.query_row([key], read).optional()
+    sql: &str,
+    values: impl Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query(values).map_err(|err| failed(&err))?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+        rows.extend(skip_damaged(read(row))?);
+    }
+    Ok(rows)
+}
+
+/// Reads the one row that a query finds, if it finds one.
+pub(super) fn find_row<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query(values).map_err(|err| failed(&err))?;
+    found.next().map_err(|err| failed(&err))?.map(read).transpose()
 }
 
 /// Reads a column of the row that has `what`.
@@ -118,16 +126,4 @@ pub(super) fn time(micros: i64, what: &str) -> Result<Timestamp, StoreError> {
 fn state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
     let found = ExecutionState::ALL.into_iter().find(|it| it.as_str() == word);
     found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
-}
-
-/// Leaves out what is damaged, so that one bad row does not hide the good ones.
-pub(super) fn good<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
-    match read {
-        Ok(it) => Ok(Some(it)),
-        Err(err @ StoreError::Corrupt { .. }) => {
-            tracing::warn!(%err, "left out of a list");
-            Ok(None)
-        }
-        Err(err) => Err(err),
-    }
 }

@@ -46,7 +46,7 @@ fn number(connection: &Connection, model: &str) -> rusqlite::Result<Option<i64>>
 
 #[async_trait]
 impl Vectors for Sqlite {
-    async fn vectors(
+    async fn find_vectors(
         &self,
         model: &str,
         texts: &[TextHash],

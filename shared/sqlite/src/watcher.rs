@@ -2,17 +2,13 @@
 //! the WAL into the file beside the writer, which neither stops for it nor pays for it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use rusqlite::Connection;
-use shared::store::StoreError;
+use shared::store::{Hints, StoreError};
 use tokio::sync::mpsc::Sender;
 
 use super::writer::{Message, Writer};
@@ -30,11 +26,15 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn start(connection: Connection, writer: &Writer) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        writer: &Writer,
+        hints: Arc<Hints>,
+    ) -> Result<Self, StoreError> {
         let (stop, stopped) = mpsc::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
         let queue = writer.queue().ok_or_else(closed)?.clone();
-        let rounds = Rounds { connection, queue, commits: writer.commits(), folded: 0 };
+        let rounds = Rounds { connection, queue, hints, folded: 0 };
         let thread = thread::Builder::new()
             .name("sqlite-watcher".to_owned())
             .spawn(move || rounds.run(&stopped))
@@ -57,7 +57,7 @@ impl Drop for Watcher {
 struct Rounds {
     connection: Connection,
     queue: Sender<Message>,
-    commits: Arc<AtomicU64>,
+    hints: Arc<Hints>,
     /// The commits that were there when the WAL was last folded.
     folded: u64,
 }
@@ -77,7 +77,7 @@ impl Rounds {
     }
 
     fn fold(&mut self) {
-        let commits = self.commits.load(Ordering::Relaxed);
+        let commits = self.hints.commits();
         if commits == self.folded {
             return;
         }

@@ -78,6 +78,18 @@ impl StoreError {
     }
 }
 
+/// Leaves out damaged data, so that one damaged item does not hide a list.
+pub fn skip_damaged<T>(item: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match item {
+        Ok(item) => Ok(Some(item)),
+        Err(err @ StoreError::Corrupt { .. }) => {
+            tracing::warn!(%err, "left out of a list");
+            Ok(None)
+        }
+        Err(err) => Err(err),
+    }
+}
+
 /// The reason why an append failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {

@@ -3,7 +3,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio::sync::watch;
@@ -21,6 +24,7 @@ pub struct Hints {
     inbox: watch::Sender<()>,
     records: watch::Sender<()>,
     logs: Mutex<BTreeMap<ExecutionId, WatchedLog>>,
+    commits: AtomicU64,
 }
 
 /// A log that has followers in this process.
@@ -61,6 +65,7 @@ impl Default for Hints {
             inbox: watch::Sender::new(()),
             records: watch::Sender::new(()),
             logs: Mutex::default(),
+            commits: AtomicU64::new(0),
         }
     }
 }
@@ -100,6 +105,16 @@ impl Hints {
             logs.retain(|_, log| log.hint.receiver_count() > 0);
         }
         give(logs.entry(id).or_default())
+    }
+
+    /// Counts a durable commit.
+    pub fn count_commit(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of durable commits of this process.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     /// Reports that executions may be due.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::{PlanId, RequestId, ToolName},
+    id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
 };
 
 /// Selects requests.
@@ -47,6 +47,67 @@ pub struct ExecutionFilter {
     pub from: Option<Timestamp>,
     /// Created before this time.
     pub to: Option<Timestamp>,
+}
+
+/// Selects the heads that a worker has to look at, and their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadQuery {
+    /// Unfinished executions without an owner that are due.
+    ///
+    /// Higher priorities come first, and in a priority the longest due. So that none waits for
+    /// ever, an eighth of the places (at least one of two) is reserved for the longest due of any
+    /// priority. These come last.
+    ///
+    /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
+    /// executions are distinguished. All others are ordered by due time.
+    Due {
+        /// The current time.
+        now: Timestamp,
+    },
+    /// Due executions by due time only.
+    ///
+    /// A worker that cannot run the first executions uses it to see the others.
+    DueAfter {
+        /// The current time.
+        now: Timestamp,
+        /// Starts after this position.
+        after: Option<QueuePosition>,
+    },
+    /// Executions whose worker is gone, finished ones included.
+    ///
+    /// A finished one may still have work to do, such as a message to its parent. A worker is gone
+    /// if its lease expired or if the store knows that its process ended.
+    Orphans {
+        /// The current time.
+        now: Timestamp,
+    },
+    /// Executions that a worker owns, according to their heads.
+    OwnedBy(WorkerId),
+    /// Executions that finished after `after` and not after `until`, in this order.
+    Finished {
+        /// The time before the first execution.
+        after: Timestamp,
+        /// The time of the last execution.
+        until: Timestamp,
+    },
+}
+
+/// A position in the queue of due executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueuePosition {
+    /// The due time.
+    pub due: Timestamp,
+    /// The execution. It orders executions with the same due time.
+    pub execution: ExecutionId,
+}
+
+/// A plan in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanVersion {
+    /// The plan.
+    pub id: PlanId,
+    /// Its version among the plans of its request.
+    pub version: u32,
 }
 
 /// Selects a part of a list.

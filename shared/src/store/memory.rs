@@ -9,16 +9,25 @@ mod log;
 mod permits;
 mod prune;
 mod records;
-mod vectors;
 mod work;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
 
 use self::{
-    documents::StoredDocuments, log::Logs, permits::Permits, records::StoredRecords,
-    vectors::StoredVectors, work::Work,
+    documents::StoredDocuments, log::Logs, permits::StoredPermits, records::StoredRecords,
+    work::Work,
 };
-use super::{Cursor, Hints, Listing, Page, plan_cache::PlanCache};
+use super::{
+    Cursor, Hints, Listing, Page, Pruned, Store, StoreError, TextHash, Vectors,
+    backend::{check_vectors, decode_vector, encode_vector},
+    plan_cache::PlanCache,
+};
+use crate::clock::{Clock as _, Timestamp, WallClock};
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -33,9 +42,10 @@ struct State {
     logs: Logs,
     work: Work,
     documents: StoredDocuments,
-    permits: Permits,
+    permits: StoredPermits,
     records: StoredRecords,
-    vectors: StoredVectors,
+    /// Vectors by model and text, encoded as on a disk.
+    vectors: BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>,
 }
 
 impl Memory {
@@ -60,4 +70,50 @@ fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listin
     let has_more = items.len() > page.first;
     items.truncate(page.first);
     Listing { items, has_more }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        Ok(self.lock_state().prune(before, most))
+    }
+
+    async fn shared_time(&self) -> Result<Timestamp, StoreError> {
+        Ok(WallClock.now())
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+#[async_trait]
+impl Vectors for Memory {
+    async fn find_vectors(
+        &self,
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+        let state = self.lock_state();
+        let stored = state.vectors.get(model);
+        let find = |text: &TextHash| {
+            let bytes = stored.and_then(|stored| stored.get(text));
+            bytes.map(|bytes| decode_vector(text, bytes)).transpose()
+        };
+        texts.iter().map(find).collect()
+    }
+
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        check_vectors(model, vectors)?;
+        let mut state = self.lock_state();
+        let stored = state.vectors.entry(model.to_owned()).or_default();
+        for (text, numbers) in vectors {
+            stored.entry(*text).or_insert_with(|| encode_vector(numbers));
+        }
+        Ok(())
+    }
 }

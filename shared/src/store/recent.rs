@@ -252,7 +252,7 @@ mod tests {
     use crate::{
         clock::Timestamp,
         event::Event,
-        store::{Append, ExecutionLog, memory::Memory},
+        store::{Append, Log, memory::Memory},
     };
 
     const FRESH: Duration = Duration::from_millis(100);

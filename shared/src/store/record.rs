@@ -1,12 +1,12 @@
 //! Records: small documents by kind and name, such as registered tools, switches, memory and calls
 //! outside plans.
 
-use std::{ops::Bound, sync::Arc};
+use std::{fmt, ops::Bound, sync::Arc};
 
-use async_trait::async_trait;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{StoreError, Usage};
+use super::StoreError;
 use crate::{
     clock::{self, Timestamp},
     json, limits,
@@ -54,11 +54,24 @@ pub enum RecordKind {
     Blob,
     /// The content of a blob, or a part of it.
     BlobPart,
+    /// An idempotency key. Any text is a name.
+    Key,
+    /// A plan with a name. Any text is a name.
+    SavedPlan,
+    /// The output of a call, or a plan, for later use. Any text is a name, and the time is the end
+    /// of its use.
+    ///
+    /// Only [`limits::CACHE_ENTRIES`] are kept: those that expire last.
+    Output,
+    /// The usage of a tool. Any text is a name, and the time is the number of calls in microseconds.
+    Usage,
+    /// Noise, to see that the store can be written.
+    WriteCheck,
 }
 
 impl RecordKind {
-    /// All kinds.
-    pub const ALL: [Self; 10] = [
+    /// The kinds that keep any JSON.
+    pub const DOCUMENTS: [Self; 10] = [
         Self::ToolSet,
         Self::Tool,
         Self::Switch,
@@ -84,16 +97,35 @@ impl RecordKind {
             Self::Call => "call",
             Self::Blob => "blob",
             Self::BlobPart => "blob_part",
+            Self::Key => "key",
+            Self::SavedPlan => "saved_plan",
+            Self::Output => "output",
+            Self::Usage => "usage",
+            Self::WriteCheck => "write_check",
         }
     }
 
     /// Returns `true` if all nodes must agree on records of this kind. Their changes increase the
-    /// [revision](Records::records_revision).
+    /// [revision](super::KeyValue::records_revision).
     pub fn is_shared_by_nodes(self) -> bool {
+        matches!(self, Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit)
+    }
+
+    /// Returns the maximum number of records of this kind, if it has one.
+    ///
+    /// A store may count now and then only, and then makes room until it counts again. Pruning
+    /// removes the old records of such a kind.
+    pub fn max_records(self) -> Option<usize> {
         match self {
-            Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit => true,
-            Self::Memory | Self::Learned | Self::Call | Self::Blob | Self::BlobPart => false,
+            Self::Call => Some(limits::CALL_HISTORY),
+            Self::Output => Some(limits::CACHE_ENTRIES),
+            _ => None,
         }
+    }
+
+    /// Returns `true` if any text is a name.
+    fn has_free_names(self) -> bool {
+        matches!(self, Self::Key | Self::SavedPlan | Self::Output | Self::Usage)
     }
 }
 
@@ -135,18 +167,26 @@ pub struct RecordPage {
     pub first: usize,
     /// Set for descending names. This is newest first if names are ordered by time.
     pub newest: bool,
+    /// Set to get `null` in place of the values, which are not read.
+    pub names_only: bool,
 }
 
 impl RecordPage {
     /// Selects the first records in ascending order.
     pub fn first_records(first: usize) -> Self {
-        Self { prefix: None, after: None, first, newest: false }
+        Self { prefix: None, after: None, first, newest: false, names_only: false }
     }
 
     /// Restricts the selection to names with a prefix.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
+    }
+
+    /// Leaves out the values.
+    #[must_use]
+    pub fn names_only(self) -> Self {
+        Self { names_only: true, ..self }
     }
 
     /// Returns the range of names in ascending order, or `None` if it is certainly empty.
@@ -200,8 +240,28 @@ fn prefix_end(prefix: &str) -> Option<String> {
 }
 
 impl Record {
+    /// Makes a record from a value that is JSON.
+    #[expect(clippy::missing_panics_doc, reason = "all callers give types that are JSON")]
+    pub fn new(kind: RecordKind, name: &str, value: &impl Serialize, at: Timestamp) -> Self {
+        let value = serde_json::to_value(value).expect("record values are JSON");
+        Self { kind, name: name.to_owned(), value: Arc::new(value), at }
+    }
+
+    /// Returns the value with its Rust type.
+    pub(super) fn parse_value<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
+        T::deserialize(&*self.value).map_err(|err| self.corrupt(err))
+    }
+
+    /// Makes the error for an invalid value.
+    fn corrupt(&self, why: impl fmt::Display) -> StoreError {
+        StoreError::corrupt(format_args!("{} {}", self.kind.as_str(), self.name), why)
+    }
+
     /// Returns the value as text, or an error if no store can keep the record.
     pub fn encode(&self) -> Result<String, StoreError> {
+        if self.kind.has_free_names() {
+            return Ok(self.value.to_string());
+        }
         let unfit = |why: &str| {
             let shown: String = self.name.chars().take(SHOWN).collect();
             let what = format!("the {} `{}`", self.kind.as_str(), shown.escape_debug());
@@ -235,53 +295,6 @@ impl Record {
             value.map_err(|err| StoreError::corrupt(format!("{} {name}", kind.as_str()), err))?;
         Ok(Self { kind, name: name.to_owned(), value, at })
     }
-}
-
-/// Keeps small documents by kind and name.
-#[async_trait]
-pub trait Records: std::fmt::Debug + Send + Sync {
-    /// Writes a record. Returns `false` if the condition `unless` prevented it.
-    ///
-    /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
-    /// [unfit](StoreError::Unfit).
-    async fn put_record(&self, record: &Record, unless: WriteCondition)
-    -> Result<bool, StoreError>;
-
-    /// Returns the record with a name.
-    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError>;
-
-    /// Returns records of a kind, in byte order of their names. Skips damaged ones.
-    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError>;
-
-    /// Returns the names of such records without reading the records.
-    async fn record_names(
-        &self,
-        kind: RecordKind,
-        page: RecordPage,
-    ) -> Result<Vec<String>, StoreError>;
-
-    /// Counts the records with a prefix, up to `most`, without reading them.
-    async fn count_records(
-        &self,
-        kind: RecordKind,
-        prefix: &str,
-        most: usize,
-    ) -> Result<usize, StoreError>;
-
-    /// Removes a record. Returns `false` if there was none.
-    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
-
-    /// Returns a number that grows with each change of records on which [all nodes must
-    /// agree](RecordKind::is_shared_by_nodes), and only then.
-    ///
-    /// A caller that reads the number before the records misses no change.
-    async fn records_revision(&self) -> Result<u64, StoreError>;
-
-    /// Adds calls to the usage of tools.
-    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError>;
-
-    /// Returns the usage of each tool, ordered by name.
-    async fn usage(&self) -> Result<Vec<Usage>, StoreError>;
 }
 
 #[cfg(test)]
@@ -321,8 +334,8 @@ mod tests {
     #[test]
     fn kinds_have_words_of_their_own() {
         let words: std::collections::BTreeSet<_> =
-            RecordKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        assert_eq!(words.len(), RecordKind::ALL.len());
+            RecordKind::DOCUMENTS.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(words.len(), RecordKind::DOCUMENTS.len());
     }
 
     fn name() -> impl Strategy<Value = String> {
@@ -340,7 +353,7 @@ mod tests {
             newest in any::<bool>(),
             first in 0..3_usize,
         ) {
-            let page = RecordPage { prefix, after, first, newest };
+            let page = RecordPage { prefix, after, first, newest, names_only: false };
             let is_selected = |name: &&String| {
                 let begins = page.prefix.as_ref().is_none_or(|prefix| name.starts_with(prefix));
                 let is_behind = |after: &String| if newest { *name < after } else { *name > after };

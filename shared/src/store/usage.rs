@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{clock::Timestamp, id::ToolName};
 
 /// Histogram buckets for each doubling of a duration.
@@ -10,7 +12,7 @@ const PER_DOUBLING: f64 = 8.0;
 const LAST: u16 = 320;
 
 /// The usage of a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// The tool, as `set.name`.
     pub tool: ToolName,
@@ -19,6 +21,7 @@ pub struct Usage {
     /// The number of failed calls.
     pub failures: u64,
     /// The end of the last call.
+    #[serde(with = "chrono::serde::ts_microseconds")]
     pub last: Timestamp,
     /// A histogram of durations: the number of calls by [`bucket`](Self::bucket).
     pub times: BTreeMap<u16, u64>,

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use async_trait::async_trait;
-
 use super::StoreError;
 use crate::limits;
 
@@ -15,28 +13,6 @@ impl fmt::Debug for TextHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-/// Keeps the vectors of texts by model.
-///
-/// A model's vector of a text never changes, so a store keeps the first one.
-#[async_trait]
-pub trait Vectors: fmt::Debug + Send + Sync {
-    /// Returns the stored vectors, in the order of the texts.
-    async fn vectors(
-        &self,
-        model: &str,
-        texts: &[TextHash],
-    ) -> Result<Vec<Option<Vec<f32>>>, StoreError>;
-
-    /// Stores vectors of at most [`limits::VECTOR_LEN`] numbers.
-    ///
-    /// Large batches are split, so a failed call may have stored a part.
-    async fn put_vectors(
-        &self,
-        model: &str,
-        vectors: &[(TextHash, Vec<f32>)],
-    ) -> Result<(), StoreError>;
 }
 
 /// Refuses vectors that no store can keep.

@@ -167,11 +167,11 @@ async fn one_whose_inbox_is_full_keeps_nobody_from_the_others() {
     for _ in 0..limits::INBOX {
         let id = CommandId::draw(now);
         let pause = SentCommand { id, execution: full, at: now, command: Command::Pause };
-        store.send(pause).await.unwrap();
+        store.send_command(pause).await.unwrap();
     }
     assert_eq!(bulk(&world, json!({}), "CANCEL").await, 2);
     for (id, told) in ids.iter().zip([1, limits::INBOX, 1]) {
-        let waiting = store.inbox(Some(id.parse().unwrap())).await.unwrap();
+        let waiting = store.list_commands(Some(id.parse().unwrap())).await.unwrap();
         assert_eq!(waiting.len(), told, "{id}");
     }
 }

@@ -43,7 +43,7 @@ impl World {
         let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
         loop {
             let filter = ExecutionFilter::default();
-            let heads = insist(async || self.store.heads(&filter, &page).await).await;
+            let heads = insist(async || self.store.list_heads(&filter, &page).await).await;
             all.extend(heads.items.iter().map(|(_, head)| head.clone()));
             match heads.items.last() {
                 Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
@@ -103,7 +103,7 @@ impl World {
             for recorded in self.log(head.execution).await {
                 eprintln!("    {recorded:?}");
             }
-            eprintln!("    inbox {:?}", self.store.inbox(Some(head.execution)).await);
+            eprintln!("    inbox {:?}", self.store.list_commands(Some(head.execution)).await);
         }
     }
 

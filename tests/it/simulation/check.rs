@@ -7,7 +7,7 @@ use shared::{
     execution::{AttemptKind, Execution, ExecutionMode, ExecutionState, Phase, StepState},
     id::{ExecutionId, StepNumber, Task},
     plan::{OnError, Plan, StepKind},
-    store::{Documents, ExecutionHead, ExecutionLog},
+    store::{Documents, ExecutionHead, Inbox},
     tool::Effect,
 };
 
@@ -32,7 +32,7 @@ impl Simulation {
                 self.wrongs.push(format!("the head is {head:?}, the log says {expected:?}"));
             }
         }
-        let inbox = truth.inbox(None).await.expect("the truth");
+        let inbox = truth.list_commands(None).await.expect("the truth");
         if !inbox.is_empty() {
             self.wrongs.push(format!("nobody has heard {inbox:?}"));
         }

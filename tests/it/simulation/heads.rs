@@ -13,7 +13,7 @@ use shared::{
     execution::{ExecutionOptions, ExecutionState},
     id::{ExecutionId, Seq, WorkerId},
     plan::Plan,
-    store::{Documents, ExecutionHead, ExecutionLog, StoreError, memory::Memory},
+    store::{Documents, ExecutionHead, Log, StoreError, memory::Memory},
 };
 use tests::{
     faulty::{Dice, Faulty, Malice},

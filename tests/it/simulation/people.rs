@@ -11,7 +11,7 @@ use shared::{
     event::{Event, WaitReason},
     execution::{Execution, StepState},
     id::{ExecutionId, Seq, Task},
-    store::{Append, Command, ExecutionHead, ExecutionLog},
+    store::{Append, Command, ExecutionHead, Log},
 };
 
 use super::Simulation;

@@ -9,7 +9,7 @@ use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
     store::{
-        Append, CallLimit, Command, Cursor, ExecutionFilter, ExecutionHead, Lease, Page,
+        Append, CallLimit, Command, Cursor, ExecutionFilter, ExecutionHead, HeadQuery, Lease, Page,
         Permission, PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan,
         Store, WriteCondition, memory::Memory,
     },
@@ -96,7 +96,7 @@ fn record_page() -> impl Strategy<Value = RecordPage> {
     let name = || some(prop::sample::select(NAMES.to_vec()));
     (name(), name(), 0..4_usize, any::<bool>()).prop_map(|(prefix, after, first, newest)| {
         let owned = |it: Option<&str>| it.map(str::to_owned);
-        RecordPage { prefix: owned(prefix), after: owned(after), first, newest }
+        RecordPage { prefix: owned(prefix), after: owned(after), first, newest, names_only: false }
     })
 }
 
@@ -179,26 +179,30 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
         }
         Doing::PutHead { of, seq, doer } => text(store.put_head(head_of(*of, *seq, doer)).await),
         Doing::Read { of, after } => text(store.read(execution(*of), Seq(*after)).await),
-        Doing::Due { now, most } => text(store.due(at(*now), *most).await),
+        Doing::Due { now, most } => {
+            text(store.find_heads(HeadQuery::Due { now: at(*now) }, *most).await)
+        }
         Doing::Orphans { now } => {
-            let heads = store.orphans(at(*now), 100).await;
+            let heads = store.find_heads(HeadQuery::Orphans { now: at(*now) }, 100).await;
             text(heads.map(|mut it| {
                 it.sort_by_key(|it| it.execution);
                 it
             }))
         }
-        Doing::NextDue => text(store.next_due().await),
+        Doing::NextDue => text(store.next_due_at().await),
         Doing::Heartbeat { worker: n, until } => {
             let lease = Lease { worker: worker(*n), node: "n".to_owned(), until: at(*until) };
-            text(store.heartbeat(lease).await)
+            text(store.renew_lease(lease).await)
         }
-        Doing::Retire { worker: n } => text(store.retire(worker(*n)).await),
-        Doing::Send { n, of } => text(store.send(envelope(*n, *of, Command::Resume)).await),
-        Doing::Inbox { of } => text(store.inbox(of.map(execution)).await),
-        Doing::Discard { n } => text(store.discard(vec![command_id(*n)]).await),
+        Doing::Retire { worker: n } => text(store.remove_worker(worker(*n)).await),
+        Doing::Send { n, of } => text(store.send_command(envelope(*n, *of, Command::Resume)).await),
+        Doing::Inbox { of } => text(store.list_commands(of.map(execution)).await),
+        Doing::Discard { n } => text(store.remove_commands(vec![command_id(*n)]).await),
         Doing::Acquire { holder, now } => acquire(store, &ask_of(*holder), *now).await,
-        Doing::Release { holder } => text(store.release(vec![ask_of(*holder).permit]).await),
-        Doing::Workers { now } => text(store.workers(at(*now)).await),
+        Doing::Release { holder } => {
+            text(store.release_permits(vec![ask_of(*holder).permit]).await)
+        }
+        Doing::Workers { now } => text(store.list_workers(at(*now)).await),
         other => act_on_documents(store, other).await,
     }
 }
@@ -207,7 +211,7 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
 /// go back: so where there is a rate it is always the same time.
 async fn acquire(store: &dyn Store, ask: &PermitAsk, now: i64) -> String {
     let has_rate = ask.limits.iter().any(|it| it.rate.is_some());
-    match store.acquire(ask, at(if has_rate { 2 } else { now })).await {
+    match store.acquire_permits(ask, at(if has_rate { 2 } else { now })).await {
         Ok(Permission::NotBefore(_)) => "not now".to_owned(),
         other => text(other),
     }
@@ -231,36 +235,40 @@ async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
         Doing::PutPlan { n, of, version } => {
             text(store.put_plan(&plan(*n, *of, *version, &["a.b"])).await)
         }
-        Doing::PlansOf { n } => text(store.plans_of(request_id(*n)).await),
+        Doing::PlansOf { n } => text(store.plan_versions(request_id(*n)).await),
         Doing::Heads { first, behind, state } => {
             let cursor = |(seconds, n)| Cursor { at: at(seconds), id: execution(n).to_string() };
             let page = Page { first: *first, after: behind.map(cursor) };
             let states = state.iter().copied().collect();
-            text(store.heads(&ExecutionFilter { states, ..Default::default() }, &page).await)
+            text(store.list_heads(&ExecutionFilter { states, ..Default::default() }, &page).await)
         }
         Doing::Requests { first, state } => {
             let filter = RequestFilter { state: *state, ..Default::default() };
-            text(store.requests(&filter, &Page { first: *first, after: None }).await)
+            text(store.list_requests(&filter, &Page { first: *first, after: None }).await)
         }
         Doing::Reserve { key, of } => {
             let key = format!("key {key}");
             let execution = execution(*of);
-            text(store.reserve(&Reservation { key, execution, fingerprint: "f".to_owned() }).await)
+            text(
+                store
+                    .reserve_key(&Reservation { key, execution, fingerprint: "f".to_owned() })
+                    .await,
+            )
         }
         Doing::Cache { key, until } => {
             // In the future, so that no store's own clock has passed it.
-            text(store.cache(&format!("key {key}"), &json!(until), at(LATER + *until)).await)
+            text(store.cache_output(&format!("key {key}"), &json!(until), at(LATER + *until)).await)
         }
         Doing::Cached { key, now } => {
-            text(store.cached(&format!("key {key}"), at(LATER + *now)).await)
+            text(store.find_output(&format!("key {key}"), at(LATER + *now)).await)
         }
         Doing::SavePlan { n } => {
             let name = "name".to_owned();
             let saved = SavedPlan { name, plan: plan_id(*n), inputs: None, at: at(0) };
             text(store.save_plan(&saved).await)
         }
-        Doing::SavedPlan => text(store.saved_plan("name").await),
-        Doing::SavedPlans => text(store.saved_plans(None, 5).await),
+        Doing::SavedPlan => text(store.find_saved_plan("name").await),
+        Doing::SavedPlans => text(store.list_saved_plans(None, 5).await),
         Doing::Unsave => text(store.remove_saved_plan("name").await),
         Doing::PutRecord { .. }
         | Doing::RemoveRecord { .. }
@@ -277,7 +285,7 @@ async fn act_on_records(store: &dyn Store, doing: &Doing) -> String {
             text(store.put_record(&record(*kind, NAMES[*n], json!(at), *at), unless.clone()).await)
         }
         Doing::RemoveRecord { kind, n } => text(store.remove_record(*kind, NAMES[*n]).await),
-        Doing::Records { kind, page } => text(store.records(*kind, page.clone()).await),
+        Doing::Records { kind, page } => text(store.list_records(*kind, page.clone()).await),
         Doing::Revision => text(store.records_revision().await),
         other => unreachable!("{other:?} is about no record"),
     }

@@ -15,9 +15,9 @@ use shared::{
     id::Seq,
     limits,
     store::{
-        Append, AppendError, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog,
-        Lease, Page, Permission, RecordKind, RecordPage, Records, StoreError, WriteCondition,
-        follow_log,
+        Append, AppendError, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox,
+        KeyValue, Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, Store, StoreError,
+        WriteCondition, follow_log,
     },
 };
 use tests::conformance::{
@@ -36,6 +36,11 @@ pub(crate) async fn alone() -> World {
 pub(crate) async fn twice() -> World {
     let url = Mongod::shared().await.fresh_url();
     World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
+}
+
+/// Returns a store with the methods that are written once for all stores.
+fn any(store: &Mongo) -> &dyn Store {
+    store
 }
 
 async fn edit(url: &str, collection: &str, query: Document, update: Document) {
@@ -107,7 +112,7 @@ async fn damage_stays_where_it_is() {
     assert!(is_damaged(&store.plan(plan_id(1)).await.unwrap_err()));
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
     let page = Page { first: 10, after: None };
-    let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+    let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "a list goes on without what is damaged");
 }
 
@@ -156,7 +161,7 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "and is kept for long");
     let open = store.head(execution(2)).await.unwrap().unwrap();
     assert_eq!(open.finished_at, None);
-    assert_eq!(store.due(at(0), 10).await.unwrap(), [open]);
+    assert_eq!(store.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [open]);
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
@@ -180,7 +185,7 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     assert_eq!(store.records_revision().await.unwrap(), 0);
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
     assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
-    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
+    assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
@@ -200,11 +205,11 @@ async fn calls_do_not_grow_without_bound() {
     let call = record(RecordKind::Call, "new", json!(1), 0);
     store.put_record(&call, WriteCondition::Never).await.unwrap();
     let all = RecordPage::first_records(usize::MAX);
-    let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
+    let calls = store.list_records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
     assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
-    assert_eq!(store.records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
+    assert_eq!(store.list_records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
 /// A process that died while it removed leaves things that the next one finds and removes; what it
@@ -216,7 +221,7 @@ async fn what_a_crash_left_of_a_removal_is_removed() {
     for n in 1..=2 {
         let append = Append { head: Some(head(n, 3)), ..some_events(execution(n), 0, 3) };
         store.append(append).await.unwrap();
-        store.send(envelope(n, n, Command::Pause)).await.unwrap();
+        store.send_command(envelope(n, n, Command::Pause)).await.unwrap();
         let going = database(&url).await.collection::<Document>("going");
         let long_ago = DateTime::from_millis(0);
         going.insert_one(doc! { "_id": execution(n).to_string(), "at": long_ago }).await.unwrap();
@@ -246,11 +251,11 @@ async fn outputs_do_not_grow_without_bound() {
         let rows = (0..10_050_i64).map(|it| row(chunk * 10_050 + it));
         outputs.insert_many(rows).await.unwrap();
     }
-    store.cache("new", &json!(1), at(1_000_000_000)).await.unwrap();
+    any(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
     let left = usize::try_from(count(&url, "outputs").await).unwrap();
     assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
-    assert!(store.cached("new", at(0)).await.unwrap().is_some());
-    assert_eq!(store.cached("key 0", at(-9_999_999_999)).await.unwrap(), None);
+    assert!(any(&store).find_output("new", at(0)).await.unwrap().is_some());
+    assert_eq!(any(&store).find_output("key 0", at(-9_999_999_999)).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -258,11 +263,11 @@ async fn workers_that_died_long_ago_are_forgotten_with_what_they_held() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
-    store.heartbeat(lease(1, 0)).await.unwrap();
+    store.renew_lease(lease(1, 0)).await.unwrap();
     let held = ask("a", 1, &[at_once("k", 1)]);
-    assert_eq!(store.acquire(&held, at(-1)).await.unwrap(), Permission::Granted);
+    assert_eq!(store.acquire_permits(&held, at(-1)).await.unwrap(), Permission::Granted);
     for _ in 0..16 {
-        store.heartbeat(lease(2, 4_000)).await.unwrap();
+        store.renew_lease(lease(2, 4_000)).await.unwrap();
     }
     assert_eq!(count(&url, "workers").await, 1);
     let permits = database(&url).await.collection::<Document>("permits");
@@ -305,10 +310,13 @@ async fn a_damaged_head_keeps_nobody_from_the_others() {
         let one = doc! { "_id": execution(n).to_string() };
         edit(&url, "executions", one, doc! { "$set": damage }).await;
     }
-    let due = store.due(at(10), 10).await.unwrap();
+    let due = store.find_heads(HeadQuery::Due { now: at(10) }, 10).await.unwrap();
     assert_eq!(due.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(4)]);
-    assert_eq!(store.due_after(at(10), None, 10).await.unwrap(), due);
-    assert_eq!(store.next_due().await.unwrap(), Some(at(5)));
+    assert_eq!(
+        store.find_heads(HeadQuery::DueAfter { now: at(10), after: None }, 10).await.unwrap(),
+        due
+    );
+    assert_eq!(any(&store).next_due_at().await.unwrap(), Some(at(5)));
 }
 
 #[tokio::test]
@@ -320,10 +328,10 @@ async fn who_has_something_is_read_from_the_index() {
         store.append(Append { head: Some(head), ..some_events(execution(n), 0, 1) }).await.unwrap();
     }
     let lease = Lease { worker: worker(1), node: "here".to_owned(), until: at(10) };
-    store.heartbeat(lease).await.unwrap();
+    store.renew_lease(lease).await.unwrap();
     let database = database(&url).await;
     database.run_command(doc! { "profile": 2 }).await.unwrap();
-    assert_eq!(store.orphans(at(0), 10).await.unwrap(), []);
+    assert_eq!(store.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
     let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
@@ -340,7 +348,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
     for n in [1, 2] {
-        store.heartbeat(lease(n, 10)).await.unwrap();
+        store.renew_lease(lease(n, 10)).await.unwrap();
     }
     let owned = ExecutionHead { owner: Some(worker(1)), ..head(1, 1) };
     let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
@@ -348,7 +356,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     // The first heartbeat of a process looks who is gone.
     let remaining = async |seconds| {
         let other = Mongo::open(&url).await.unwrap();
-        other.heartbeat(lease(3, seconds)).await.unwrap();
+        other.renew_lease(lease(3, seconds)).await.unwrap();
         let workers = database(&url).await.collection::<Document>("workers");
         workers.distinct("_id", doc! {}).await.unwrap().len()
     };

@@ -15,8 +15,8 @@ use shared::{
     execution::ExecutionState,
     id::Seq,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Lease, Page,
-        RequestFilter,
+        Append, Command, ExecutionFilter, ExecutionHead, HeadQuery, Lease, Page, RequestFilter,
+        Store,
     },
 };
 use tests::conformance::{
@@ -44,19 +44,19 @@ async fn profile(database: &Database, level: i32) {
 }
 
 /// What an engine does, a little of each.
-async fn work(store: &Mongo) {
+async fn work(store: &dyn Store) {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(100) };
-    store.heartbeat(lease).await.unwrap();
+    store.renew_lease(lease).await.unwrap();
     for n in 1..=5 {
         store.put_request(&request(n, "q", 0)).await.unwrap();
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
         let due = ExecutionHead { due: Some(at(0)), ..head(n, 2) };
         let append = Append { head: Some(due), ..some_events(execution(n), 0, 2) };
         store.append(append).await.unwrap();
-        store.send(envelope(n, n, Command::Pause)).await.unwrap();
+        store.send_command(envelope(n, n, Command::Pause)).await.unwrap();
     }
-    store.due(at(1), 3).await.unwrap();
-    store.next_due().await.unwrap();
+    store.find_heads(HeadQuery::Due { now: at(1) }, 3).await.unwrap();
+    store.next_due_at().await.unwrap();
     for n in 1..=5 {
         for after in [0, 1, 2, 7] {
             store.read(execution(n), Seq(after)).await.unwrap();
@@ -66,17 +66,20 @@ async fn work(store: &Mongo) {
         let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
         store.append(append).await.unwrap();
         let asked = ask("h", 1, &[at_once("k", 1)]);
-        store.acquire(&asked, at(0)).await.unwrap();
-        store.release(vec![asked.permit]).await.unwrap();
+        store.acquire_permits(&asked, at(0)).await.unwrap();
+        store.release_permits(vec![asked.permit]).await.unwrap();
         store.head(execution(n)).await.unwrap();
     }
-    store.orphans(at(1), 10).await.unwrap();
+    store.find_heads(HeadQuery::Orphans { now: at(1) }, 10).await.unwrap();
     let page = Page { first: 2, after: None };
-    store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+    store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     let states = vec![ExecutionState::Completed];
-    store.heads(&ExecutionFilter { states, ..ExecutionFilter::default() }, &page).await.unwrap();
+    store
+        .list_heads(&ExecutionFilter { states, ..ExecutionFilter::default() }, &page)
+        .await
+        .unwrap();
     let state = Some(ExecutionState::Completed);
-    store.requests(&RequestFilter { state, ..RequestFilter::default() }, &page).await.unwrap();
+    store.list_requests(&RequestFilter { state, ..RequestFilter::default() }, &page).await.unwrap();
     assert_eq!(store.prune(at(50), 10).await.unwrap().executions, 5);
 }
 

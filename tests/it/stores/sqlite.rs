@@ -11,9 +11,9 @@ use shared::{
     id::Seq,
     limits,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Lease, Page,
-        Permission, RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Vectors,
-        WriteCondition,
+        Append, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue,
+        Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, SavedPlan, Store,
+        StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use sqlite::Sqlite;
@@ -34,6 +34,11 @@ pub(crate) async fn twice() -> World {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
     World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
+}
+
+/// Returns a store with the methods that are written once for all stores.
+fn any(store: &Sqlite) -> &dyn Store {
+    store
 }
 
 fn edit(path: &Path, sql: &str) {
@@ -70,23 +75,23 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
     let (dead, alive) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     for (n, store) in [(1, &dead), (2, &alive)] {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
-        store.heartbeat(lease).await.unwrap();
+        store.renew_lease(lease).await.unwrap();
         let head = ExecutionHead { owner: Some(worker(n)), ..head(n, 1) };
         let append = Append { head: Some(head), ..some_events(execution(n), 0, 1) };
         store.append(append).await.unwrap();
     }
-    assert_eq!(alive.orphans(at(0), 10).await.unwrap(), []);
-    assert_eq!(dead.orphans(at(0), 10).await.unwrap(), []);
+    assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
+    assert_eq!(dead.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     drop(dead);
-    let orphans = alive.orphans(at(0), 10).await.unwrap();
+    let orphans = alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap();
     assert_eq!(orphans.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(1)]);
     // Its row is gone, too, so the answer stays.
-    assert_eq!(alive.orphans(at(0), 10).await.unwrap(), orphans);
+    assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), orphans);
     let mut locks = std::fs::read_dir(folder.path().join("faber.db-workers")).unwrap();
     let lock = locks.next().unwrap().unwrap().file_name();
     assert_eq!(lock.to_str().unwrap(), format!("{}.lock", worker(2)));
-    alive.retire(worker(2)).await.unwrap();
-    assert_eq!(alive.orphans(at(0), 10).await.unwrap().len(), 2);
+    alive.remove_worker(worker(2)).await.unwrap();
+    assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap().len(), 2);
     assert_eq!(std::fs::read_dir(folder.path().join("faber.db-workers")).unwrap().count(), 0);
 }
 
@@ -118,7 +123,7 @@ async fn damage_stays_where_it_is() {
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
     let page = Page { first: 10, after: None };
-    let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+    let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 3, "a list goes on without what is damaged");
     store.append(some_events(execution(3), 1, 1)).await.unwrap();
 }
@@ -166,10 +171,10 @@ async fn a_file_that_stays_locked_is_said_to_be() {
     let store = Arc::new(Sqlite::open(&path).unwrap());
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let err = store.check().await.unwrap_err();
+    let err = any(&store).check_writable().await.unwrap_err();
     assert!(err.to_string().contains("another program has kept the file locked"), "{err}");
     other.execute_batch("ROLLBACK").unwrap();
-    store.check().await.unwrap();
+    any(&store).check_writable().await.unwrap();
 }
 
 #[tokio::test]
@@ -232,13 +237,19 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
     let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
-    assert_eq!(other.due(at(0), 10).await.unwrap(), [due]);
-    assert_eq!(store.next_due().await.unwrap(), Some(at(0)));
-    assert_eq!(store.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
-    assert_eq!(store.reservation("key 2").await.unwrap().unwrap().execution, execution(2));
+    assert_eq!(other.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(any(&store).next_due_at().await.unwrap(), Some(at(0)));
+    assert_eq!(store.list_commands(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(
+        any(&store).find_reservation("key 2").await.unwrap().unwrap().execution,
+        execution(2)
+    );
     assert_eq!(store.read(execution(2), Seq(0)).await.unwrap().len(), 2);
     other.append(some_events(execution(2), 2, 1)).await.unwrap();
-    store.heartbeat(Lease { worker: worker(1), node: "n".to_owned(), until: at(9) }).await.unwrap();
+    store
+        .renew_lease(Lease { worker: worker(1), node: "n".to_owned(), until: at(9) })
+        .await
+        .unwrap();
     let pruned = store.prune(at(1), 10).await.unwrap();
     assert_eq!((pruned.executions, pruned.plans), (1, 1));
     assert!(other.plan(plan_id(2)).await.unwrap().is_some());
@@ -263,11 +274,11 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "what was there is there");
-    assert_eq!(other.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(other.list_commands(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
     assert_eq!(store.records_revision().await.unwrap(), 0);
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
     assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
-    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
+    assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
@@ -292,10 +303,10 @@ async fn a_file_of_version_3_is_brought_up_to_date() {
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|it| it.join().unwrap());
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
-    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept), "it is there");
+    assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept), "it is there");
     let text = TextHash([1; 32]);
     store.put_vectors("m", &[(text, vec![0.5, 0.25])]).await.unwrap();
-    assert_eq!(other.vectors("m", &[text]).await.unwrap(), [Some(vec![0.5, 0.25])]);
+    assert_eq!(other.find_vectors("m", &[text]).await.unwrap(), [Some(vec![0.5, 0.25])]);
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
@@ -317,11 +328,11 @@ async fn calls_do_not_grow_without_bound() {
     let call = record(RecordKind::Call, "new", json!(1), 0);
     store.put_record(&call, WriteCondition::Never).await.unwrap();
     let all = RecordPage::first_records(usize::MAX);
-    let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
+    let calls = store.list_records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
     assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
-    assert_eq!(store.records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
+    assert_eq!(store.list_records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
 #[tokio::test]
@@ -334,9 +345,9 @@ async fn a_damaged_record_hides_no_other() {
         store.put_record(&kept, WriteCondition::Never).await.unwrap();
     }
     edit(&path, "UPDATE records SET json = '{' WHERE name = 'a'");
-    let err = store.record(RecordKind::Tool, "a").await.unwrap_err();
+    let err = store.find_record(RecordKind::Tool, "a").await.unwrap_err();
     assert!(matches!(&err, StoreError::Corrupt { what, .. } if what == "tool a"), "{err}");
-    let found = store.records(RecordKind::Tool, RecordPage::first_records(2)).await.unwrap();
+    let found = store.list_records(RecordKind::Tool, RecordPage::first_records(2)).await.unwrap();
     assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
 }
@@ -348,11 +359,11 @@ async fn a_damaged_name_of_a_plan_hides_no_other() {
     let store = Sqlite::open(&path).unwrap();
     for name in ["a", "b", "c", "d"] {
         let saved = SavedPlan { name: name.to_owned(), plan: plan_id(1), inputs: None, at: at(1) };
-        store.save_plan(&saved).await.unwrap();
+        any(&store).save_plan(&saved).await.unwrap();
     }
     edit(&path, "UPDATE saved SET inputs = '{' WHERE name = 'b'");
     let names = async |after, first| {
-        let found = store.saved_plans(after, first).await.unwrap();
+        let found = any(&store).list_saved_plans(after, first).await.unwrap();
         found.into_iter().map(|it| it.name).collect::<Vec<_>>()
     };
     assert_eq!(names(None, 2).await, ["a", "c"], "fewer would say that there are no more");
@@ -367,16 +378,19 @@ async fn the_permits_of_a_dead_process_are_free_at_once() {
     let (dead, alive) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     for (n, store) in [(1, &dead), (2, &alive)] {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
-        store.heartbeat(lease).await.unwrap();
+        store.renew_lease(lease).await.unwrap();
     }
     let limit = [at_once("k", 1)];
-    assert_eq!(dead.acquire(&ask("a", 1, &limit), at(0)).await.unwrap(), Permission::Granted);
+    assert_eq!(
+        dead.acquire_permits(&ask("a", 1, &limit), at(0)).await.unwrap(),
+        Permission::Granted
+    );
     let next = ask("b", 2, &limit);
-    assert_eq!(alive.acquire(&next, at(0)).await.unwrap(), Permission::Full);
-    assert_eq!(alive.workers(at(0)).await.unwrap(), [worker(1), worker(2)]);
+    assert_eq!(alive.acquire_permits(&next, at(0)).await.unwrap(), Permission::Full);
+    assert_eq!(alive.list_workers(at(0)).await.unwrap(), [worker(1), worker(2)]);
     drop(dead);
-    assert_eq!(alive.acquire(&next, at(0)).await.unwrap(), Permission::Granted);
-    assert_eq!(alive.workers(at(0)).await.unwrap(), [worker(2)]);
+    assert_eq!(alive.acquire_permits(&next, at(0)).await.unwrap(), Permission::Granted);
+    assert_eq!(alive.list_workers(at(0)).await.unwrap(), [worker(2)]);
 }
 
 #[tokio::test]
@@ -391,7 +405,7 @@ async fn outputs_and_limits_do_not_grow_without_bound() {
          INSERT INTO rates WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
          WHERE i < 100) SELECT 'key ' || i, i, '' FROM n;",
     );
-    store.cache("new", &json!(1), at(9)).await.unwrap();
+    any(&store).cache_output("new", &json!(1), at(9)).await.unwrap();
     let count = |table: &str| -> usize {
         let sql = format!("SELECT count(*) FROM {table}");
         let count: i64 =
@@ -399,12 +413,12 @@ async fn outputs_and_limits_do_not_grow_without_bound() {
         usize::try_from(count).unwrap()
     };
     assert!((limits::CACHE_ENTRIES - 1_000..limits::CACHE_ENTRIES).contains(&count("outputs")));
-    assert_eq!(store.cached("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
-    assert!(store.cached("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some());
-    assert!(store.cached("new", at(0)).await.unwrap().is_some());
+    assert_eq!(any(&store).find_output("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    assert!(any(&store).find_output("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some());
+    assert!(any(&store).find_output("new", at(0)).await.unwrap().is_some());
     for n in 0..20 {
         let limit = [in_all("now", 100)];
-        store.acquire(&ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
+        store.acquire_permits(&ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
     }
     assert_eq!(count("rates"), 1, "what counts nothing any more is forgotten");
 }

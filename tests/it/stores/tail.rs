@@ -7,7 +7,7 @@ use shared::{
     event::{Event, Outcome, RecordedEvent},
     execution::ExecutionState,
     id::Seq,
-    store::{Append, ExecutionHead, ExecutionLog, follow_log, memory::Memory},
+    store::{Append, ExecutionHead, Log, Store, follow_log, memory::Memory},
 };
 use tests::{
     conformance::{at, execution, head, signal, some_events},

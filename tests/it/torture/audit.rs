@@ -196,7 +196,7 @@ impl<'a> Audit<'a> {
                     lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
                 }
             }
-            let inbox = insist(async || store.inbox(None).await).await;
+            let inbox = insist(async || store.list_commands(None).await).await;
             lags.extend(inbox.iter().map(|it| format!("nobody has heard {it:?}")));
             if lags.is_empty() {
                 return;
@@ -342,7 +342,7 @@ pub(super) async fn heads(store: &dyn Store) -> Vec<ExecutionHead> {
     let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
     loop {
         let filter = ExecutionFilter::default();
-        let heads = insist(async || store.heads(&filter, &page).await).await;
+        let heads = insist(async || store.list_heads(&filter, &page).await).await;
         all.extend(heads.items.iter().map(|(_, head)| head.clone()));
         match heads.items.last() {
             Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),

@@ -38,14 +38,14 @@ async fn a_key_that_no_majority_has_yet_means_one_execution() {
     let primary = cluster.primary().await;
     let others: Vec<usize> = (0..3).filter(|it| *it != primary).collect();
     let (first, second) = (reservation("k"), reservation("k"));
-    assert_eq!(store.reserve(&reservation("other")).await, Ok(None));
+    assert_eq!(store.reserve_key(&reservation("other")).await, Ok(None));
 
     for number in &others {
         cluster.freeze(*number);
     }
-    let (one, two) = (store.reserve(&first), async {
+    let (one, two) = (store.reserve_key(&first), async {
         // It comes while the first is on its way, and gives up or waits until there is a majority.
-        let answer = timeout(Duration::from_secs(1), store.reserve(&second)).await;
+        let answer = timeout(Duration::from_secs(1), store.reserve_key(&second)).await;
         for number in &others {
             cluster.thaw(*number);
         }
@@ -60,7 +60,7 @@ async fn a_key_that_no_majority_has_yet_means_one_execution() {
     let kept = async {
         loop {
             // Members that were frozen for long enough elect another primary.
-            if let Ok(found) = store.reserve(&third).await {
+            if let Ok(found) = store.reserve_key(&third).await {
                 return found.unwrap_or_else(|| third.clone());
             }
             sleep(LOOK).await;

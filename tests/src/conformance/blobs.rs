@@ -41,7 +41,10 @@ pub async fn a_blob_goes_with_its_execution(world: World) {
     assert_eq!(blob::forget(&*world.one, at(15)).await.unwrap(), 1);
     assert!(!is_there(&world, &old).await);
     assert!(is_there(&world, &running).await && is_there(&world, &later).await);
-    let parts =
-        world.other.records(RecordKind::BlobPart, RecordPage::first_records(10)).await.unwrap();
+    let parts = world
+        .other
+        .list_records(RecordKind::BlobPart, RecordPage::first_records(10))
+        .await
+        .unwrap();
     assert_eq!(parts.len(), 2, "nothing is left of the others");
 }

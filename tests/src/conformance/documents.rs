@@ -52,9 +52,9 @@ pub async fn a_plan_is_kept_once(world: World) {
     world.one.put_plan(&plan(3, 1, 10, &["a.b"])).await.unwrap();
     world.one.put_plan(&plan(9, 1, 9, &["a.b"])).await.unwrap();
     world.one.put_plan(&plan(4, 2, 1, &["a.b"])).await.unwrap();
-    let versions = world.other.plans_of(request_id(1)).await.unwrap();
+    let versions = world.other.plan_versions(request_id(1)).await.unwrap();
     assert_eq!(versions, [plan_id(1), plan_id(9), plan_id(3)]);
-    assert_eq!(world.other.plans_of(request_id(7)).await.unwrap(), []);
+    assert_eq!(world.other.plan_versions(request_id(7)).await.unwrap(), []);
     for _ in 0..2 {
         let found = world.other.plan(plan_id(1)).await.unwrap().expect("it is kept");
         assert_eq!(found.to_json(), first.to_json());
@@ -67,7 +67,7 @@ pub async fn a_version_is_made_once(world: World) {
     let plans: Vec<_> = (0..8).map(|n| plan(n, 1, 1, &["a.b"])).collect();
     let answers = join_all(plans.iter().map(|it| world.one.put_plan(it))).await;
     assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 1, "{answers:?}");
-    assert_eq!(world.other.plans_of(request_id(1)).await.unwrap().len(), 1);
+    assert_eq!(world.other.plan_versions(request_id(1)).await.unwrap().len(), 1);
 }
 
 /// A plan of any size is kept.
@@ -90,11 +90,11 @@ pub async fn a_key_means_one_execution(world: World) {
         fingerprint: format!("print {n}"),
     };
     for key in ["k", "", "\u{0}$a.b", "ключ"] {
-        assert_eq!(world.other.reservation(key).await.unwrap(), None);
+        assert_eq!(world.other.find_reservation(key).await.unwrap(), None);
         let answers = Mutex::new(Vec::new());
         join_all((1..=8).map(async |n| {
             let store = Arc::clone(if n % 2 == 0 { &world.one } else { &world.other });
-            let there = store.reserve(&reservation(key, n)).await.unwrap();
+            let there = store.reserve_key(&reservation(key, n)).await.unwrap();
             answers.lock().unwrap().push((n, there));
         }))
         .await;
@@ -104,12 +104,12 @@ pub async fn a_key_means_one_execution(world: World) {
         let [winner] = winners[..] else { panic!("`{key}` was reserved by {winners:?}") };
         let kept = Some(reservation(key, winner));
         assert!(answers.iter().all(|(n, it)| *n == winner || *it == kept), "{answers:?}");
-        assert_eq!(world.other.reservation(key).await.unwrap(), kept);
+        assert_eq!(world.other.find_reservation(key).await.unwrap(), kept);
     }
 }
 
 /// A store that can be written says so.
 pub async fn a_store_that_works_says_so(world: World) {
-    world.one.check().await.unwrap();
-    world.other.check().await.unwrap();
+    world.one.check_writable().await.unwrap();
+    world.other.check_writable().await.unwrap();
 }

@@ -5,27 +5,30 @@ use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId},
     request::TranscriptEntry,
-    store::{Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter},
+    store::{
+        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
+        RequestFilter,
+    },
 };
 
 use super::{World, all, at, execution, head, plan, plan_id, request, request_id};
 
-fn ids<T: Clone>(listing: &Listing<T>) -> Vec<T> {
-    listing.items.iter().map(|(_, it)| it.clone()).collect()
+fn ids(listing: &Listing<PlanVersion>) -> Vec<PlanId> {
+    listing.items.iter().map(|(_, plan)| plan.id).collect()
 }
 
 async fn request_numbers(world: &World, filter: RequestFilter) -> Vec<RequestId> {
-    let found = world.other.requests(&filter, &all()).await.unwrap();
+    let found = world.other.list_requests(&filter, &all()).await.unwrap();
     assert!(!found.has_more);
     found.items.into_iter().map(|(_, it)| it.id).collect()
 }
 
 async fn plan_ids(world: &World, filter: PlanFilter) -> Vec<PlanId> {
-    ids(&world.other.plans(&filter, &all()).await.unwrap())
+    ids(&world.other.list_plans(&filter, &all()).await.unwrap())
 }
 
 async fn head_ids(world: &World, filter: ExecutionFilter) -> Vec<ExecutionId> {
-    let found = world.other.heads(&filter, &all()).await.unwrap();
+    let found = world.other.list_heads(&filter, &all()).await.unwrap();
     found.items.into_iter().map(|(_, it)| it.execution).collect()
 }
 
@@ -39,7 +42,7 @@ pub async fn pages_follow_each_other(world: World) {
     }
     let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
     for round in 0.. {
-        let part = world.other.heads(&ExecutionFilter::default(), &page).await.unwrap();
+        let part = world.other.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         let newer = ExecutionHead { created_at: at(100), ..head(100 + round, 1) };
         world.put_head(newer).await;
         found.extend(part.items.iter().map(|(_, it)| it.execution));
@@ -58,7 +61,8 @@ pub async fn pages_follow_each_other(world: World) {
 /// A page of nothing says whether there is something.
 pub async fn a_page_of_nothing_is_a_question(world: World) {
     let nothing = Page { first: 0, after: None };
-    let ask = async || world.other.requests(&RequestFilter::default(), &nothing).await.unwrap();
+    let ask =
+        async || world.other.list_requests(&RequestFilter::default(), &nothing).await.unwrap();
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: false });
     world.one.put_request(&request(1, "q", 0)).await.unwrap();
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: true });
@@ -148,10 +152,10 @@ pub async fn plans_are_filtered(world: World) {
     let search = PlanFilter { search: Some("number 3".to_owned()), ..none() };
     assert_eq!(plan_ids(&world, search).await, [plan_id(3)]);
     let page = Page { first: 2, after: None };
-    let first = world.other.plans(&none(), &page).await.unwrap();
+    let first = world.other.list_plans(&none(), &page).await.unwrap();
     assert!(first.has_more);
     let rest = Page { first: 2, after: first.items.last().map(|(it, _)| it.clone()) };
-    let rest = world.other.plans(&none(), &rest).await.unwrap();
+    let rest = world.other.list_plans(&none(), &rest).await.unwrap();
     assert_eq!((ids(&rest), rest.has_more), (vec![plan_id(1)], false));
 }
 

@@ -54,18 +54,6 @@ pub async fn a_read_begins_anywhere(world: World) {
     }
 }
 
-/// The first event comes alone, whatever was written with it and behind it.
-pub async fn the_first_event_is_read_alone(world: World) {
-    let id = execution(1);
-    assert_eq!(world.one.read_first(id).await.unwrap(), None);
-    world.append(id, 0, 2).await;
-    world.append(id, 2, 3).await;
-    for store in [&world.one, &world.other] {
-        let first = store.read_first(id).await.unwrap().map(|recorded| recorded.seq);
-        assert_eq!(first, Some(Seq(1)));
-    }
-}
-
 /// Appends that are written together are refused one by one.
 pub async fn a_refused_append_leaves_its_neighbours_alone(world: World) {
     join_all((0..60).map(|n| world.append(execution(n), 0, 1))).await;
@@ -191,9 +179,9 @@ pub async fn json_survives(world: World) {
     for (value, n) in values.iter().zip(1..) {
         let command =
             Command::Signal { name: "n\u{0}".to_owned(), payload: Arc::new(value.clone()) };
-        world.one.send(envelope(n, 1, command)).await.unwrap();
+        world.one.send_command(envelope(n, 1, command)).await.unwrap();
     }
-    let waiting = world.other.inbox(None).await.unwrap();
+    let waiting = world.other.list_commands(None).await.unwrap();
     let payload = |it: &Command| match it {
         Command::Signal { payload, .. } => payload.to_string(),
         other => panic!("{other:?}"),
@@ -205,21 +193,21 @@ pub async fn json_survives(world: World) {
 /// The head and the inbox change with the log, or not at all.
 pub async fn head_and_inbox_change_with_the_log(world: World) {
     for n in 1..=3 {
-        world.one.send(envelope(n, 1, Command::Pause)).await.unwrap();
+        world.one.send_command(envelope(n, 1, Command::Pause)).await.unwrap();
     }
     let mut append = some_events(execution(1), 0, 2);
     append.head = Some(head(1, 2));
     append.heard = vec![envelope(1, 1, Command::Pause).id, envelope(3, 1, Command::Pause).id];
     world.one.append(append.clone()).await.unwrap();
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(head(1, 2)));
-    let waiting = world.other.inbox(None).await.unwrap();
+    let waiting = world.other.list_commands(None).await.unwrap();
     assert_eq!(waiting, [envelope(2, 1, Command::Pause)]);
 
     append.head = Some(head(1, 99));
     append.heard = vec![envelope(2, 1, Command::Pause).id];
     assert_eq!(world.one.append(append).await, Err(AppendError::Conflict));
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(head(1, 2)));
-    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap().len(), 1);
+    assert_eq!(world.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
 /// Whoever waits for a log, for work or for commands is told to look again.
@@ -234,7 +222,7 @@ pub async fn hints_wake_whoever_waits(world: World) {
     timeout(HINT, work.changed()).await.expect("the work is pointed out").unwrap();
     assert_eq!(world.other.read(execution(1), Seq(0)).await.unwrap().len(), 1);
     inbox.mark_unchanged();
-    world.one.send(envelope(1, 1, Command::Pause)).await.unwrap();
+    world.one.send_command(envelope(1, 1, Command::Pause)).await.unwrap();
     timeout(HINT, inbox.changed()).await.expect("the command is pointed out").unwrap();
-    assert_eq!(world.other.inbox(None).await.unwrap().len(), 1);
+    assert_eq!(world.other.list_commands(None).await.unwrap().len(), 1);
 }

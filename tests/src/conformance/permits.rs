@@ -32,16 +32,16 @@ pub fn ask(holder: &str, by: usize, limits: &[CallLimit]) -> PermitAsk {
 async fn live(world: &World, workers: &[usize]) {
     for n in workers {
         let lease = Lease { worker: worker(*n), node: "n".to_owned(), until: at(10) };
-        world.one.heartbeat(lease).await.unwrap();
+        world.one.renew_lease(lease).await.unwrap();
     }
 }
 
 async fn acquire(world: &World, holder: &str, by: usize, limits: &[CallLimit]) -> Permission {
-    world.one.acquire(&ask(holder, by, limits), at(0)).await.unwrap()
+    world.one.acquire_permits(&ask(holder, by, limits), at(0)).await.unwrap()
 }
 
 async fn release(world: &World, holder: &str, limits: &[CallLimit]) {
-    world.other.release(vec![ask(holder, 1, limits).permit]).await.unwrap();
+    world.other.release_permits(vec![ask(holder, 1, limits).permit]).await.unwrap();
 }
 
 /// Of many who ask at the same time, at any node, as many get a place as there are.
@@ -51,17 +51,17 @@ pub async fn a_limit_holds_everywhere(world: World) {
     let answers = join_all((0..12).map(async |n| {
         let store = Arc::clone(if n % 2 == 0 { &world.one } else { &world.other });
         let ask = ask(&format!("$holder {n}"), 1 + n % 2, &limit);
-        (ask.clone(), store.acquire(&ask, at(0)).await.unwrap())
+        (ask.clone(), store.acquire_permits(&ask, at(0)).await.unwrap())
     }))
     .await;
     let granted: Vec<_> = answers.iter().filter(|(_, it)| *it == Permission::Granted).collect();
     assert_eq!(granted.len(), 3, "{answers:?}");
     assert!(answers.iter().all(|(_, it)| matches!(it, Permission::Granted | Permission::Full)));
-    world.other.release(vec![granted[0].0.permit.clone()]).await.unwrap();
+    world.other.release_permits(vec![granted[0].0.permit.clone()]).await.unwrap();
     assert_eq!(acquire(&world, "next", 1, &limit).await, Permission::Granted);
     assert_eq!(acquire(&world, "late", 1, &limit).await, Permission::Full);
     // To give back what is given back changes nothing.
-    world.other.release(vec![granted[0].0.permit.clone()]).await.unwrap();
+    world.other.release_permits(vec![granted[0].0.permit.clone()]).await.unwrap();
     assert_eq!(acquire(&world, "late", 1, &limit).await, Permission::Full);
     assert_eq!(acquire(&world, "late", 1, &[at_once("another", 1)]).await, Permission::Granted);
 }
@@ -102,13 +102,14 @@ pub async fn the_places_of_a_lost_worker_are_free(world: World) {
     live(&world, &[1, 2]).await;
     let limits = [at_once("k", 1), at_once("l", 5)];
     assert_eq!(acquire(&world, "a", 1, &limits).await, Permission::Granted);
-    let later =
-        async |seconds| world.other.acquire(&ask("b", 2, &limits), at(seconds)).await.unwrap();
+    let later = async |seconds| {
+        world.other.acquire_permits(&ask("b", 2, &limits), at(seconds)).await.unwrap()
+    };
     assert_eq!(later(9).await, Permission::Full);
     let lease = Lease { worker: worker(2), node: "n".to_owned(), until: at(90) };
-    world.one.heartbeat(lease).await.unwrap();
+    world.one.renew_lease(lease).await.unwrap();
     assert_eq!(later(10).await, Permission::Granted);
-    world.one.retire(worker(2)).await.unwrap();
+    world.one.remove_worker(worker(2)).await.unwrap();
     live(&world, &[3]).await;
     assert_eq!(acquire(&world, "c", 3, &limits).await, Permission::Granted);
 }
@@ -119,7 +120,7 @@ pub async fn a_rate_says_when(world: World) {
     let limit = [in_all("k", 2)];
     assert_eq!(acquire(&world, "a", 1, &limit).await, Permission::Granted);
     assert_eq!(acquire(&world, "a", 1, &limit).await, Permission::Granted, "asked again");
-    let other = world.other.acquire(&ask("b", 1, &limit), at(0)).await.unwrap();
+    let other = world.other.acquire_permits(&ask("b", 1, &limit), at(0)).await.unwrap();
     assert_eq!(other, Permission::Granted);
     let Permission::NotBefore(when) = acquire(&world, "c", 1, &limit).await else {
         panic!("two calls were allowed")
@@ -150,12 +151,12 @@ pub async fn a_free_place_is_pointed_out(world: World) {
 
 /// Workers that live are those whose lease has not run out.
 pub async fn workers_live_by_their_leases(world: World) {
-    assert_eq!(world.other.workers(at(0)).await.unwrap(), []);
+    assert_eq!(world.other.list_workers(at(0)).await.unwrap(), []);
     live(&world, &[3, 1]).await;
     let lease = Lease { worker: worker(2), node: "n".to_owned(), until: at(20) };
-    world.one.heartbeat(lease).await.unwrap();
-    assert_eq!(world.other.workers(at(9)).await.unwrap(), [1, 2, 3].map(worker));
-    assert_eq!(world.other.workers(at(10)).await.unwrap(), [worker(2)]);
-    world.one.retire(worker(2)).await.unwrap();
-    assert_eq!(world.other.workers(at(9)).await.unwrap(), [1, 3].map(worker));
+    world.one.renew_lease(lease).await.unwrap();
+    assert_eq!(world.other.list_workers(at(9)).await.unwrap(), [1, 2, 3].map(worker));
+    assert_eq!(world.other.list_workers(at(10)).await.unwrap(), [worker(2)]);
+    world.one.remove_worker(worker(2)).await.unwrap();
+    assert_eq!(world.other.list_workers(at(9)).await.unwrap(), [1, 3].map(worker));
 }

@@ -27,9 +27,10 @@ async fn put(store: &Arc<dyn Store>, kind: RecordKind, name: &str) {
 }
 
 async fn names(world: &World, kind: RecordKind, page: RecordPage) -> Vec<String> {
-    let listed = world.other.record_names(kind, page.clone()).await.unwrap();
-    let found = world.other.records(kind, page).await.unwrap();
-    assert!(found.iter().map(|it| &it.name).eq(&listed), "{found:?}, not {listed:?}");
+    let listed = world.other.list_records(kind, page.clone().names_only()).await.unwrap();
+    let found = world.other.list_records(kind, page).await.unwrap();
+    let names = |records: &[Record]| records.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&found), names(&listed));
     assert!(found.iter().all(|it| it.kind == kind && *it.value == json!(it.name)), "{found:?}");
     found.into_iter().map(|it| it.name).collect()
 }
@@ -39,21 +40,21 @@ async fn names(world: &World, kind: RecordKind, page: RecordPage) -> Vec<String>
 pub async fn a_record_is_written_over_or_not(world: World) {
     use RecordKind::{Memory, Tool};
     for kind in [Memory, Tool] {
-        assert_eq!(world.other.record(kind, "a").await.unwrap(), None);
+        assert_eq!(world.other.find_record(kind, "a").await.unwrap(), None);
         let [first, second, third] = [1, 2, 3].map(|n| record(kind, "a", json!(n), n));
         assert!(world.one.put_record(&first, WriteCondition::Exists).await.unwrap());
         assert!(!world.other.put_record(&second, WriteCondition::Exists).await.unwrap());
-        assert_eq!(world.other.record(kind, "a").await.unwrap(), Some(first));
+        assert_eq!(world.other.find_record(kind, "a").await.unwrap(), Some(first));
         assert!(world.other.put_record(&third, WriteCondition::Never).await.unwrap());
-        assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(third));
+        assert_eq!(world.one.find_record(kind, "a").await.unwrap(), Some(third));
     }
     assert!(world.one.remove_record(Tool, "a").await.unwrap());
     assert!(!world.other.remove_record(Tool, "a").await.unwrap());
-    assert_eq!(world.other.record(Tool, "a").await.unwrap(), None);
-    assert!(world.other.record(Memory, "a").await.unwrap().is_some(), "of another kind");
+    assert_eq!(world.other.find_record(Tool, "a").await.unwrap(), None);
+    assert!(world.other.find_record(Memory, "a").await.unwrap().is_some(), "of another kind");
     let anew = record(Tool, "a", json!(4), 4);
     assert!(world.other.put_record(&anew, WriteCondition::Exists).await.unwrap());
-    assert_eq!(world.one.record(Tool, "a").await.unwrap(), Some(anew));
+    assert_eq!(world.one.find_record(Tool, "a").await.unwrap(), Some(anew));
 }
 
 /// Of those that write the same name at the same time exactly one is the first.
@@ -67,7 +68,7 @@ pub async fn one_record_is_the_first(world: World) {
         .await;
         let winner = answers.iter().position(|it| *it).expect("one is the first");
         assert_eq!(answers.iter().filter(|it| **it).count(), 1, "{answers:?}");
-        let kept = world.other.record(kind, "a").await.unwrap();
+        let kept = world.other.find_record(kind, "a").await.unwrap();
         assert_eq!(kept.as_ref(), Some(&records[winner]));
         let last =
             join_all(records.iter().map(|it| world.one.put_record(it, WriteCondition::Never)))
@@ -92,11 +93,11 @@ pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
         let grown = world.one.records_revision().await.unwrap() > revision;
         assert_eq!(grown, kind.is_shared_by_nodes());
         assert!(!world.one.put_record(&first, since(1)).await.unwrap());
-        assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(second));
+        assert_eq!(world.one.find_record(kind, "a").await.unwrap(), Some(second));
         join_all((0..8).map(async |n| {
             let store = if n % 2 == 0 { &world.one } else { &world.other };
             loop {
-                let before = store.record(kind, "a").await.unwrap().expect("it is there");
+                let before = store.find_record(kind, "a").await.unwrap().expect("it is there");
                 let mut list = before.value.as_array().unwrap().clone();
                 list.push(json!(n));
                 let seconds = i64::try_from(list.len()).unwrap() + 1;
@@ -108,7 +109,7 @@ pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
             }
         }))
         .await;
-        let last = world.one.record(kind, "a").await.unwrap().expect("it is there");
+        let last = world.one.find_record(kind, "a").await.unwrap().expect("it is there");
         assert_eq!(last.value.as_array().map(Vec::len), Some(9), "no change is lost");
     }
     let largest = |with: &str, n| {
@@ -136,6 +137,7 @@ pub async fn records_come_in_order(world: World) {
         after: after.map(str::to_owned),
         first,
         newest,
+        names_only: false,
     };
     assert_eq!(names(&world, kind, RecordPage::first_records(100)).await, all);
     for prefix in ["", "a", "a/", "a/Ö", "日", "z", "\u{10ffff}"] {
@@ -182,14 +184,14 @@ pub async fn a_record_is_exact(world: World) {
         let name = format!("{n} Grüße $x.y/'\"\\%_* 日本 👋");
         let kept = record(RecordKind::Context, &name, value, n);
         assert!(world.one.put_record(&kept, WriteCondition::Never).await.unwrap());
-        let found = world.other.record(RecordKind::Context, &name).await.unwrap().unwrap();
+        let found = world.other.find_record(RecordKind::Context, &name).await.unwrap().unwrap();
         assert_eq!(found, kept);
         assert_eq!(found.value.to_string(), kept.value.to_string(), "also the order of its keys");
     }
     let long = "ö".repeat(limits::NAME_BYTES / 2);
     put(&world.one, RecordKind::Tool, &long).await;
-    assert!(world.other.record(RecordKind::Tool, &long).await.unwrap().is_some());
-    assert_eq!(world.other.record(RecordKind::Tool, "a\u{0}").await.unwrap(), None);
+    assert!(world.other.find_record(RecordKind::Tool, &long).await.unwrap().is_some());
+    assert_eq!(world.other.find_record(RecordKind::Tool, "a\u{0}").await.unwrap(), None);
 }
 
 /// What no store can keep is refused as such, and what is as large as may be is kept.
@@ -207,16 +209,16 @@ pub async fn a_record_has_limits(world: World) {
     let bytes = limits::DOCUMENT_BYTES + 1;
     let answer = world.one.put_record(&text(bytes), WriteCondition::Never).await;
     assert_eq!(answer, Err(StoreError::TooLarge { bytes }));
-    assert_eq!(world.other.record(RecordKind::Tool, "a").await.unwrap(), None);
+    assert_eq!(world.other.find_record(RecordKind::Tool, "a").await.unwrap(), None);
     let largest = text(limits::DOCUMENT_BYTES);
     assert!(world.one.put_record(&largest, WriteCondition::Exists).await.unwrap());
-    assert!(world.other.record(RecordKind::Tool, "a").await.unwrap() == Some(largest));
+    assert!(world.other.find_record(RecordKind::Tool, "a").await.unwrap() == Some(largest));
 }
 
 /// The revision says that something changed on which all must agree, and nothing else.
 pub async fn a_revision_says_what_changed(world: World) {
     let revision = async || world.other.records_revision().await.unwrap();
-    for kind in RecordKind::ALL {
+    for kind in RecordKind::DOCUMENTS {
         let mut hint = world.other.hints().subscribe_records();
         let before = revision().await;
         put(&world.one, kind, "a").await;
@@ -235,7 +237,7 @@ pub async fn a_revision_says_what_changed(world: World) {
         assert!(world.one.remove_record(kind, "a").await.unwrap());
         assert_eq!(revision().await > replaced, kind.is_shared_by_nodes(), "{kind:?} is gone");
     }
-    assert!(RecordKind::ALL.iter().filter(|it| it.is_shared_by_nodes()).count() == 5);
+    assert!(RecordKind::DOCUMENTS.iter().filter(|it| it.is_shared_by_nodes()).count() == 5);
 }
 
 /// Calls are added up, whoever counts them.
@@ -247,16 +249,19 @@ pub async fn calls_are_added_up(world: World) {
         last: at(seconds),
         times: times.iter().copied().collect(),
     };
-    assert_eq!(world.other.usage().await.unwrap(), []);
+    assert_eq!(world.other.list_usage().await.unwrap(), []);
     let first = vec![usage("b.t", 2, 1, 5, &[(3, 2)]), usage("a.ü \"$x.y\"", 1, 0, 9, &[(0, 1)])];
-    world.one.add_usage(first).await.unwrap();
+    for usage in first {
+        world.one.add_usage(&usage).await.unwrap();
+    }
     let second = vec![usage("b.t", 3, 0, 4, &[(3, 1), (320, 2)])];
-    world.other.add_usage(second).await.unwrap();
-    world.other.add_usage(Vec::new()).await.unwrap();
+    for usage in second {
+        world.other.add_usage(&usage).await.unwrap();
+    }
     let expected =
         [usage("a.ü \"$x.y\"", 1, 0, 9, &[(0, 1)]), usage("b.t", 5, 1, 5, &[(3, 3), (320, 2)])];
-    assert_eq!(world.one.usage().await.unwrap(), expected);
-    assert_eq!(world.other.usage().await.unwrap(), expected);
+    assert_eq!(world.one.list_usage().await.unwrap(), expected);
+    assert_eq!(world.other.list_usage().await.unwrap(), expected);
 }
 
 /// Changes at the same time are all there, and all counted.
@@ -281,7 +286,7 @@ pub async fn old_calls_are_forgotten(world: World) {
     // One that was written again is as new as that.
     let again = record(RecordKind::Call, "0000", json!("0000"), 700);
     assert!(world.one.put_record(&again, WriteCondition::Never).await.unwrap());
-    for kind in RecordKind::ALL.into_iter().filter(|it| *it != RecordKind::Call) {
+    for kind in RecordKind::DOCUMENTS.into_iter().filter(|it| *it != RecordKind::Call) {
         put(&world.one, kind, "0001").await;
     }
     world.one.prune(at(590), 1).await.unwrap();
@@ -290,7 +295,7 @@ pub async fn old_calls_are_forgotten(world: World) {
     assert_eq!(names(&world, RecordKind::Call, RecordPage::first_records(1_000)).await, left);
     let newest = RecordPage { newest: true, ..RecordPage::first_records(2) };
     assert_eq!(names(&world, RecordKind::Call, newest).await, ["0599", "0598"]);
-    for kind in RecordKind::ALL.into_iter().filter(|it| *it != RecordKind::Call) {
-        assert!(world.other.record(kind, "0001").await.unwrap().is_some(), "{kind:?}");
+    for kind in RecordKind::DOCUMENTS.into_iter().filter(|it| *it != RecordKind::Call) {
+        assert!(world.other.find_record(kind, "0001").await.unwrap().is_some(), "{kind:?}");
     }
 }

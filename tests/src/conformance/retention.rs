@@ -9,8 +9,8 @@ use shared::{
     id::Seq,
     request::TranscriptEntry,
     store::{
-        Append, Command, ExecutionFilter, ExecutionHead, PlanFilter, Pruned, RequestFilter,
-        Reservation, SavedPlan,
+        Append, Command, ExecutionFilter, ExecutionHead, HeadQuery, PlanFilter, Pruned,
+        RequestFilter, Reservation, SavedPlan,
     },
 };
 
@@ -25,23 +25,26 @@ const LATER: i64 = 1_000_000_000;
 /// An output is there until its time, and no longer.
 pub async fn an_output_is_kept_until_its_time(world: World) {
     let now = |it: i64| at(LATER + it);
-    assert_eq!(world.other.cached("k", now(0)).await.unwrap(), None);
+    assert_eq!(world.other.find_output("k", now(0)).await.unwrap(), None);
     let output = json!({ "z": [u64::MAX, 0.1, "\u{0}"], "$a.b": null });
-    world.one.cache("k", &output, now(10)).await.unwrap();
-    world.one.cache("$k\u{0}", &json!(2), now(20)).await.unwrap();
-    assert_eq!(world.other.cached("k", now(9)).await.unwrap(), Some(Arc::new(output)));
-    assert_eq!(world.other.cached("k", now(10)).await.unwrap(), None);
-    world.one.cache("k", &json!(3), now(30)).await.unwrap();
-    assert_eq!(world.other.cached("k", now(10)).await.unwrap(), Some(Arc::new(json!(3))));
-    assert_eq!(world.other.cached("$k\u{0}", now(10)).await.unwrap(), Some(Arc::new(json!(2))));
+    world.one.cache_output("k", &output, now(10)).await.unwrap();
+    world.one.cache_output("$k\u{0}", &json!(2), now(20)).await.unwrap();
+    assert_eq!(world.other.find_output("k", now(9)).await.unwrap(), Some(Arc::new(output)));
+    assert_eq!(world.other.find_output("k", now(10)).await.unwrap(), None);
+    world.one.cache_output("k", &json!(3), now(30)).await.unwrap();
+    assert_eq!(world.other.find_output("k", now(10)).await.unwrap(), Some(Arc::new(json!(3))));
+    assert_eq!(
+        world.other.find_output("$k\u{0}", now(10)).await.unwrap(),
+        Some(Arc::new(json!(2)))
+    );
     world.one.prune(now(20), 10).await.unwrap();
-    assert_eq!(world.other.cached("$k\u{0}", now(0)).await.unwrap(), None, "it is removed");
-    assert_eq!(world.other.cached("k", now(29)).await.unwrap(), Some(Arc::new(json!(3))));
+    assert_eq!(world.other.find_output("$k\u{0}", now(0)).await.unwrap(), None, "it is removed");
+    assert_eq!(world.other.find_output("k", now(29)).await.unwrap(), Some(Arc::new(json!(3))));
 }
 
 /// A name stands for the plan that was saved under it last.
 pub async fn a_name_means_the_last_plan(world: World) {
-    assert_eq!(world.other.saved_plan("n").await.unwrap(), None);
+    assert_eq!(world.other.find_saved_plan("n").await.unwrap(), None);
     let saved = |n: usize, inputs| SavedPlan {
         name: "n.\u{0}$".to_owned(),
         plan: plan_id(n),
@@ -50,10 +53,10 @@ pub async fn a_name_means_the_last_plan(world: World) {
     };
     let first = saved(1, Some(json!({ "type": "object", "$ref": "#/a" })));
     world.one.save_plan(&first).await.unwrap();
-    assert_eq!(world.other.saved_plan("n.\u{0}$").await.unwrap(), Some(first));
+    assert_eq!(world.other.find_saved_plan("n.\u{0}$").await.unwrap(), Some(first));
     world.other.save_plan(&saved(2, None)).await.unwrap();
-    assert_eq!(world.one.saved_plan("n.\u{0}$").await.unwrap(), Some(saved(2, None)));
-    assert_eq!(world.one.saved_plan("n").await.unwrap(), None);
+    assert_eq!(world.one.find_saved_plan("n.\u{0}$").await.unwrap(), Some(saved(2, None)));
+    assert_eq!(world.one.find_saved_plan("n").await.unwrap(), None);
 }
 
 /// Saved plans are listed by name, part by part, until their name is taken away.
@@ -68,7 +71,7 @@ pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
         world.one.save_plan(&saved(name)).await.unwrap();
     }
     let names = async |after, first| {
-        let found = world.other.saved_plans(after, first).await.unwrap();
+        let found = world.other.list_saved_plans(after, first).await.unwrap();
         found.into_iter().map(|it| it.name).collect::<Vec<_>>()
     };
     assert_eq!(names(None, 9).await, ["B", "a", "a b", "b", "é"]);
@@ -77,10 +80,10 @@ pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
     assert_eq!(names(Some("aa"), 9).await, ["b", "é"], "the name need not be there");
     assert_eq!(names(Some("é"), 9).await, Vec::<String>::new());
     assert_eq!(names(None, 0).await, Vec::<String>::new());
-    assert_eq!(world.other.saved_plans(None, 1).await.unwrap(), [saved("B")]);
+    assert_eq!(world.other.list_saved_plans(None, 1).await.unwrap(), [saved("B")]);
     assert!(world.other.remove_saved_plan("a").await.unwrap());
     assert!(!world.one.remove_saved_plan("a").await.unwrap(), "it is gone already");
-    assert_eq!(world.one.saved_plan("a").await.unwrap(), None);
+    assert_eq!(world.one.find_saved_plan("a").await.unwrap(), None);
     assert_eq!(names(None, 2).await, ["B", "a b"]);
 }
 
@@ -96,11 +99,11 @@ async fn put_execution(world: &World, head: ExecutionHead) {
         execution: execution(n),
         fingerprint: String::new(),
     };
-    world.one.reserve(&key).await.unwrap();
+    world.one.reserve_key(&key).await.unwrap();
     let append = Append { head: Some(head), ..some_events(execution(n), 0, 2) };
     world.one.append(append).await.unwrap();
     world.one.append(some_events(execution(n), 2, 1)).await.unwrap();
-    world.one.send(envelope(n, n, Command::Pause)).await.unwrap();
+    world.one.send_command(envelope(n, n, Command::Pause)).await.unwrap();
 }
 
 fn ended(n: usize, seconds: i64, state: ExecutionState) -> ExecutionHead {
@@ -114,7 +117,11 @@ pub async fn what_has_ended_is_listed_in_that_order(world: World) {
     }
     put_execution(&world, head(5, 2)).await;
     let listed = async |after, until, most| {
-        let found = world.other.ended(at(after), at(until), most).await.unwrap();
+        let found = world
+            .other
+            .find_heads(HeadQuery::Finished { after: at(after), until: at(until) }, most)
+            .await
+            .unwrap();
         found.into_iter().map(|head| head.execution).collect::<Vec<_>>()
     };
     assert_eq!(listed(0, 99, 9).await, [2, 3, 4, 1].map(execution));
@@ -129,13 +136,13 @@ async fn prune(world: &World, seconds: i64, most: usize) -> Pruned {
 }
 
 async fn executions_left(world: &World) -> BTreeSet<String> {
-    let found = world.other.heads(&ExecutionFilter::default(), &all()).await.unwrap();
+    let found = world.other.list_heads(&ExecutionFilter::default(), &all()).await.unwrap();
     found.items.into_iter().map(|(_, it)| it.execution.to_string()).collect()
 }
 
 async fn counts(world: &World) -> (usize, usize, usize) {
-    let requests = world.other.requests(&RequestFilter::default(), &all()).await.unwrap();
-    let plans = world.other.plans(&PlanFilter::default(), &all()).await.unwrap();
+    let requests = world.other.list_requests(&RequestFilter::default(), &all()).await.unwrap();
+    let plans = world.other.list_plans(&PlanFilter::default(), &all()).await.unwrap();
     (executions_left(world).await.len(), plans.items.len(), requests.items.len())
 }
 
@@ -150,15 +157,15 @@ pub async fn what_is_over_and_old_is_removed(world: World) {
     assert_eq!(world.other.head(execution(1)).await.unwrap(), None);
     assert_eq!(world.other.read(execution(1), Seq(0)).await.unwrap(), []);
     assert_eq!(world.other.read(execution(1), Seq(2)).await.unwrap(), []);
-    assert_eq!(world.other.reservation("key 1").await.unwrap(), None);
-    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap(), []);
+    assert_eq!(world.other.find_reservation("key 1").await.unwrap(), None);
+    assert_eq!(world.other.list_commands(Some(execution(1))).await.unwrap(), []);
     assert_eq!(world.other.request(request_id(1)).await.unwrap(), None);
     assert_eq!(world.other.transcript(request_id(1)).await.unwrap(), []);
-    assert_eq!(world.other.plans_of(request_id(1)).await.unwrap(), []);
+    assert_eq!(world.other.plan_versions(request_id(1)).await.unwrap(), []);
     for n in [2, 3] {
         assert_eq!(world.log(execution(n), 0).await.len(), 3, "execution {n}");
-        assert!(world.other.reservation(&format!("key {n}")).await.unwrap().is_some());
-        assert_eq!(world.other.inbox(Some(execution(n))).await.unwrap().len(), 1);
+        assert!(world.other.find_reservation(&format!("key {n}")).await.unwrap().is_some());
+        assert_eq!(world.other.list_commands(Some(execution(n))).await.unwrap().len(), 1);
         assert_eq!(world.other.transcript(request_id(n)).await.unwrap().len(), 1);
         assert!(world.other.plan(plan_id(n)).await.unwrap().is_some());
     }

@@ -23,19 +23,19 @@ fn vector(n: u16) -> Vec<f32> {
 
 /// What was kept comes back to the last bit, in the order in which it is asked for, by model.
 pub async fn a_vector_is_exact(world: World) {
-    assert_eq!(world.other.vectors("m", &[text(1)]).await.unwrap(), [None]);
-    assert!(world.other.vectors("m", &[]).await.unwrap().is_empty());
+    assert_eq!(world.other.find_vectors("m", &[text(1)]).await.unwrap(), [None]);
+    assert!(world.other.find_vectors("m", &[]).await.unwrap().is_empty());
     world.one.put_vectors("m", &[]).await.unwrap();
     let odd = vec![0.0, -0.0, 1e-45, f32::MAX, f32::INFINITY, f32::MIN_POSITIVE];
     let kept = [(text(1), vector(1)), (text(300), odd.clone()), (text(2), Vec::new())];
     world.one.put_vectors("m", &kept).await.unwrap();
     let asked = [300, 7, 1, 2, 300].map(text);
-    let found = world.other.vectors("m", &asked).await.unwrap();
+    let found = world.other.find_vectors("m", &asked).await.unwrap();
     assert_eq!(found, [Some(odd.clone()), None, Some(vector(1)), Some(vec![]), Some(odd)]);
     let zero = found[0].as_ref().unwrap()[1];
     assert!(zero.is_sign_negative(), "-0 is not 0");
     assert_eq!(
-        world.other.vectors("another", &asked).await.unwrap(),
+        world.other.find_vectors("another", &asked).await.unwrap(),
         [None, None, None, None, None]
     );
 }
@@ -45,9 +45,9 @@ pub async fn the_first_vector_stays(world: World) {
     world.one.put_vectors("m", &[(text(1), vector(1))]).await.unwrap();
     world.other.put_vectors("m", &[(text(1), vector(2)), (text(2), vector(2))]).await.unwrap();
     world.other.put_vectors("other", &[(text(1), vector(3))]).await.unwrap();
-    let found = world.one.vectors("m", &[text(1), text(2)]).await.unwrap();
+    let found = world.one.find_vectors("m", &[text(1), text(2)]).await.unwrap();
     assert_eq!(found, [Some(vector(1)), Some(vector(2))]);
-    assert_eq!(world.one.vectors("other", &[text(1)]).await.unwrap(), [Some(vector(3))]);
+    assert_eq!(world.one.find_vectors("other", &[text(1)]).await.unwrap(), [Some(vector(3))]);
     let racing = (0..8).map(async |n| {
         let store = if n % 2 == 0 { &world.one } else { &world.other };
         let all: Vec<_> = (10..40).map(|it| (text(it), vector(it))).collect();
@@ -55,7 +55,7 @@ pub async fn the_first_vector_stays(world: World) {
     });
     join_all(racing).await.into_iter().for_each(|it| it.unwrap());
     let asked: Vec<_> = (10..40).map(text).collect();
-    let found = world.other.vectors("m", &asked).await.unwrap();
+    let found = world.other.find_vectors("m", &asked).await.unwrap();
     assert_eq!(found, (10..40).map(|it| Some(vector(it))).collect::<Vec<_>>());
 }
 
@@ -64,7 +64,7 @@ pub async fn many_vectors_are_kept(world: World) {
     let all: Vec<_> = (0..6_000).map(|it| (text(it), vec![f32::from(it); 512])).collect();
     world.one.put_vectors("m", &all).await.unwrap();
     let asked: Vec<_> = all.iter().rev().map(|(text, _)| *text).collect();
-    let found = world.other.vectors("m", &asked).await.unwrap();
+    let found = world.other.find_vectors("m", &asked).await.unwrap();
     assert!(found.iter().rev().zip(&all).all(|(it, (_, vector))| it.as_ref() == Some(vector)));
 }
 
@@ -75,7 +75,7 @@ pub async fn a_vector_has_limits(world: World) {
     let long = vec![1.0; limits::VECTOR_LEN + 1];
     let refused = world.one.put_vectors("m", &[(text(2), most.clone()), (text(3), long)]).await;
     assert!(matches!(refused, Err(StoreError::Unfit { .. })), "{refused:?}");
-    let found = world.other.vectors("m", &[text(1), text(2), text(3)]).await.unwrap();
+    let found = world.other.find_vectors("m", &[text(1), text(2), text(3)]).await.unwrap();
     assert_eq!(found, [Some(most), None, None]);
     for name in ["", "a\0b", &"x".repeat(limits::TEXT_BYTES + 1)] {
         let refused = world.one.put_vectors(name, &[(text(1), vec![])]).await;

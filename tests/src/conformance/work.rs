@@ -5,7 +5,7 @@ use shared::{
     execution::ExecutionState,
     id::{Epoch, WorkerId},
     limits,
-    store::{Command, ExecutionHead, Lease, StoreError},
+    store::{Command, ExecutionHead, HeadQuery, Lease, QueuePosition, StoreError},
 };
 
 use super::{World, at, envelope, execution, head, worker};
@@ -28,11 +28,12 @@ fn lease(n: usize, seconds: i64) -> Lease {
 }
 
 async fn due_at(world: &World, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
-    world.other.due(now, most).await.unwrap()
+    world.other.find_heads(HeadQuery::Due { now }, most).await.unwrap()
 }
 
 async fn orphans(world: &World, seconds: i64) -> Vec<ExecutionHead> {
-    let mut heads = world.other.orphans(at(seconds), 100).await.unwrap();
+    let mut heads =
+        world.other.find_heads(HeadQuery::Orphans { now: at(seconds) }, 100).await.unwrap();
     heads.sort_by_key(|it| it.execution);
     heads
 }
@@ -127,15 +128,19 @@ pub async fn what_is_due_can_be_paged_through(world: World) {
         .await;
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let part = world.other.due_after(at(10), after, 4).await.unwrap();
-        after = part.last().and_then(|it| Some((it.due?, it.execution)));
+        let query = HeadQuery::DueAfter { now: at(10), after };
+        let part = world.other.find_heads(query, 4).await.unwrap();
+        after = part
+            .last()
+            .and_then(|head| Some(QueuePosition { due: head.due?, execution: head.execution }));
         found.extend(part.iter().map(|it| it.execution));
         if part.len() < 4 {
             break;
         }
     }
     assert_eq!(found, (1..=9).map(execution).collect::<Vec<_>>());
-    assert_eq!(world.other.due_after(at(10), None, 0).await.unwrap(), []);
+    let query = HeadQuery::DueAfter { now: at(10), after: None };
+    assert_eq!(world.other.find_heads(query, 0).await.unwrap(), []);
 }
 
 /// A head belongs to a log: what was removed does not come back with a late word about it.
@@ -172,7 +177,7 @@ pub async fn what_is_over_may_have_an_owner(world: World) {
     world.one.append(append).await.unwrap();
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(over.clone()));
     assert_eq!(orphans(&world, 0).await, std::slice::from_ref(&over));
-    world.one.heartbeat(lease(1, 10)).await.unwrap();
+    world.one.renew_lease(lease(1, 10)).await.unwrap();
     assert_eq!(orphans(&world, 0).await, []);
     assert_eq!(orphans(&world, 10).await, std::slice::from_ref(&over));
     put(&world, [ExecutionHead { owner: None, ..over }]).await;
@@ -182,29 +187,32 @@ pub async fn what_is_over_may_have_an_owner(world: World) {
 
 /// The next moment to look is that of whatever nobody has and comes due first.
 pub async fn the_next_due_is_the_first(world: World) {
-    assert_eq!(world.other.next_due().await.unwrap(), None);
+    assert_eq!(world.other.next_due_at().await.unwrap(), None);
     put(&world, [ExecutionHead { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
-    assert_eq!(world.other.next_due().await.unwrap(), None);
+    assert_eq!(world.other.next_due_at().await.unwrap(), None);
     put(&world, [due(3, 9, 5), due(4, 7, -5), due(5, 8, 0)]).await;
-    assert_eq!(world.other.next_due().await.unwrap(), Some(at(7)));
+    assert_eq!(world.other.next_due_at().await.unwrap(), Some(at(7)));
     put(&world, [ExecutionHead { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
-    assert_eq!(world.other.next_due().await.unwrap(), Some(at(8)));
+    assert_eq!(world.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
 /// What a worker has is free when its lease has run out, and not before.
 pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
-    world.one.heartbeat(lease(1, 10)).await.unwrap();
-    world.one.heartbeat(lease(2, 20)).await.unwrap();
+    world.one.renew_lease(lease(1, 10)).await.unwrap();
+    world.one.renew_lease(lease(2, 20)).await.unwrap();
     put(&world, [owned(1, 1), owned(2, 1), owned(3, 2), due(4, 0, 0)]).await;
     assert_eq!(orphans(&world, 9).await, []);
     assert_eq!(orphans(&world, 10).await, [owned(1, 1), owned(2, 1)]);
-    let mut its = world.other.owned(worker(1), 10).await.unwrap();
+    let mut its = world.other.find_heads(HeadQuery::OwnedBy(worker(1)), 10).await.unwrap();
     its.sort_by_key(|it| it.execution);
     assert_eq!(its, [owned(1, 1), owned(2, 1)]);
-    assert_eq!(world.other.owned(worker(1), 1).await.unwrap().len(), 1);
-    assert_eq!(world.other.owned(worker(3), 10).await.unwrap(), []);
-    assert_eq!(world.other.orphans(at(10), 1).await.unwrap().len(), 1);
-    world.one.heartbeat(lease(1, 30)).await.unwrap();
+    assert_eq!(world.other.find_heads(HeadQuery::OwnedBy(worker(1)), 1).await.unwrap().len(), 1);
+    assert_eq!(world.other.find_heads(HeadQuery::OwnedBy(worker(3)), 10).await.unwrap(), []);
+    assert_eq!(
+        world.other.find_heads(HeadQuery::Orphans { now: at(10) }, 1).await.unwrap().len(),
+        1
+    );
+    world.one.renew_lease(lease(1, 30)).await.unwrap();
     assert_eq!(orphans(&world, 10).await, []);
     assert_eq!(orphans(&world, 20).await, [owned(3, 2)]);
     put(&world, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
@@ -213,13 +221,13 @@ pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
 
 /// What a worker has is free at once when it says that it has ended, or was never heard of.
 pub async fn a_retired_worker_has_nothing(world: World) {
-    world.one.heartbeat(lease(1, 10)).await.unwrap();
+    world.one.renew_lease(lease(1, 10)).await.unwrap();
     put(&world, [owned(1, 1), owned(2, 2)]).await;
     assert_eq!(orphans(&world, 0).await, [owned(2, 2)]);
-    world.one.retire(worker(1)).await.unwrap();
+    world.one.remove_worker(worker(1)).await.unwrap();
     assert_eq!(orphans(&world, 0).await, [owned(1, 1), owned(2, 2)]);
     let nobody: WorkerId = worker(9);
-    world.one.retire(nobody).await.unwrap();
+    world.one.remove_worker(nobody).await.unwrap();
 }
 
 /// Commands wait in the order in which they came, each once, until they are discarded.
@@ -234,23 +242,23 @@ pub async fn commands_wait_in_order(world: World) {
         envelope(1, 1, approve),
     ];
     for command in &commands {
-        world.one.send(command.clone()).await.unwrap();
+        world.one.send_command(command.clone()).await.unwrap();
     }
     // Again: it counts once.
-    world.one.send(commands[0].clone()).await.unwrap();
-    assert_eq!(world.other.inbox(None).await.unwrap(), commands);
+    world.one.send_command(commands[0].clone()).await.unwrap();
+    assert_eq!(world.other.list_commands(None).await.unwrap(), commands);
     let [first, _, third, fourth] = commands.clone();
-    let of_one = world.other.inbox(Some(execution(1))).await.unwrap();
+    let of_one = world.other.list_commands(Some(execution(1))).await.unwrap();
     assert_eq!(of_one, [first.clone(), third.clone(), fourth.clone()]);
-    assert_eq!(world.other.inbox(Some(execution(5))).await.unwrap(), []);
-    world.one.discard(vec![first.id, third.id, super::command_id(99)]).await.unwrap();
-    world.one.discard(Vec::new()).await.unwrap();
-    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap(), [fourth]);
+    assert_eq!(world.other.list_commands(Some(execution(5))).await.unwrap(), []);
+    world.one.remove_commands(vec![first.id, third.id, super::command_id(99)]).await.unwrap();
+    world.one.remove_commands(Vec::new()).await.unwrap();
+    assert_eq!(world.other.list_commands(Some(execution(1))).await.unwrap(), [fourth]);
 }
 
 /// No inbox grows without bound, and one that is full says so; others are not concerned.
 pub async fn an_inbox_has_a_bound(world: World) {
-    let send = |n| world.one.send(envelope(n, 1, Command::Pause));
+    let send = |n| world.one.send_command(envelope(n, 1, Command::Pause));
     for chunk in (0..limits::INBOX).collect::<Vec<_>>().chunks(100) {
         futures::future::join_all(chunk.iter().map(|it| send(*it)))
             .await
@@ -261,11 +269,11 @@ pub async fn an_inbox_has_a_bound(world: World) {
     assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
     send(5).await.expect("it waits there already");
     let to_another = envelope(limits::INBOX, 2, Command::Pause);
-    world.one.send(to_another).await.unwrap();
-    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap().len(), limits::INBOX);
-    assert_eq!(world.other.inbox(None).await.unwrap().len(), limits::INBOX + 1);
-    world.one.discard(vec![super::command_id(3)]).await.unwrap();
-    world.one.send(envelope(limits::INBOX + 1, 1, Command::Pause)).await.unwrap();
+    world.one.send_command(to_another).await.unwrap();
+    assert_eq!(world.other.list_commands(Some(execution(1))).await.unwrap().len(), limits::INBOX);
+    assert_eq!(world.other.list_commands(None).await.unwrap().len(), limits::INBOX + 1);
+    world.one.remove_commands(vec![super::command_id(3)]).await.unwrap();
+    world.one.send_command(envelope(limits::INBOX + 1, 1, Command::Pause)).await.unwrap();
 }
 
 /// A look at all inboxes is bounded, by number and by bytes: it is done again and again.
@@ -276,18 +284,18 @@ pub async fn a_look_at_all_inboxes_is_bounded(world: World) {
         envelope(n, n, command)
     };
     for n in 0..20 {
-        world.one.send(large(n)).await.unwrap();
+        world.one.send_command(large(n)).await.unwrap();
     }
-    let seen = world.other.inbox(None).await.unwrap();
+    let seen = world.other.list_commands(None).await.unwrap();
     assert_eq!(seen.len(), 16, "the first of them");
     assert!(seen.iter().zip(0..).all(|(it, n)| it.execution == execution(n)));
-    world.one.discard((0..20).map(super::command_id).collect()).await.unwrap();
-    let small = |n: usize| world.one.send(envelope(n, n / 100, Command::Resume));
+    world.one.remove_commands((0..20).map(super::command_id).collect()).await.unwrap();
+    let small = |n: usize| world.one.send_command(envelope(n, n / 100, Command::Resume));
     for chunk in (0..limits::INBOX_LOOK + 50).collect::<Vec<_>>().chunks(500) {
         futures::future::join_all(chunk.iter().map(|it| small(*it)))
             .await
             .into_iter()
             .for_each(|it| it.unwrap());
     }
-    assert_eq!(world.other.inbox(None).await.unwrap().len(), limits::INBOX_LOOK);
+    assert_eq!(world.other.list_commands(None).await.unwrap().len(), limits::INBOX_LOOK);
 }

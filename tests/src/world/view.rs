@@ -7,7 +7,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::RecordedEvent,
@@ -15,10 +14,10 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, ExecutionLog, Hints, Lease,
-        Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record, RecordKind,
-        RecordPage, Records, RequestFilter, Reservation, SavedPlan, SentCommand, StoreError,
-        TextHash, Usage, Vectors, WriteCondition,
+        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
+        KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
+        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
+        StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -96,7 +95,22 @@ impl View {
 }
 
 #[async_trait]
-impl ExecutionLog for View {
+impl Store for View {
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.far(self.world.faulty.prune(before, most)).await
+    }
+
+    async fn shared_time(&self) -> Result<Timestamp, StoreError> {
+        self.world.faulty.shared_time().await
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+#[async_trait]
+impl Log for View {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         // Two may begin one log at once: a worker, and a client that asks again under its key.
         let _flight = (append.after != Seq::START).then(|| self.take_off(append.execution));
@@ -121,81 +135,54 @@ impl ExecutionLog for View {
         self.far(self.world.faulty.read(id, after)).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.due(now, most)).await
-    }
-
-    async fn due_after(
+    async fn find_heads(
         &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
+        query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.due_after(now, after, most)).await
+        self.far(self.world.faulty.find_heads(query, most)).await
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.orphans(now, most)).await
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
+        self.far(self.world.faulty.renew_lease(lease)).await
     }
 
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.owned(worker, most)).await
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.write(self.world.faulty.remove_worker(worker)).await
     }
 
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.far(self.world.faulty.next_due()).await
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        self.far(self.world.faulty.list_workers(now)).await
+    }
+}
+
+#[async_trait]
+impl Permits for View {
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
+        self.far(self.world.faulty.acquire_permits(ask, now)).await
     }
 
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
-        self.far(self.world.faulty.heartbeat(lease)).await
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.write(self.world.faulty.release_permits(permits)).await
+    }
+}
+
+#[async_trait]
+impl Inbox for View {
+    async fn send_command(&self, envelope: SentCommand) -> Result<(), StoreError> {
+        self.write(self.world.faulty.send_command(envelope)).await
     }
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.write(self.world.faulty.retire(worker)).await
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+        self.far(self.world.faulty.list_commands(of)).await
     }
 
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.far(self.world.faulty.workers(now)).await
-    }
-
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
-        self.far(self.world.faulty.acquire(ask, now)).await
-    }
-
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.write(self.world.faulty.release(permits)).await
-    }
-
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        self.far(self.world.faulty.cached(key, now)).await
-    }
-
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        self.far(self.world.faulty.cache(key, output, until)).await
-    }
-
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.far(self.world.faulty.prune(before, most)).await
-    }
-
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
-        self.write(self.world.faulty.send(envelope)).await
-    }
-
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.far(self.world.faulty.inbox(of)).await
-    }
-
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.far(self.world.faulty.discard(commands)).await
-    }
-
-    fn hints(&self) -> &Hints {
-        &self.hints
-    }
-
-    fn commits(&self) -> u64 {
-        self.world.faulty.commits()
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+        self.far(self.world.faulty.remove_commands(commands)).await
     }
 }
 
@@ -209,12 +196,12 @@ impl Documents for View {
         self.far(self.world.faulty.request(id)).await
     }
 
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        self.far(self.world.faulty.requests(filter, page)).await
+        self.far(self.world.faulty.list_requests(filter, page)).await
     }
 
     async fn add_transcript(
@@ -241,76 +228,35 @@ impl Documents for View {
         self.far(self.world.faulty.plan(id)).await
     }
 
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        self.far(self.world.faulty.plans_of(id)).await
-    }
-
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
-        self.far(self.world.faulty.plans(filter, page)).await
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError> {
+        self.far(self.world.faulty.list_plans(filter, page)).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         self.far(self.world.faulty.head(id)).await
     }
 
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.heads(filter, page)).await
-    }
-
-    async fn ended(
-        &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.ended(after, until, most)).await
-    }
-
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
-        self.far(self.world.faulty.reserve(key)).await
-    }
-
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        self.far(self.world.faulty.reservation(key)).await
-    }
-
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
-        self.far(self.world.faulty.save_plan(saved)).await
-    }
-
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        self.far(self.world.faulty.saved_plan(name)).await
-    }
-
-    async fn saved_plans(
-        &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError> {
-        self.far(self.world.faulty.saved_plans(after, first)).await
-    }
-
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        self.far(self.world.faulty.remove_saved_plan(name)).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.far(self.world.faulty.check()).await
+        self.far(self.world.faulty.list_heads(filter, page)).await
     }
 }
 
 #[async_trait]
 impl Vectors for View {
-    async fn vectors(
+    async fn find_vectors(
         &self,
         model: &str,
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
-        self.far(self.world.faulty.vectors(model, texts)).await
+        self.far(self.world.faulty.find_vectors(model, texts)).await
     }
 
     async fn put_vectors(
@@ -323,7 +269,7 @@ impl Vectors for View {
 }
 
 #[async_trait]
-impl Records for View {
+impl KeyValue for View {
     async fn put_record(
         &self,
         record: &Record,
@@ -332,29 +278,20 @@ impl Records for View {
         self.write(self.world.faulty.put_record(record, unless)).await
     }
 
-    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
-        self.far(self.world.faulty.record(kind, name)).await
+    async fn find_record(
+        &self,
+        kind: RecordKind,
+        name: &str,
+    ) -> Result<Option<Record>, StoreError> {
+        self.far(self.world.faulty.find_record(kind, name)).await
     }
 
-    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
-        self.far(self.world.faulty.records(kind, page)).await
-    }
-
-    async fn record_names(
+    async fn list_records(
         &self,
         kind: RecordKind,
         page: RecordPage,
-    ) -> Result<Vec<String>, StoreError> {
-        self.far(self.world.faulty.record_names(kind, page)).await
-    }
-
-    async fn count_records(
-        &self,
-        kind: RecordKind,
-        prefix: &str,
-        most: usize,
-    ) -> Result<usize, StoreError> {
-        self.far(self.world.faulty.count_records(kind, prefix, most)).await
+    ) -> Result<Vec<Record>, StoreError> {
+        self.far(self.world.faulty.list_records(kind, page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
@@ -363,13 +300,5 @@ impl Records for View {
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.far(self.world.faulty.records_revision()).await
-    }
-
-    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
-        self.write(self.world.faulty.add_usage(usage)).await
-    }
-
-    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
-        self.far(self.world.faulty.usage()).await
     }
 }

@@ -82,7 +82,7 @@ impl Notebook {
     }
 
     async fn find(&self, name: &str) -> Result<Option<Record>, ToolError> {
-        self.store.record(RecordKind::Memory, name).await.map_err(|err| failed(&err))
+        self.store.find_record(RecordKind::Memory, name).await.map_err(|err| failed(&err))
     }
 
     /// Returns the memory of a key. The error names another scope that has the key.
@@ -268,7 +268,7 @@ impl<'a> Pages<'a> {
         }
         let page = RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE) };
         let page = page.with_prefix(&self.prefix);
-        let records = self.notebook.store.records(RecordKind::Memory, page).await;
+        let records = self.notebook.store.list_records(RecordKind::Memory, page).await;
         let records = records.map_err(|err| failed(&err))?;
         self.is_over = records.len() < PAGE;
         self.after = records.last().map(|it| it.name.clone());

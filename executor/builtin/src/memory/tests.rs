@@ -200,8 +200,11 @@ async fn snippets_say_what_they_are() {
             let args = json!({ "query": query, "scope": "snippets" });
             assert!(desk.call("search_memory", args).await.contains("- retry (rust)"), "{query}");
         }
-        let all =
-            desk.store.records(RecordKind::Memory, RecordPage::first_records(9)).await.unwrap();
+        let all = desk
+            .store
+            .list_records(RecordKind::Memory, RecordPage::first_records(9))
+            .await
+            .unwrap();
         // This is the stored format.
         expect![[r#"snippets/retry {"value":"fn retry() {\n    todo()\n}\n","tags":["http","backoff"],"language":"rust","description":"Calls again after a while."}"#]].assert_eq(&format!("{} {}", all[0].name, all[0].value));
     }

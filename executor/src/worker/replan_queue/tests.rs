@@ -11,7 +11,7 @@ use shared::{
     event::Created,
     execution::{ExecutionOptions, ExecutionState, ReplanOptions},
     plan::Plan,
-    store::{Documents as _, ExecutionLog as _, memory::Memory},
+    store::{Documents as _, Log as _, memory::Memory},
 };
 use tokio::time;
 

@@ -6,7 +6,7 @@ use shared::{
     execution::ExecutionOptions,
     id::Seq,
     plan::Plan,
-    store::{Append, Documents, ExecutionLog, memory::Memory},
+    store::{Append, Documents, Log, memory::Memory},
 };
 use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
@@ -111,6 +111,7 @@ async fn what_a_lost_worker_left_for_others_does_not_hide_what_this_one_can_do()
         crowd.worker.claim_due().await.unwrap();
     }
     assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
-    let left = crowd.store.due(WallClock.now(), 1_000).await.unwrap();
+    let left =
+        crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "whoever has the tool finds the others");
 }

@@ -75,7 +75,7 @@ async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreEr
     loop {
         let after = records.last().map(|it| it.name.clone());
         let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
-        let found = store.records(kind, page).await?;
+        let found = store.list_records(kind, page).await?;
         let is_last = found.len() < PAGE;
         records.extend(found);
         if is_last {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::WallClock,
     limits,
-    store::{Records as _, memory::Memory},
+    store::{KeyValue as _, memory::Memory},
     tool::Effect,
 };
 use sqlite::Sqlite;
@@ -521,7 +521,7 @@ async fn how_a_set_is_switched_goes_with_it() {
             _ => registry.unregister(&"local.t".parse().unwrap()).await.unwrap(),
         };
         assert!(is_removed);
-        assert_eq!(store.record(RecordKind::Switch, name).await.unwrap(), None);
+        assert_eq!(store.find_record(RecordKind::Switch, name).await.unwrap(), None);
         // A node that knows nothing of that may have left one.
         let left = Record {
             kind: RecordKind::Switch,
@@ -575,7 +575,7 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     registry.register(Some("a"), tool("b")).await.unwrap();
-    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None);
+    assert_ne!(store.find_record(RecordKind::Tool, "a.b").await.unwrap(), None);
     let value = Arc::new(json!({ "set": "a", "tool": tool("a.b") }));
     let record =
         Record { kind: RecordKind::Tool, name: "a.a.b".to_owned(), value, at: WallClock.now() };
@@ -586,10 +586,14 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
         assert!(registry.unregister(&"a.b".parse().unwrap()).await.unwrap(), "{n}");
     }
     assert_eq!(sets(&registry).await, [""; 0]);
-    let record = store.record(RecordKind::Tool, "a.a.b").await.unwrap();
+    let record = store.find_record(RecordKind::Tool, "a.a.b").await.unwrap();
     assert_eq!(record, None);
     registry.register(Some("a"), tool("a.b")).await.unwrap();
-    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None, "one name, one record");
+    assert_ne!(
+        store.find_record(RecordKind::Tool, "a.b").await.unwrap(),
+        None,
+        "one name, one record"
+    );
 }
 
 #[tokio::test]
@@ -643,7 +647,7 @@ async fn documents_do_not_take_the_name_of_a_set() {
     // How it was switched goes with the documents.
     registry.switch(&strings(&["h_rag"]), false).await.unwrap();
     registry.set_context("h", &json!({ "rag": null })).await.unwrap();
-    assert_eq!(store.record(RecordKind::Switch, "h_rag").await.unwrap(), None);
+    assert_eq!(store.find_record(RecordKind::Switch, "h_rag").await.unwrap(), None);
     registry.set_context("h", &rag).await.unwrap();
     assert_eq!(sets(&registry).await, ["f_rag+", "h_rag+"]);
 }
@@ -658,7 +662,7 @@ async fn a_context_s_record_has_no_more_than_it_changes() {
     };
     registry.set_context("shop", &many(json!(1))).await.unwrap();
     registry.set_context("shop", &many(json!(null))).await.unwrap();
-    let record = store.record(RecordKind::Context, "shop").await.unwrap().unwrap();
+    let record = store.find_record(RecordKind::Context, "shop").await.unwrap().unwrap();
     let removed = record.value.as_object().unwrap();
     assert_eq!(removed.len(), REMOVED + 1, "what nobody has is not remembered for ever");
     assert!(removed.contains_key("n") && removed.contains_key("f200"), "{removed:?}");

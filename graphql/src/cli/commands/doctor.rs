@@ -191,7 +191,7 @@ fn check_remote_set(set: &RemoteSet) -> Check {
 async fn store_works(app: &App) -> Check {
     let opened = async {
         let store = open_store(app.setup()).await?;
-        store.check().await?;
+        store.check_writable().await?;
         Ok::<_, Failure>(())
     };
     let name = app.config.store_name();
@@ -206,7 +206,7 @@ async fn store_works(app: &App) -> Check {
 /// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
 async fn clock_agrees(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
-    let difference = describe_difference(store.time().await.ok()?, WallClock.now())?;
+    let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
     Some(Check {
         name: "clock".to_owned(),
         found: Err(difference),

@@ -193,7 +193,7 @@ async fn it_goes_on_once_whoever_sees_to_it() {
     let next = gone_on(&faber, &first).await;
     engine.replan_automatically(&first).await.unwrap();
     let page = Page { first: 10, after: None };
-    let heads = engine.store().heads(&ExecutionFilter::default(), &page).await.unwrap();
+    let heads = engine.store().list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
     assert_eq!(next.state(), ExecutionState::Completed);
     assert!(!kinds(&faber, &first).await.iter().any(|it| it == GIVEN_UP));

@@ -5,7 +5,7 @@ use planner::writer::ModelPlanner;
 use serde_json::Value;
 use shared::{
     execution::StepState,
-    store::{Append, ExecutionLog as _, Store, memory::Memory},
+    store::{Append, Log as _, Store, memory::Memory},
     tool::{Effect, ToolError},
 };
 use toolbox::{ToolContext, ToolSet, function};

@@ -1,43 +1,34 @@
-//! Requests, plans, transcripts and keys in memory.
+//! Requests, plans and transcripts in memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
     sync::Arc,
 };
 
 use async_trait::async_trait;
-use serde_json::Value;
 
 use super::{Memory, list_page};
 use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId},
-    limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Cursor, Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter,
-        RequestFilter, Reservation, SavedPlan, StoreError,
+        Cursor, Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
+        RequestFilter, StoreError,
         backend::{fold_case, search_words, searched_tools},
         plan_cache::Cached,
         sub_plans,
     },
 };
 
-/// Requests, plans, transcripts, keys, saved plans and cached outputs.
 #[derive(Debug, Default)]
 pub(super) struct StoredDocuments {
     pub(super) requests: BTreeMap<RequestId, StoredRequest>,
     pub(super) plans: BTreeMap<PlanId, StoredPlan>,
     pub(super) versions: BTreeMap<(RequestId, u32), PlanId>,
     pub(super) transcripts: BTreeMap<RequestId, Vec<String>>,
-    pub(super) keys: BTreeMap<String, Reservation>,
-    pub(super) saved: BTreeMap<String, String>,
-    /// Cached outputs and the times when they expire.
-    pub(super) cache: BTreeMap<String, (Timestamp, String)>,
-    pub(super) cache_ends: BTreeSet<(Timestamp, String)>,
 }
 
 #[derive(Debug)]
@@ -52,6 +43,7 @@ pub(super) struct StoredPlan {
     json: String,
     folded: String,
     pub(super) request: RequestId,
+    version: u32,
     pub(super) created_at: Timestamp,
     tools: BTreeSet<String>,
     pub(super) sub_plans: Vec<PlanId>,
@@ -63,6 +55,7 @@ impl StoredPlan {
             json: plan.to_json(),
             folded: fold_case(&plan.info().query),
             request: plan.info().request,
+            version: plan.info().version,
             created_at: plan.info().created_at,
             tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
             sub_plans: sub_plans(plan),
@@ -92,32 +85,6 @@ impl StoredDocuments {
         self.versions.insert(version, plan.id());
         self.plans.insert(plan.id(), StoredPlan::new(plan));
         Ok(())
-    }
-
-    pub(super) fn cached(
-        &self,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<Arc<Value>>, StoreError> {
-        let cached = self.cache.get(key).filter(|(until, _)| *until > now);
-        cached.map(|(_, json)| parse_json(key, json)).transpose()
-    }
-
-    pub(super) fn cache(&mut self, key: &str, output: &Value, until: Timestamp) {
-        self.remove_cached(key);
-        self.cache.insert(key.to_owned(), (until, output.to_string()));
-        self.cache_ends.insert((until, key.to_owned()));
-        while self.cache.len() > limits::CACHE_ENTRIES
-            && let Some((_, key)) = self.cache_ends.pop_first()
-        {
-            self.cache.remove(&key);
-        }
-    }
-
-    pub(super) fn remove_cached(&mut self, key: &str) {
-        if let Some((until, _)) = self.cache.remove(key) {
-            self.cache_ends.remove(&(until, key.to_owned()));
-        }
     }
 
     /// Returns `true` if planning failed: the request has no plan, and its transcript has a
@@ -164,7 +131,7 @@ impl Documents for Memory {
             .transpose()
     }
 
-    async fn requests(
+    async fn list_requests(
         &self,
         filter: &RequestFilter,
         page: &Page,
@@ -230,21 +197,21 @@ impl Documents for Memory {
         Ok(Some(plan))
     }
 
-    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        let state = self.lock_state();
-        let versions = state.documents.versions.range((id, 0)..=(id, u32::MAX));
-        Ok(versions.map(|(_, plan)| *plan).collect())
-    }
-
-    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+    async fn list_plans(
+        &self,
+        filter: &PlanFilter,
+        page: &Page,
+    ) -> Result<Listing<PlanVersion>, StoreError> {
         let state = self.lock_state();
         let words = search_words(filter.search.as_deref());
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
                 && has_words(&plan.folded, &words)
         });
-        let found =
-            found.map(|(id, plan)| (Cursor { at: plan.created_at, id: id.to_string() }, *id));
+        let found = found.map(|(id, plan)| {
+            let listed = PlanVersion { id: *id, version: plan.version };
+            (Cursor { at: plan.created_at, id: id.to_string() }, listed)
+        });
         Ok(list_page(found, page))
     }
 
@@ -252,7 +219,7 @@ impl Documents for Memory {
         Ok(self.lock_state().work.head(id).cloned())
     }
 
-    async fn heads(
+    async fn list_heads(
         &self,
         filter: &ExecutionFilter,
         page: &Page,
@@ -274,62 +241,5 @@ impl Documents for Memory {
         let Listing { items, has_more } = list_page(found.map(|head| (cursor(head), head)), page);
         let items = items.into_iter().map(|(cursor, head)| (cursor, head.clone())).collect();
         Ok(Listing { items, has_more })
-    }
-
-    async fn ended(
-        &self,
-        after: Timestamp,
-        until: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        let state = self.lock_state();
-        let ended = state.work.heads().filter_map(|head| {
-            let at = head.finished_at.filter(|at| *at > after && *at <= until)?;
-            Some(((at, head.execution.to_string()), head.clone()))
-        });
-        let ended: BTreeMap<_, _> = ended.collect();
-        Ok(ended.into_values().take(most).collect())
-    }
-
-    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
-        let mut state = self.lock_state();
-        let there = state.documents.keys.get(&key.key).cloned();
-        if there.is_none() {
-            state.documents.keys.insert(key.key.clone(), key.clone());
-        }
-        Ok(there)
-    }
-
-    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        Ok(self.lock_state().documents.keys.get(key).cloned())
-    }
-
-    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
-        let json = serde_json::to_string(saved).expect("saved plans are JSON");
-        self.lock_state().documents.saved.insert(saved.name.clone(), json);
-        Ok(())
-    }
-
-    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        self.lock_state().documents.saved.get(name).map(|json| parse_json(name, json)).transpose()
-    }
-
-    async fn saved_plans(
-        &self,
-        after: Option<&str>,
-        first: usize,
-    ) -> Result<Vec<SavedPlan>, StoreError> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let state = self.lock_state();
-        let found = state.documents.saved.range::<str, _>((from, Bound::Unbounded));
-        found.take(first).map(|(name, json)| parse_json(name, json)).collect()
-    }
-
-    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        Ok(self.lock_state().documents.saved.remove(name).is_some())
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }

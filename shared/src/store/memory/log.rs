@@ -1,9 +1,8 @@
 //! Logs and inboxes in memory.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use serde_json::Value;
 
 use super::Memory;
 use crate::{
@@ -12,8 +11,8 @@ use crate::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, EventDocument, ExecutionHead, ExecutionLog, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, SentCommand, StoreError,
+        Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Inbox, Lease, Log,
+        Permission, Permit, PermitAsk, Permits, SentCommand, StoreError,
         backend::{Assembly, inbox_full_error},
     },
 };
@@ -25,7 +24,6 @@ pub(super) struct Logs {
     inbox: BTreeMap<u64, WaitingCommand>,
     known: BTreeMap<CommandId, u64>,
     arrived: u64,
-    pub(super) appends: u64,
 }
 
 /// A command in an inbox.
@@ -49,7 +47,6 @@ impl Logs {
         }
         let documents = self.documents.entry(append.execution).or_default();
         documents.append(&mut append.documents);
-        self.appends += 1;
         self.discard(&append.heard);
         Ok(())
     }
@@ -115,13 +112,14 @@ impl Logs {
 }
 
 #[async_trait]
-impl ExecutionLog for Memory {
+impl Log for Memory {
     async fn append(&self, mut append: Append) -> Result<(), AppendError> {
         let is_work = append.head.as_ref().is_some_and(ExecutionHead::is_claimable);
         let mut state = self.lock_state();
         state.logs.append(&mut append)?;
         append.head.into_iter().for_each(|head| state.work.put_head(head));
         drop(state);
+        self.hints.count_commit();
         self.hints.wake_log(append.execution);
         if is_work {
             self.hints.wake_work();
@@ -147,94 +145,66 @@ impl ExecutionLog for Memory {
         self.lock_state().logs.read(id, after)
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        Ok(self.lock_state().work.due(now, most))
-    }
-
-    async fn due_after(
+    async fn find_heads(
         &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
+        query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        Ok(self.lock_state().work.due_after(now, after, most))
+        Ok(self.lock_state().work.find(query, most))
     }
 
-    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        Ok(self.lock_state().work.orphans(now, most))
-    }
-
-    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        Ok(self.lock_state().work.owned(worker, most))
-    }
-
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.lock_state().work.next_due())
-    }
-
-    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
-        self.lock_state().work.heartbeat(lease);
+    async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
+        self.lock_state().work.renew_lease(lease);
         Ok(())
     }
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+    async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         let mut state = self.lock_state();
-        state.work.retire(worker);
-        state.permits.retire(worker);
+        state.work.remove_worker(worker);
+        state.permits.remove_worker(worker);
         drop(state);
         self.hints.wake_work();
         Ok(())
     }
 
-    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        Ok(self.lock_state().work.workers(now))
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        Ok(self.lock_state().work.list_workers(now))
     }
+}
 
-    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+#[async_trait]
+impl Permits for Memory {
+    async fn acquire_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
         let mut state = self.lock_state();
-        let live = state.work.workers(now);
+        let live = state.work.list_workers(now);
         Ok(state.permits.acquire(ask, now, |worker| !live.contains(&worker)))
     }
 
-    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+    async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
         self.lock_state().permits.release(&permits);
         self.hints.wake_work();
         Ok(())
     }
+}
 
-    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
-        self.lock_state().documents.cached(key, now)
-    }
-
-    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
-        self.lock_state().documents.cache(key, output, until);
-        Ok(())
-    }
-
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        Ok(self.lock_state().prune(before, most))
-    }
-
-    async fn send(&self, envelope: SentCommand) -> Result<(), StoreError> {
-        self.lock_state().logs.send(&envelope)?;
+#[async_trait]
+impl Inbox for Memory {
+    async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
+        self.lock_state().logs.send(&command)?;
         self.hints.wake_inbox();
         Ok(())
     }
 
-    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+    async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         self.lock_state().logs.inbox(of)
     }
 
-    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+    async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
         self.lock_state().logs.discard(&commands);
         Ok(())
-    }
-
-    fn commits(&self) -> u64 {
-        self.lock_state().logs.appends
-    }
-
-    fn hints(&self) -> &Hints {
-        &self.hints
     }
 }

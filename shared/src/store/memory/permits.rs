@@ -14,18 +14,18 @@ const SWEEP: usize = 1_024;
 
 /// Limits that count something.
 #[derive(Debug)]
-pub(super) struct Permits {
+pub(super) struct StoredPermits {
     tallies: Tallies,
     sweep_at: usize,
 }
 
-impl Default for Permits {
+impl Default for StoredPermits {
     fn default() -> Self {
         Self { tallies: Tallies::new(), sweep_at: SWEEP }
     }
 }
 
-impl Permits {
+impl StoredPermits {
     pub(super) fn acquire(
         &mut self,
         ask: &PermitAsk,
@@ -52,7 +52,7 @@ impl Permits {
         }
     }
 
-    pub(super) fn retire(&mut self, gone: WorkerId) {
+    pub(super) fn remove_worker(&mut self, gone: WorkerId) {
         for tally in self.tallies.values_mut() {
             tally.holders.retain(|_, worker| *worker != gone);
         }

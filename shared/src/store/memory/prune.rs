@@ -2,25 +2,27 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::State;
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
-    store::{ExecutionHead, Pruned, SavedPlan},
+    store::{ExecutionHead, Pruned, RecordKind},
 };
 
 impl State {
     pub(super) fn prune(&mut self, before: Timestamp, most: usize) -> Pruned {
-        self.drop_expired_outputs(before);
-        self.records.drop_old_calls(before);
+        self.records.drop_old(RecordKind::Output, |until| until <= before);
+        self.records.drop_old(RecordKind::Call, |at| at < before);
         let work = &self.work;
         self.permits.drop_unknown(|worker| work.has_lease(worker));
         let (executions, more) = take_first(self.old_executions(before), most);
         for id in &executions {
             self.logs.remove(*id);
             self.work.remove(*id);
-            self.documents.keys.retain(|_, key| key.execution != *id);
         }
+        self.remove_keys(&executions);
         let mut pruned = Pruned { executions: executions.len(), more, ..Pruned::default() };
         if more {
             return pruned;
@@ -45,11 +47,15 @@ impl State {
         pruned
     }
 
-    fn drop_expired_outputs(&mut self, before: Timestamp) {
-        let ends = self.documents.cache_ends.iter().take_while(|(until, _)| *until <= before);
-        let keys: Vec<String> = ends.map(|(_, key)| key.clone()).collect();
-        for key in keys {
-            self.documents.remove_cached(&key);
+    fn remove_keys(&mut self, executions: &[ExecutionId]) {
+        let executions: BTreeSet<_> = executions.iter().map(ToString::to_string).collect();
+        let keys = self.records.values(RecordKind::Key);
+        let is_removed = |value: &Value| {
+            value["execution"].as_str().is_some_and(|execution| executions.contains(execution))
+        };
+        let keys = keys.filter(|(_, value)| is_removed(value)).map(|(name, _)| name.clone());
+        for key in keys.collect::<Vec<_>>() {
+            self.records.remove(RecordKind::Key, &key);
         }
     }
 
@@ -64,9 +70,9 @@ impl State {
     }
 
     fn old_plans(&self, before: Timestamp) -> Vec<(Timestamp, PlanId)> {
-        let saved =
-            self.documents.saved.values().filter_map(|json| serde_json::from_str(json).ok());
-        let mut used: BTreeSet<PlanId> = saved.map(|saved: SavedPlan| saved.plan).collect();
+        let saved = self.records.values(RecordKind::SavedPlan);
+        let mut used: BTreeSet<PlanId> =
+            saved.filter_map(|(_, value)| value["plan"].as_str()?.parse().ok()).collect();
         used.extend(self.work.heads().map(|head| head.plan));
         used.extend(self.documents.plans.values().flat_map(|plan| &plan.sub_plans));
         let plans = self.documents.plans.iter();

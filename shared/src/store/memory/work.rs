@@ -10,7 +10,7 @@ use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
     limits,
-    store::{ExecutionHead, Lease, backend::aged_places},
+    store::{ExecutionHead, HeadQuery, Lease, backend::aged_places},
 };
 
 #[derive(Debug, Default)]
@@ -76,7 +76,38 @@ impl Work {
         self.heads.values()
     }
 
-    pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
+    pub(super) fn find(&self, query: HeadQuery, most: usize) -> Vec<ExecutionHead> {
+        let ids: Vec<ExecutionId> = match query {
+            HeadQuery::Due { now } => self.due(now, most),
+            HeadQuery::DueAfter { now, after } => {
+                let after = after.map(|after| (after.due, after.execution));
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                let queue = self.queue.range((from, Bound::Unbounded));
+                queue.take_while(|(due, _)| *due <= now).map(|(_, id)| *id).take(most).collect()
+            }
+            HeadQuery::Orphans { now } => {
+                let is_live =
+                    |id: &WorkerId| self.leases.get(id).is_some_and(|lease| lease.until > now);
+                let orphans = self.owned.iter().filter(|(worker, _)| !is_live(worker));
+                orphans.map(|(_, id)| *id).take(most).collect()
+            }
+            HeadQuery::OwnedBy(worker) => {
+                let owned = self.owned.iter().filter(|(owner, _)| *owner == worker);
+                owned.map(|(_, id)| *id).take(most).collect()
+            }
+            HeadQuery::Finished { after, until } => {
+                let finished = self.heads.values().filter_map(|head| {
+                    let at = head.finished_at.filter(|at| *at > after && *at <= until)?;
+                    Some(((at, head.execution.to_string()), head.execution))
+                });
+                let finished: BTreeMap<_, _> = finished.collect();
+                finished.into_values().take(most).collect()
+            }
+        };
+        ids.iter().map(|id| self.heads[id].clone()).collect()
+    }
+
+    fn due(&self, now: Timestamp, most: usize) -> Vec<ExecutionId> {
         let aged = aged_places(most);
         let queues = self.free.values().take(limits::PRIORITIES);
         let due = queues.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
@@ -84,23 +115,7 @@ impl Work {
         let longest = self.queue.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
         ids.extend(longest.filter(|id| !taken.contains(id)).take(most - ids.len()));
-        ids.iter().map(|id| self.heads[id].clone()).collect()
-    }
-
-    pub(super) fn due_after(
-        &self,
-        now: Timestamp,
-        after: Option<(Timestamp, ExecutionId)>,
-        most: usize,
-    ) -> Vec<ExecutionHead> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let queue = self.queue.range((from, Bound::Unbounded));
-        let due = queue.take_while(|(due, _)| *due <= now).take(most);
-        due.map(|(_, id)| self.heads[id].clone()).collect()
-    }
-
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.queue.first().map(|(due, _)| *due)
+        ids
     }
 
     /// Returns `true` if a worker has a lease, even an expired one.
@@ -109,27 +124,16 @@ impl Work {
     }
 
     /// Returns the workers whose lease has not expired.
-    pub(super) fn workers(&self, now: Timestamp) -> Vec<WorkerId> {
+    pub(super) fn list_workers(&self, now: Timestamp) -> Vec<WorkerId> {
         let live = self.leases.values().filter(|lease| lease.until > now);
         live.map(|lease| lease.worker).collect()
     }
 
-    pub(super) fn orphans(&self, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
-        let is_gone = |id: &WorkerId| self.leases.get(id).is_none_or(|lease| lease.until <= now);
-        let orphans = self.owned.iter().filter(|(worker, _)| is_gone(worker));
-        orphans.take(most).map(|(_, id)| self.heads[id].clone()).collect()
-    }
-
-    pub(super) fn owned(&self, worker: WorkerId, most: usize) -> Vec<ExecutionHead> {
-        let owned = self.owned.iter().filter(|(owner, _)| *owner == worker);
-        owned.take(most).map(|(_, id)| self.heads[id].clone()).collect()
-    }
-
-    pub(super) fn heartbeat(&mut self, lease: Lease) {
+    pub(super) fn renew_lease(&mut self, lease: Lease) {
         self.leases.insert(lease.worker, lease);
     }
 
-    pub(super) fn retire(&mut self, worker: WorkerId) {
+    pub(super) fn remove_worker(&mut self, worker: WorkerId) {
         self.leases.remove(&worker);
     }
 }
