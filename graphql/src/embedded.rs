@@ -110,11 +110,11 @@ impl Embedded {
         let engine =
             Engine::new(control, registry.clone(), Arc::new(Offline::default()), clock, options);
         let engine = settle(engine);
-        worker.set_replanner(engine.replanner());
+        worker.set_replanner(engine.executions.replanner());
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));
-        tasks.spawn(engine.clone().keep_usage(stop.clone()));
+        tasks.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
         Ok(Self { engine, stop, tasks })
     }
 
@@ -126,14 +126,14 @@ impl Embedded {
     /// Plans a query, executes the plan, and waits until the execution is finished.
     pub async fn run(&self, query: &str) -> Result<Arc<Execution>, EngineError> {
         let planning = PlanningOptions::default();
-        let id = self.engine.run(query, &planning, Order::default()).await?;
+        let id = self.engine.executions.plan_and_start(query, &planning, Order::default()).await?;
         self.ended(id).await
     }
 
     /// Compiles a draft, executes the plan, and waits until the execution is finished.
     pub async fn run_plan(&self, plan: Value) -> Result<Arc<Execution>, EngineError> {
         let plan = self.plan(plan).await?;
-        let id = self.engine.execute(plan.id(), Order::default()).await?;
+        let id = self.engine.executions.start_plan(plan.id(), Order::default()).await?;
         self.ended(id).await
     }
 
@@ -141,15 +141,15 @@ impl Embedded {
     pub async fn plan(&self, plan: Value) -> Result<Arc<Plan>, EngineError> {
         let invalid = |diagnostics| EngineError::InvalidPlan { diagnostics, request: None };
         let draft = compile::parse_value(plan).map_err(invalid)?;
-        let verdict = self.engine.create_plan(&draft).await?;
+        let verdict = self.engine.plans.create_plan(&draft).await?;
         verdict.plan.ok_or_else(|| invalid(verdict.diagnostics))
     }
 
     /// Waits until an execution is finished, also if another process drives it.
     pub async fn ended(&self, id: ExecutionId) -> Result<Arc<Execution>, EngineError> {
         let missing = || EngineError::not_found("execution", id);
-        let execution = self.engine.execution(id).await?.ok_or_else(missing)?;
-        let mut states = std::pin::pin!(self.engine.watch(execution));
+        let execution = self.engine.executions.reader.load(id).await?.ok_or_else(missing)?;
+        let mut states = std::pin::pin!(self.engine.executions.reader.watch(execution));
         let mut last = None;
         while let Some(state) = states.next().await {
             last = Some(state?);
@@ -162,7 +162,7 @@ impl Embedded {
     pub async fn close(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
-        self.engine.registry().sources().close().await;
+        self.engine.tools.inventory.registry().sources().close().await;
     }
 }
 
@@ -206,9 +206,10 @@ mod tests {
         let faber = Embedded::open("memory:", [own]).await.unwrap();
         let name = "own".parse().unwrap();
         for on in [false, true] {
-            let switched = faber.engine().switch(&["own".to_owned()], on).await.unwrap();
+            let switched =
+                faber.engine().tools.inventory.switch(&["own".to_owned()], on).await.unwrap();
             assert_eq!(switched.changed, ["own"]);
-            assert_eq!(faber.engine().toolbox().set(&name).unwrap().is_active, on);
+            assert_eq!(faber.engine().tools.inventory.toolbox().set(&name).unwrap().is_active, on);
         }
         faber.close().await;
     }

@@ -42,7 +42,7 @@ impl WriteProbe {
 pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     let counted = Arc::clone(local.engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
-    let (toolbox, worker) = (local.engine.toolbox().clone(), local.worker());
+    let (toolbox, worker) = (local.engine.tools.inventory.toolbox().clone(), local.worker());
     let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use executor::{
@@ -13,11 +14,11 @@ use offline::Offline;
 use planner::embed::Embedders;
 use sandbox::Launcher;
 use shared::{
-    clock::Clock,
+    clock::{Clock, WallClock, describe_difference},
     id::WorkerId,
     store::{self, Store},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 use toolsets::{
@@ -32,6 +33,9 @@ use crate::{
     schema::{self, Limits, Schema},
     store::sqlite_path,
 };
+
+/// Interval between two comparisons of the clocks.
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
 
 /// The configuration and the environment that an engine is made of.
 #[derive(Clone, Copy)]
@@ -108,13 +112,13 @@ impl LocalEngine {
         });
         let handle = work.as_ref().map(|(_, work)| work.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
-        let engine = engine(config, control, registry, store, clock)?;
+        let engine = engine(config, control, registry, store, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
         let work = work.map(|(worker, mut work)| {
             if has_tools {
-                worker.set_replanner(engine.replanner());
+                worker.set_replanner(engine.executions.replanner());
             }
             work.tasks.spawn(worker.run());
             work
@@ -127,14 +131,14 @@ impl LocalEngine {
         let schema = schema::build(engine.clone(), limits);
         let (stop, mut upkeep) = (CancellationToken::new(), JoinSet::new());
         if has_tools {
-            upkeep.spawn(engine.registry().clone().watch(stop.clone()));
-            upkeep.spawn(engine.clone().keep_usage(stop.clone()));
+            upkeep.spawn(engine.tools.inventory.registry().clone().watch(stop.clone()));
+            upkeep.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
         }
         if need == Need::Everything {
-            upkeep.spawn(engine.clone().watch_clock(stop.clone()));
+            upkeep.spawn(watch_clock(clock, stop.clone()));
         }
         if need == Need::Everything && config.learning.value {
-            upkeep.spawn(engine.clone().keep_learning(stop.clone()));
+            upkeep.spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
         }
         Ok(Self { engine, schema, has_tools, stop, upkeep, work })
     }
@@ -152,7 +156,7 @@ impl LocalEngine {
         // After the worker, so that its last calls are counted, too.
         self.stop.cancel();
         while self.upkeep.join_next().await.is_some() {}
-        self.engine.registry().sources().close().await;
+        self.engine.tools.inventory.registry().sources().close().await;
     }
 }
 
@@ -190,6 +194,24 @@ fn engine(
             .with_model(&model.settings(), model.max_repairs())
             .map_err(|err| Failure::usage(err.to_string())),
         None => Ok(engine),
+    }
+}
+
+/// Warns when the clock of the machine is corrected and the time of the store is not, until `stop`.
+async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut has_warned = false;
+    loop {
+        let difference = describe_difference(clock.now(), WallClock.now());
+        if let Some(difference) = difference.as_ref().filter(|_| !has_warned) {
+            tracing::warn!(
+                "{difference}: stop every process that uses the store, and start them again"
+            );
+        }
+        has_warned = difference.is_some();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = time::sleep(CLOCK_CHECK) => (),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use shared::{
 };
 use tokio::time;
 
-use crate::engine::{before, prune_some};
+use crate::engine::{moment_before, prune_batch};
 
 /// Pause between two batches, so that the store can do other work.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ impl Retention {
     /// Prunes everything older than `age` repeatedly. Never returns.
     pub(crate) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match prune_some(&*store, before(&*clock, age)).await {
+            let pause = match prune_batch(&*store, moment_before(&*clock, age)).await {
                 Ok(some) => {
                     self.count(some);
                     if some.more { PAUSE } else { LOOK }

@@ -73,7 +73,7 @@ pub(crate) async fn select(
     report.set("texts_embedded_again", again.words.embedded() - 1);
 
     let begun = Instant::now();
-    let collisions = again.engine.tool_collisions(Similarity::Dot, THRESHOLD).await;
+    let collisions = again.engine.selection.tool_collisions(Similarity::Dot, THRESHOLD).await;
     report.set("collisions_s", seconds(begun.elapsed()));
     report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
 
@@ -134,7 +134,7 @@ impl Seat {
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
         let wanted = Wanted { query, by, limit: LIMIT, active_only: true };
-        Ok(self.engine.select_tools(wanted).await.map_err(failed)?.len())
+        Ok(self.engine.selection.select_tools(wanted).await.map_err(failed)?.len())
     }
 
     /// Asks each query twice and times the second run, when the engine has cached the vectors of
@@ -179,7 +179,7 @@ async fn one_more(
     }
     let before = seat.words.embedded();
     let added = corpus.tools(tools + 1).pop().unwrap_or_default();
-    seat.engine.register_tool(Some("more"), added).await.map_err(failed)?;
+    seat.engine.tools.register_tool(Some("more"), added).await.map_err(failed)?;
     let begun = Instant::now();
     seat.ask("anything", Criterion::Hybrid).await?;
     report.set_ms("one_more_tool_ms", begun.elapsed());

@@ -5,6 +5,8 @@ use std::fmt;
 use executor::control::ControlError;
 use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
 
+use crate::access::AccessError;
+
 /// Why something that was asked for did not happen.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
@@ -106,6 +108,15 @@ impl EngineError {
             return self;
         }
         Self::Planning { request, error: Box::new(self) }
+    }
+}
+
+impl From<AccessError> for EngineError {
+    fn from(err: AccessError) -> Self {
+        match err {
+            AccessError::Role { .. } | AccessError::Tool { .. } => Self::Forbidden(err.to_string()),
+            AccessError::Spent { .. } => Self::LimitExceeded(err.to_string()),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     step::{StepError, StepStatus},
     waits::{self, Wait},
 };
-use crate::engine::{self, Engine, Room};
+use crate::engine::{self, Engine, EventBudget};
 
 /// The most events that one field returns.
 const EVENTS: usize = 10_000;
@@ -222,7 +222,13 @@ impl Execution {
     /// The executions that `retryExecution` or `replanExecution` made of it, oldest first: among the
     /// 1000 newest of its plan.
     async fn retries(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
-        let retries = ctx.data::<Engine>()?.retries(&self.0).await.map_err(ApiError::from)?;
+        let retries = ctx
+            .data::<Engine>()?
+            .executions
+            .reader
+            .retries(&self.0)
+            .await
+            .map_err(ApiError::from)?;
         let executions = ctx.data::<Loaders>()?.executions(&retries).await?;
         Ok(executions.into_iter().map(Self).collect())
     }
@@ -237,7 +243,7 @@ impl Execution {
         #[graphql(desc = "The step to begin with, for `FROM_STEP`.")] from_step: Option<String>,
     ) -> Result<Vec<RepeatedCall>> {
         let scope = retry::scope(Some(mode), from_step.as_deref())?;
-        let calls = ctx.data::<Engine>()?.repeated_calls(&self.0, scope).await;
+        let calls = ctx.data::<Engine>()?.executions.reader.repeated_calls(&self.0, scope).await;
         let calls = calls.map_err(ApiError::from)?;
         Ok(calls.into_iter().map(RepeatedCall::from).collect())
     }
@@ -245,13 +251,20 @@ impl Execution {
     /// The execution that goes on after it with the next version of its plan: it was planned anew, by
     /// itself or because somebody asked.
     async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
-        let next = ctx.data::<Engine>()?.next(&self.0).await.map_err(ApiError::from)?;
+        let next =
+            ctx.data::<Engine>()?.executions.reader.next(&self.0).await.map_err(ApiError::from)?;
         Ok(next.map(Self))
     }
 
     /// How far a model is that plans by itself how to go on. Null where nothing is to be planned.
     async fn replanning(&self, ctx: &Context<'_>) -> Result<Option<Replanning>> {
-        let found = ctx.data::<Engine>()?.replanning(&self.0).await.map_err(ApiError::from)?;
+        let found = ctx
+            .data::<Engine>()?
+            .executions
+            .reader
+            .replanning(&self.0)
+            .await
+            .map_err(ApiError::from)?;
         Ok(found.map(Replanning::from))
     }
 
@@ -260,8 +273,8 @@ impl Execution {
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let engine = ctx.data::<Engine>()?;
         let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
-        let mail = engine.store().list_commands(Some(self.0.id())).await.map_err(ApiError::from)?;
-        let reader = waits::Reader::new(&self.0, engine.limits(), &mail);
+        let mail = engine.store().inbox(Some(self.0.id())).await.map_err(ApiError::from)?;
+        let reader = waits::Reader::new(&self.0, &engine.tools.options().calls, &mail);
         Ok(reader.waits(head.as_ref(), engine.clock().now()))
     }
 
@@ -326,7 +339,12 @@ impl Execution {
         let most = count("first", first.unwrap_or(1_000), EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
-        let events = ctx.data::<Engine>()?.events(id, after, &mut Room::new(most)).await;
+        let events = ctx
+            .data::<Engine>()?
+            .executions
+            .reader
+            .events(id, after, &mut EventBudget::new(most))
+            .await;
         let events = events.map_err(ApiError::from)?;
         Ok(events.into_iter().map(|it| ExecutionEvent::new(id, it)).collect())
     }

@@ -4,7 +4,10 @@ use async_graphql::{Context, Object, Result, SimpleObject};
 use shared::store;
 
 use super::error::{ApiError, invalid};
-use crate::{config::age, engine::Engine};
+use crate::{
+    config::age,
+    engine::{Engine, prune},
+};
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, SimpleObject)]
@@ -43,7 +46,8 @@ impl HouseMutation {
         older_than: String,
     ) -> Result<Pruned> {
         let age = age::parse(&older_than).map_err(invalid)?;
-        let pruned = ctx.data::<Engine>()?.prune(age).await;
+        let engine = ctx.data::<Engine>()?;
+        let pruned = prune(&**engine.store(), &**engine.clock(), age).await;
         Ok(pruned.map_err(ApiError::from)?.into())
     }
 }

@@ -53,7 +53,7 @@ impl Loaders {
     /// Returns how often a tool was called, if it was. All of them are read once.
     pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
         let read = async {
-            let usage = self.engine.usage().await?;
+            let usage = self.engine.tools.usage().await?;
             Ok::<_, ApiError>(usage.into_iter().map(|it| (it.tool.clone(), it)).collect())
         };
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
@@ -125,7 +125,7 @@ impl Loader<PlanId> for Source {
     type Error = ApiError;
 
     async fn load(&self, ids: &[PlanId]) -> ApiResult<Loaded<PlanId, Arc<Plan>>> {
-        each(ids, |id| async move { Ok(self.0.plan(id).await?) }).await
+        each(ids, |id| async move { Ok(self.0.plans.library.load(id).await?) }).await
     }
 }
 
@@ -145,7 +145,7 @@ impl Loader<ExecutionId> for Source {
 
     async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Self::Value>> {
         each(ids, |id| async move {
-            match self.0.execution(id).await {
+            match self.0.executions.reader.load(id).await {
                 Ok(found) => Ok(found.map(|it| Ok(Arc::new(it)))),
                 Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
                     tracing::error!(execution = %id, %err, "an execution cannot be read");

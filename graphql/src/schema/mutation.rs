@@ -40,7 +40,7 @@ impl WorkMutation {
         #[graphql(desc = "What is to be done, in words.")] query: String,
         #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let plan = ctx.data::<Engine>()?.plan_query(&query, &options.into()).await;
+        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &options.into()).await;
         Ok(Plan(plan.map_err(ApiError::from)?))
     }
 
@@ -51,7 +51,7 @@ impl WorkMutation {
         #[graphql(desc = "The draft.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let draft = input.into_draft(ctx.data_opt());
-        let verdict = ctx.data::<Engine>()?.create_plan(&draft).await;
+        let verdict = ctx.data::<Engine>()?.plans.create_plan(&draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 
@@ -64,7 +64,7 @@ impl WorkMutation {
     ) -> Result<PlanPayload> {
         let id = known("plan", &plan_id)?;
         let draft = input.into_draft(ctx.data_opt());
-        let verdict = ctx.data::<Engine>()?.revise(id, &draft).await;
+        let verdict = ctx.data::<Engine>()?.plans.revise(id, &draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 
@@ -77,7 +77,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
-        let id = engine.execute(known("plan", &plan_id)?, order).await;
+        let id = engine.executions.start_plan(known("plan", &plan_id)?, order).await;
         started(engine, id).await
     }
 
@@ -90,7 +90,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
-        let id = engine.execute_request(known("request", &request_id)?, order).await;
+        let id = engine.executions.start_request(known("request", &request_id)?, order).await;
         started(engine, id).await
     }
 
@@ -104,7 +104,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(execution)?;
-        let id = engine.run(&query, &planning.into(), order).await;
+        let id = engine.executions.plan_and_start(&query, &planning.into(), order).await;
         started(engine, id).await
     }
 
@@ -117,7 +117,7 @@ impl WorkMutation {
         #[graphql(desc = "How it is done.")] options: Option<AgentOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.run_agent(&query, &options.into()).await;
+        let id = engine.executions.start_agent(&query, &options.into()).await;
         started(engine, id).await
     }
 
@@ -128,7 +128,7 @@ impl WorkMutation {
         #[graphql(desc = "`exec_…`")] execution_id: ID,
         #[graphql(desc = "Why, for those who look at it later.")] reason: Option<String>,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.cancel(execution(&execution_id)?, reason).await)
+        told(ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await)
     }
 
     /// Asks an execution to begin no further step. Running ones end and are recorded.
@@ -137,7 +137,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "`exec_…`")] execution_id: ID,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.pause(execution(&execution_id)?).await)
+        told(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
     }
 
     /// Asks an execution that was paused to go on.
@@ -146,7 +146,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "`exec_…`")] execution_id: ID,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.resume(execution(&execution_id)?).await)
+        told(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
     }
 
     /// Does an ended execution again, as a new one of the same plan with the same options. `mode`
@@ -161,7 +161,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let scope = retry::scope(mode, from_step.as_deref())?;
-        let id = engine.retry(execution(&execution_id)?, scope).await;
+        let id = engine.executions.retry(execution(&execution_id)?, scope).await;
         started(engine, id).await
     }
 
@@ -175,7 +175,7 @@ impl WorkMutation {
         #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.replan(execution(&execution_id)?, &options.into()).await;
+        let id = engine.executions.replan(execution(&execution_id)?, &options.into()).await;
         started(engine, id).await
     }
 
@@ -191,7 +191,7 @@ impl WorkMutation {
         #[graphql(desc = "What it is given. Anything where it is left out.")] inputs: Option<Value>,
     ) -> Result<bool> {
         let id = known("plan", &plan_id)?;
-        let saved = ctx.data::<Engine>()?.save_plan(&name, id, inputs.as_ref()).await;
+        let saved = ctx.data::<Engine>()?.plans.library.save_plan(&name, id, inputs.as_ref()).await;
         saved.map_err(ApiError::from)?;
         Ok(true)
     }
@@ -202,7 +202,13 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The name.")] name: String,
     ) -> Result<bool> {
-        Ok(ctx.data::<Engine>()?.remove_saved_plan(&name).await.map_err(ApiError::from)?)
+        Ok(ctx
+            .data::<Engine>()?
+            .plans
+            .library
+            .remove_saved_plan(&name)
+            .await
+            .map_err(ApiError::from)?)
     }
 
     /// Starts an execution of the plan that was saved under a name. The input must fit what
@@ -216,7 +222,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
-        let id = engine.run_saved(&name, Some(given(input)?), order).await;
+        let id = engine.executions.start_saved_plan(&name, Some(given(input)?), order).await;
         started(engine, id).await
     }
 
@@ -239,7 +245,7 @@ impl WorkMutation {
         let Some(filter) = filter.read() else { return Ok(0) };
         let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
         let engine = ctx.data::<Engine>()?;
-        let done = engine.steer_all(&filter, action.into(), per_second, &left).await;
+        let done = engine.executions.steer_all(&filter, action.into(), per_second, &left).await;
         Ok(int(done.map_err(ApiError::from)?))
     }
 
@@ -257,7 +263,7 @@ impl WorkMutation {
         #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
-        told(ctx.data::<Engine>()?.approve(id, &step_id, approved, comment).await)
+        told(ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await)
     }
 
     /// Tells an execution what a `flow.wait` step waits for, or will wait for later.
@@ -271,7 +277,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         let payload = payload.unwrap_or_default();
-        told(ctx.data::<Engine>()?.signal(id, name, payload).await)
+        told(ctx.data::<Engine>()?.executions.signal(id, name, payload).await)
     }
 }
 
@@ -304,7 +310,7 @@ fn execution(id: &ID) -> ApiResult<ExecutionId> {
 /// Returns an execution that has just begun as it now stands.
 async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<Execution> {
     let id = id.map_err(ApiError::from)?;
-    let execution = engine.execution(id).await.map_err(ApiError::from)?;
+    let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
     let execution = execution.ok_or_else(|| not_found("execution", &id.to_string()))?;
     Ok(execution.into())
 }

@@ -156,7 +156,7 @@ impl WorkQuery {
         #[graphql(desc = "The draft.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let draft = input.into_draft(ctx.data_opt());
-        let verdict = ctx.data::<Engine>()?.validate(&draft).await;
+        let verdict = ctx.data::<Engine>()?.plans.validate(&draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 }

@@ -59,10 +59,8 @@ impl Request {
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
         let engine = ctx.data::<Engine>()?;
-        let heads = match parts {
-            Some(false) => engine.roots_of(self.0.id, most).await,
-            _ => engine.executions_of(self.0.id, most).await,
-        };
+        let is_root = parts == Some(false);
+        let heads = engine.executions.reader.executions_of(self.0.id, is_root, most).await;
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;

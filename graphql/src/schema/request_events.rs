@@ -30,7 +30,7 @@ use super::{
     scalar::{DateTime, int},
     timeline::about_json,
 };
-use crate::engine::{Engine, LastLook, RequestLook};
+use crate::engine::{Engine, LastPoll, RequestPolls};
 
 /// How often a request is looked at for what is new of its planning, and for executions. Nobody is
 /// told of them; an execution's events do not wait for this.
@@ -128,7 +128,7 @@ pub(super) fn follow(
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
     let work = engine.store().hints().subscribe_work();
-    let others = engine.request_look(request);
+    let others = engine.executions.reader.polls_of(request);
     let follower = Follower {
         engine,
         others,
@@ -155,7 +155,7 @@ type Log = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), Store
 struct Follower {
     engine: Engine,
     /// What others found who follow the same request.
-    others: Arc<RequestLook>,
+    others: Arc<RequestPolls>,
     /// When there was a hint of work since the last look.
     changed_at: Option<Instant>,
     request: RequestId,
@@ -213,13 +213,13 @@ impl Follower {
         let is_enough = last.executions.is_some_and(|look| look.is_enough(&executions, since));
         let heads = if is_enough { Vec::new() } else { self.begun().await? };
         if !is_enough {
-            last.executions = Some(LastLook { found: executions + heads.len(), at: now });
+            last.executions = Some(LastPoll { found: executions + heads.len(), at: now });
         }
         if now >= self.read_at || !heads.is_empty() {
             let is_enough = last.planning.is_some_and(|look| look.is_enough(&planning, recently));
             if !is_enough || !heads.is_empty() {
                 self.read().await?;
-                last.planning = Some(LastLook { found: [self.entries, self.plans], at: now });
+                last.planning = Some(LastPoll { found: [self.entries, self.plans], at: now });
             }
             self.read_at = now + LOOK;
         }
@@ -228,7 +228,7 @@ impl Follower {
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);
-            let log = self.engine.tail(id, Seq::START);
+            let log = self.engine.executions.reader.tail(id, Seq::START);
             self.logs.push(log.map(move |it| it.map(|it| (id, plan, it))).boxed());
         }
         Ok(())
@@ -246,7 +246,7 @@ impl Follower {
             found.push((entry.at, what));
         }
         for id in plans.iter().skip(self.plans) {
-            if let Some(plan) = self.engine.plan(*id).await? {
+            if let Some(plan) = self.engine.plans.library.load(*id).await? {
                 let about = about_json(&plan);
                 found.push((plan.info().created_at, What::Plan { id: *id, about }));
             }
@@ -264,6 +264,6 @@ impl Follower {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
         let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
-        Ok(self.engine.newest(&filter, usize::MAX, is_new).await?)
+        Ok(self.engine.executions.reader.newest(&filter, usize::MAX, is_new).await?)
     }
 }

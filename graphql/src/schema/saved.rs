@@ -65,7 +65,7 @@ impl SavedQuery {
         #[graphql(desc = "Behind this name.")] after: Option<String>,
     ) -> Result<Vec<SavedPlan>> {
         let first = count("first", first.unwrap_or(FIRST), MOST)?;
-        let found = ctx.data::<Engine>()?.saved_plans(after.as_deref(), first).await;
+        let found = ctx.data::<Engine>()?.plans.library.saved_plans(after.as_deref(), first).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }
 
@@ -75,7 +75,7 @@ impl SavedQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "The name, to the letter.")] name: String,
     ) -> Result<Option<SavedPlan>> {
-        let found = ctx.data::<Engine>()?.saved_plan(&name).await;
+        let found = ctx.data::<Engine>()?.plans.library.saved_plan(&name).await;
         Ok(found.map_err(ApiError::from)?.map(SavedPlan))
     }
 
@@ -87,7 +87,7 @@ impl SavedQuery {
         #[graphql(desc = "`plan_…`")] plan_id: ID,
     ) -> Result<Option<Value>> {
         let Ok(id) = plan_id.parse() else { return Ok(None) };
-        let draft = ctx.data::<Engine>()?.export(id).await.map_err(ApiError::from)?;
+        let draft = ctx.data::<Engine>()?.plans.library.export(id).await.map_err(ApiError::from)?;
         let Some(draft) = draft else { return Ok(None) };
         let mut input = serde_json::to_value(&draft)?;
         as_input(&mut input);

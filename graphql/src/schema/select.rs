@@ -7,7 +7,7 @@ use super::{
     error::{ApiError, invalid},
     tool::Tool,
 };
-use crate::engine::{Chosen, Colliding, Engine, SELECTED, Wanted};
+use crate::engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
 
 /// Selection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,14 +57,15 @@ impl SelectQuery {
         active_only: Option<bool>,
     ) -> Result<Vec<ToolMatch>> {
         let limit =
-            usize::try_from(limit.unwrap_or(5)).ok().filter(|it| (1..=SELECTED).contains(it));
+            usize::try_from(limit.unwrap_or(5)).ok().filter(|it| (1..=MAX_SELECTED).contains(it));
         let Some(limit) = limit else {
-            return Err(invalid(format!("`limit` must be 1 to {SELECTED}")).into());
+            return Err(invalid(format!("`limit` must be 1 to {MAX_SELECTED}")).into());
         };
         let by = by.unwrap_or(SelectionCriterion::Centroid).into();
         let active_only = active_only.unwrap_or(true);
         let wanted = Wanted { query: &query, by, limit, active_only };
-        let chosen = ctx.data::<Engine>()?.select_tools(wanted).await.map_err(ApiError::from)?;
+        let chosen =
+            ctx.data::<Engine>()?.selection.select_tools(wanted).await.map_err(ApiError::from)?;
         Ok(chosen.into_iter().map(ToolMatch).collect())
     }
 
@@ -84,7 +85,7 @@ impl SelectQuery {
     ) -> Result<Vec<ToolCollision>> {
         let similarity = similarity.unwrap_or(CollisionSimilarity::Dot).into();
         let engine = ctx.data::<Engine>()?;
-        let found = engine.tool_collisions(similarity, threshold.unwrap_or(0.3)).await;
+        let found = engine.selection.tool_collisions(similarity, threshold.unwrap_or(0.3)).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(ToolCollision).collect())
     }
 }

@@ -34,7 +34,7 @@ impl Subscription {
         let engine = ctx.data::<Engine>()?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = known(engine, &execution_id).await?;
-        let events = engine.tail(id, after);
+        let events = engine.executions.reader.tail(id, after);
         Ok(events.map(move |it| {
             let recorded = it.map_err(ApiError::from)?;
             Ok(ExecutionEvent::new(id, recorded))
@@ -51,8 +51,8 @@ impl Subscription {
         let engine = ctx.data::<Engine>()?;
         let missing = || not_found("execution", &execution_id);
         let id: ExecutionId = execution_id.parse().map_err(|_| missing())?;
-        let execution = engine.execution(id).await.map_err(ApiError::from)?;
-        let states = engine.watch(execution.ok_or_else(missing)?);
+        let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
+        let states = engine.executions.reader.watch(execution.ok_or_else(missing)?);
         Ok(states.map(|it| Ok(Execution(it.map_err(ApiError::from)?))))
     }
 

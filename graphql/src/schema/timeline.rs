@@ -18,7 +18,7 @@ use super::{
     event::{data, ended},
     scalar::{DateTime, int, milliseconds},
 };
-use crate::engine::{Engine, Room};
+use crate::engine::{Engine, EventBudget};
 
 /// The executions of a request that a timeline tells of, the newest.
 const EXECUTIONS: usize = 1_000;
@@ -57,15 +57,18 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     let mut entries = vec![of_request(request)];
     let transcript = engine.store().transcript(request.id).await?;
     entries.extend(transcript.into_iter().map(of_transcript));
-    for id in engine.store().plan_versions(request.id).await? {
-        entries.extend(engine.plan(id).await?.map(|it| of_plan(&it)));
+    for id in engine.store().plans_of(request.id).await? {
+        entries.extend(engine.plans.library.load(id).await?.map(|it| of_plan(&it)));
     }
     let mut logs = Vec::new();
-    let mut room = Room::new(EVENTS);
-    for head in engine.executions_of(request.id, EXECUTIONS).await?.iter().rev() {
-        let events = engine.events(head.execution, Seq::START, &mut room).await?;
+    let mut budget = EventBudget::new(EVENTS);
+    for head in
+        engine.executions.reader.executions_of(request.id, false, EXECUTIONS).await?.iter().rev()
+    {
+        let events =
+            engine.executions.reader.events(head.execution, Seq::START, &mut budget).await?;
         logs.push(of_log(head.execution, &events));
-        if room.is_full() {
+        if budget.is_spent() {
             break;
         }
     }

@@ -102,7 +102,7 @@ impl Tool {
     /// The tool, as `set.name`, that the plain name means instead, because an earlier set has it.
     /// Null where it means this one, or nothing.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
-        let meant = ctx.data_unchecked::<Engine>().meaning_instead(&self.definition);
+        let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|it| it.to_string())
     }
 
@@ -154,7 +154,8 @@ impl Tool {
     /// How often it was called, in plans and outside, by every node.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
         // The toolkit may call it otherwise.
-        let (name, toolbox) = (self.definition.qualified_name(), ctx.data::<Engine>()?.toolbox());
+        let (name, toolbox) =
+            (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {
             Found::Tool(tool) | Found::Inactive(tool) => toolbox.shown(tool.definition()),
             _ => name,
@@ -198,7 +199,7 @@ impl ToolUsage {
     /// The name that always means it: `set.name`. That by which it was counted, if it is not there any
     /// more.
     async fn qualified_name(&self, ctx: &Context<'_>) -> String {
-        match ctx.data_unchecked::<Engine>().toolbox().find(&self.tool) {
+        match ctx.data_unchecked::<Engine>().tools.inventory.toolbox().find(&self.tool) {
             Found::Tool(tool) | Found::Inactive(tool) => {
                 tool.definition().qualified_name().to_string()
             }

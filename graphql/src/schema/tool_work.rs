@@ -30,10 +30,10 @@ impl ToolQuery {
         active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
+        engine.tools.inventory.settled().await;
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
-        let sets = engine.sets();
+        let sets = engine.tools.sets();
         let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
         let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
         let tools = tools.filter(|it| it.is_active() || !active_only.unwrap_or(false));
@@ -48,23 +48,24 @@ impl ToolQuery {
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
         if let Ok(name) = name.parse() {
-            engine.certain(&[name]).await;
+            engine.tools.inventory.certain(&[name]).await;
         }
-        Ok(find(engine.toolbox(), &name).filter(|it| engine.grant().allows(&it.qualified())))
+        Ok(find(engine.tools.inventory.toolbox(), &name)
+            .filter(|it| engine.grant().allows(&it.qualified())))
     }
 
     /// Every toolset, in the order in which they were registered.
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
         // Those that are connecting are shown as such.
-        engine.catch_up().await;
-        engine.sets().into_iter().map(ToolSet).collect()
+        engine.tools.inventory.catch_up().await;
+        engine.tools.sets().into_iter().map(ToolSet).collect()
     }
 
     /// How often each tool was called, in plans and outside, by every node. Tools that were never
     /// called are not here.
     async fn tool_usage(&self, ctx: &Context<'_>) -> Result<Vec<ToolUsage>> {
-        let usage = ctx.data::<Engine>()?.usage().await.map_err(ApiError::from)?;
+        let usage = ctx.data::<Engine>()?.tools.usage().await.map_err(ApiError::from)?;
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 
@@ -83,7 +84,7 @@ impl ToolQuery {
             let why = format!("`first` is {first}; it is 1 to 1000");
             ApiError::from(EngineError::InvalidArgument(why))
         })?;
-        let calls = ctx.data::<Engine>()?.history(tool_name.as_deref(), most).await;
+        let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), most).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
     }
 
@@ -99,7 +100,7 @@ impl ToolQuery {
     ) -> Result<Value> {
         let capabilities = capabilities.unwrap_or_default();
         let names: Vec<&str> = capabilities.iter().map(String::as_str).collect();
-        Ok(Value::Object(ctx.data::<Engine>()?.tool_schemas(&names).await))
+        Ok(Value::Object(ctx.data::<Engine>()?.tools.tool_schemas(&names).await))
     }
 
     /// The calls that a model's reply asks for, in whatever format, in their order. Only registered
@@ -109,7 +110,8 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "The reply.")] text: String,
     ) -> Result<Vec<ToolCall>> {
-        let calls = ctx.data::<Engine>()?.tool_calls(&text).await.map_err(ApiError::from)?;
+        let calls =
+            ctx.data::<Engine>()?.tools.parse_tool_calls(&text).await.map_err(ApiError::from)?;
         Ok(calls.into_iter().map(ToolCall).collect())
     }
 }
@@ -129,10 +131,10 @@ impl ToolMutation {
     ) -> Result<Tool> {
         let engine = ctx.data::<Engine>()?;
         let set = input.tool_set.clone();
-        let name = engine.register_tool(set.as_deref(), input.into_written()).await;
+        let name = engine.tools.register_tool(set.as_deref(), input.into_written()).await;
         let name = name.map_err(ApiError::from)?;
         let missing = || EngineError::not_found("tool", &name);
-        let tool = find(engine.toolbox(), name.as_str());
+        let tool = find(engine.tools.inventory.toolbox(), name.as_str());
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
     }
 
@@ -142,7 +144,9 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name, or `set.name`.")] name: String,
     ) -> Result<bool> {
-        Ok(ctx.data::<Engine>()?.remove_tool(&name).await.map_err(ApiError::from)?)
+        let Ok(name) = name.parse() else { return Ok(false) };
+        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
+        Ok(registry.unregister(&name).await.map_err(ApiError::from)?)
     }
 
     /// Adds a toolset, on every node and for good. It connects in its own time: ask for its
@@ -153,7 +157,7 @@ impl ToolMutation {
         #[graphql(desc = "The toolset.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
-        let set = engine.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
+        let set = engine.tools.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
         Ok(ToolSet(set))
     }
 
@@ -164,7 +168,9 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name.")] name: String,
     ) -> Result<bool> {
-        Ok(ctx.data::<Engine>()?.remove_tool_set(&name).await.map_err(ApiError::from)?)
+        let Ok(name) = name.parse() else { return Ok(false) };
+        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
+        Ok(registry.remove_set(&name).await.map_err(ApiError::from)?)
     }
 
     /// Switches toolsets on, so that plans may use their tools. Unknown names are reported, and
@@ -199,7 +205,7 @@ impl ToolMutation {
     ) -> Result<ToolResult> {
         let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
         let parameters = parameters.filter(|it| !it.is_null()).unwrap_or_else(|| json!({}));
-        let called = ctx.data::<Engine>()?.call_tool(&name, parameters, left).await;
+        let called = ctx.data::<Engine>()?.tools.call_tool(&name, parameters, left).await;
         Ok(ToolResult(called.map_err(ApiError::from)?))
     }
 
@@ -211,7 +217,8 @@ impl ToolMutation {
         #[graphql(desc = "The context.")] name: String,
         #[graphql(desc = "Its new data, an object.")] data: Value,
     ) -> Result<bool> {
-        ctx.data::<Engine>()?.set_context(&name, &data).await.map_err(ApiError::from)?;
+        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
+        registry.set_context(&name, &data).await.map_err(ApiError::from)?;
         Ok(true)
     }
 }
@@ -225,8 +232,8 @@ fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
 }
 
 async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetChange> {
-    let switched = engine.switch(names, on).await.map_err(ApiError::from)?;
-    let tool_sets = engine.sets().into_iter().map(ToolSet).collect();
+    let switched = engine.tools.inventory.switch(names, on).await.map_err(ApiError::from)?;
+    let tool_sets = engine.tools.sets().into_iter().map(ToolSet).collect();
     Ok(ToolSetChange { switched, tool_sets })
 }
 

@@ -26,7 +26,7 @@ pub(super) struct ToolkitQuery;
 impl ToolkitQuery {
     /// All actions and tools, and how they are connected.
     async fn toolkit(&self, ctx: &Context<'_>) -> Result<Toolkit> {
-        let toolkit = ctx.data::<Engine>()?.toolkit().await.map_err(ApiError::from)?;
+        let toolkit = ctx.data::<Engine>()?.selection.toolkit().await.map_err(ApiError::from)?;
         Ok(Toolkit(toolkit))
     }
 
@@ -36,7 +36,8 @@ impl ToolkitQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "The names of actions and tools.")] names: Vec<String>,
     ) -> Result<Toolkit> {
-        let part = ctx.data::<Engine>()?.toolkit_part(&names).await.map_err(ApiError::from)?;
+        let part =
+            ctx.data::<Engine>()?.selection.toolkit_part(&names).await.map_err(ApiError::from)?;
         Ok(Toolkit(Arc::new(part)))
     }
 
@@ -47,7 +48,7 @@ impl ToolkitQuery {
         #[graphql(desc = "An action.")] from: String,
         #[graphql(desc = "An action that may follow it, or a tool that it calls.")] to: String,
     ) -> Result<f64> {
-        let score = ctx.data::<Engine>()?.toolkit_score(&from, &to).await;
+        let score = ctx.data::<Engine>()?.selection.toolkit_score(&from, &to).await;
         Ok(score.map_err(ApiError::from)?)
     }
 
@@ -80,7 +81,7 @@ impl ToolkitQuery {
     ) -> Result<ToolsAndActions> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
         let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
+        engine.tools.inventory.settled().await;
         Ok(ToolsAndActions { tools: tools(engine, &found), actions: actions_of(&found) })
     }
 
@@ -99,10 +100,10 @@ impl ToolkitQuery {
         let most = most.ok_or_else(|| unfit(format!("`first` is {first}; it is 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
-        let found = engine.followers(&name, most).await.map_err(ApiError::from)?;
+        engine.tools.inventory.settled().await;
+        let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
         let follower = |it: graph::learned::Follower| ToolFollower {
-            tool_name: engine.toolbox().shown_of(&it.tool).to_string(),
+            tool_name: engine.tools.inventory.toolbox().shown_of(&it.tool).to_string(),
             score: it.score,
         };
         Ok(found.into_iter().map(follower).collect())
@@ -119,7 +120,7 @@ async fn recommended(
     // Fewer than none is none.
     let hops = usize::try_from(hops.unwrap_or(0)).unwrap_or(0);
     let reach = Reach { threshold: threshold.unwrap_or(default.threshold), hops };
-    let found = ctx.data::<Engine>()?.recommend(actions, reach).await;
+    let found = ctx.data::<Engine>()?.selection.recommend(actions, reach).await;
     Ok(found.map_err(ApiError::from)?)
 }
 
@@ -138,7 +139,7 @@ impl ToolkitMutation {
         #[graphql(desc = "The action.")] input: ActionInput,
     ) -> Result<ToolkitChange> {
         let action = input.into_action()?;
-        let change = ctx.data::<Engine>()?.add_action(&action).await;
+        let change = ctx.data::<Engine>()?.selection.add_action(&action).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
@@ -150,8 +151,11 @@ impl ToolkitMutation {
         #[graphql(desc = "Its name, or `set.name`. It need not be registered yet.")] name: String,
         #[graphql(desc = "The actions.")] actions: Vec<EdgeInput>,
     ) -> Result<ToolkitChange> {
-        let change =
-            ctx.data::<Engine>()?.connect_tool(&known(&name)?, &links(Some(actions))?).await;
+        let change = ctx
+            .data::<Engine>()?
+            .selection
+            .connect_tool(&known(&name)?, &links(Some(actions))?)
+            .await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
@@ -164,7 +168,7 @@ impl ToolkitMutation {
         #[graphql(desc = "The file.")] yaml: String,
     ) -> Result<ToolkitChange> {
         let file = yaml::value(&yaml).and_then(|it| written::read(&it)).map_err(unfit)?;
-        let change = ctx.data::<Engine>()?.update_toolkit(file).await;
+        let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
@@ -196,13 +200,13 @@ impl ToolkitMutation {
         #[graphql(desc = "The score; 0 to 1 where nothing else is meant.")] score: f64,
     ) -> Result<bool> {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { return Ok(false) };
-        let set = ctx.data::<Engine>()?.set_score(&from, &to, score).await;
+        let set = ctx.data::<Engine>()?.selection.set_score(&from, &to, score).await;
         Ok(set.map_err(ApiError::from)?)
     }
 }
 
 async fn removed(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
-    let removed = ctx.data::<Engine>()?.remove_from_toolkit(name, kind).await;
+    let removed = ctx.data::<Engine>()?.selection.remove_from_toolkit(name, kind).await;
     Ok(removed.map_err(ApiError::from)?)
 }
 
@@ -276,7 +280,7 @@ impl Toolkit {
     /// of the source `toolkit`.
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
+        engine.tools.inventory.settled().await;
         Ok(tools(engine, &self.0))
     }
 
@@ -284,12 +288,12 @@ impl Toolkit {
     async fn edges(&self, ctx: &Context<'_>) -> Result<Vec<ToolkitEdge>> {
         let engine = ctx.data::<Engine>()?;
         let learned = if ctx.look_ahead().field("learned").exists() {
-            Some(engine.learned().await.map_err(ApiError::from)?)
+            Some(engine.selection.learning.learned().await.map_err(ApiError::from)?)
         } else {
             None
         };
         let edge = |it: graph::Edge<'_>| {
-            let score = |learned| engine.learned_score(learned, &self.0, it.from, it.to);
+            let score = |learned| engine.selection.learned_score(learned, &self.0, it.from, it.to);
             ToolkitEdge::new(it, learned.as_ref().and_then(score))
         };
         Ok(self.0.ordered_edges().into_iter().map(edge).collect())
@@ -443,10 +447,10 @@ fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
 }
 
 fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
-    let sets = engine.toolbox().sets();
+    let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;
-        let registered = engine.registered(name).and_then(|it| {
+        let registered = engine.tools.inventory.registered(name).and_then(|it| {
             let set = sets.iter().find(|set| set.name == it.set)?;
             Some(Tool::new(&it, set))
         });

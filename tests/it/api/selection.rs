@@ -212,8 +212,8 @@ async fn what_did_well_for_such_queries_is_learned() {
     let id = world.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     world.events(&id).await;
     let until = world.engine.clock().now() + TimeDelta::minutes(1);
-    assert_eq!(world.engine.learn(until).await.unwrap(), 5);
-    assert_eq!(world.engine.learn(until).await.unwrap(), 0, "each counts once");
+    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 5);
+    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 0, "each counts once");
     let query = "query ($query: String!) { selectTools(query: $query, by: HYBRID) {
         tool { name } score learned } }";
     let learned = async |world: &World, asked: &str| {
@@ -277,13 +277,22 @@ async fn queries_wait_for_a_model_that_does_not_answer() {
     assert_eq!(learned().await, None);
     flaky.is_away.store(true, Ordering::SeqCst);
     let until = world.engine.clock().now() + TimeDelta::seconds(1);
-    assert_eq!(world.engine.learn(until).await.unwrap(), 1);
-    assert_eq!(world.engine.learn(until + TimeDelta::minutes(1)).await.unwrap(), 0);
+    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 1);
+    assert_eq!(
+        world.engine.selection.learning.learn(until + TimeDelta::minutes(1)).await.unwrap(),
+        0
+    );
     flaky.is_away.store(false, Ordering::SeqCst);
     assert_eq!(learned().await, None);
-    assert_eq!(world.engine.learn(until + TimeDelta::minutes(2)).await.unwrap(), 1);
+    assert_eq!(
+        world.engine.selection.learning.learn(until + TimeDelta::minutes(2)).await.unwrap(),
+        1
+    );
     assert!((learned().await.unwrap() - 1.0 / 3.0).abs() < 1e-3);
-    assert_eq!(world.engine.learn(until + TimeDelta::minutes(3)).await.unwrap(), 0);
+    assert_eq!(
+        world.engine.selection.learning.learn(until + TimeDelta::minutes(3)).await.unwrap(),
+        0
+    );
 }
 
 /// It failed the selection that met the failure, and lists whose places were doubled failed every one.

@@ -326,8 +326,8 @@ async fn what_ends_faster_than_one_pass_reads_is_learned_all_the_same() {
     };
     for _ in 0..2 {
         let until = run(2_300).await;
-        assert_eq!(world.engine.learn(until).await.unwrap(), 2_300);
-        assert_eq!(world.engine.learn(until).await.unwrap(), 0);
+        assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 2_300);
+        assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 0);
     }
 }
 
@@ -364,8 +364,8 @@ async fn what_succeeds_is_learned_once() {
         world.events(&id).await;
     }
     let until = world.engine.clock().now() + TimeDelta::minutes(1);
-    assert_eq!(world.engine.learn(until).await.unwrap(), 6);
-    assert_eq!(asking.engine.learn(until).await.unwrap(), 0, "each counts once");
+    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 6);
+    assert_eq!(asking.engine.selection.learning.learn(until).await.unwrap(), 0, "each counts once");
     let (score, rest) = learned("say", "rest").await;
     let (_, act) = learned("say", "act").await;
     assert_eq!(score, Some(0.5), "what is configured stays");

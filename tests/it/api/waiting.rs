@@ -38,10 +38,10 @@ async fn a_plan_waits_for_its_own_set_however_another_s_tool_is_called() {
     let plan = before.plan(json!({ "tools": [{ "id": "x", "name": "m.b" }] })).await.unwrap();
     before.close().await;
     let after = over(&store, vec![set("m2", "m.b"), connecting("m")]).await;
-    let id = after.engine().execute(plan.id(), Order::default()).await.unwrap();
-    let begun = after.engine().execution(id).await.unwrap().unwrap();
+    let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
+    let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
     assert_eq!(begun.state(), ExecutionState::Pending);
-    after.engine().toolbox().put(set("m", "b"));
+    after.engine().tools.inventory.toolbox().put(set("m", "b"));
     let ended = after.ended(id).await.unwrap();
     assert_eq!(ended.outputs(), json!({ "x": "m" }));
     after.close().await;
@@ -61,12 +61,12 @@ async fn a_name_waits_for_the_sets_that_may_have_it_and_for_no_others() {
     assert!(began.elapsed() >= most, "it may be there yet");
     // What needs every tool waits for the first answer of each set, and no longer.
     let began = Instant::now();
-    engine.tool_schemas(&[]).await;
+    engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() >= most);
     let failed = SetStatus::Failed { error: "mute".to_owned() };
-    engine.toolbox().settle(&"mute".parse().unwrap(), failed, Vec::new());
+    engine.tools.inventory.toolbox().settle(&"mute".parse().unwrap(), failed, Vec::new());
     let began = Instant::now();
-    engine.tool_schemas(&[]).await;
+    engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     faber.close().await;
 }

@@ -97,7 +97,7 @@ impl Crowd {
                 "run": { "command": ["true"] },
             });
             let begun = Instant::now();
-            let done = engine.register_tool(Some("crowd"), tool).await;
+            let done = engine.tools.register_tool(Some("crowd"), tool).await;
             registered.push(begun.elapsed());
             done.map_err(|err| BenchError::Engine(err.to_string()))?;
         }
@@ -120,13 +120,13 @@ impl Crowd {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for n in 0..=TIMES {
             let begun = Instant::now();
-            black_box(self.engine.toolbox().find(&tool));
+            black_box(self.engine.tools.inventory.toolbox().find(&tool));
             note(&mut looks, n > 0, begun.elapsed());
             let begun = Instant::now();
-            black_box(self.engine.sets());
+            black_box(self.engine.tools.sets());
             note(&mut lists, n > 0, begun.elapsed());
             let begun = Instant::now();
-            let verdict = self.engine.validate(&draft).await.map_err(engine)?;
+            let verdict = self.engine.plans.validate(&draft).await.map_err(engine)?;
             note(&mut plans, n > 0, begun.elapsed());
             if verdict.plan.is_none() {
                 return Err(BenchError::Engine(format!("{:?}", verdict.diagnostics)));
@@ -134,8 +134,9 @@ impl Crowd {
             if n % 20 == 0 {
                 let begun = Instant::now();
                 // Only the time counts, so the query may yield no plan.
-                let _ =
-                    black_box(self.engine.plan_query(&query, &PlanningOptions::default()).await);
+                let _ = black_box(
+                    self.engine.plans.plan_query(&query, &PlanningOptions::default()).await,
+                );
                 note(&mut words, n > 0, begun.elapsed());
             }
         }

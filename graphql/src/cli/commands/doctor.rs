@@ -216,10 +216,10 @@ async fn clock_agrees(app: &App) -> Option<Check> {
 
 async fn toolsets_connect(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
     let local = LocalEngine::open(app.setup(), Need::Tools).await?;
-    local.engine.catalog().await;
-    let toolbox = local.engine.toolbox();
+    local.engine.tools.catalog().await;
+    let toolbox = local.engine.tools.inventory.toolbox();
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
-    let complaints = local.engine.registry().complaints().await?;
+    let complaints = local.engine.tools.inventory.registry().complaints().await?;
     checks.extend(complaints.into_iter().map(not_as_asked));
     checks.push(clashes::names(toolbox));
     let config = &app.config;
@@ -228,7 +228,7 @@ async fn toolsets_connect(app: &App, faults: &Faults) -> Result<Vec<Check>, Fail
         checks.extend(safety::patterns(access, sets, &toolbox.sets()));
     }
     checks.push(limits_hold(config.limits.calls(), toolbox));
-    let choice = local.engine.embedders().choose().await;
+    let choice = local.engine.selection.embedders().choose().await;
     checks.push(embedding(&choice));
     checks.push(retention(config));
     local.close().await;

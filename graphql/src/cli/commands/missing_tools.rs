@@ -21,7 +21,7 @@ pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(),
         return Ok(());
     };
     // The command itself rejects an unknown id.
-    let Some(plan) = engine.plan(id).await? else { return Ok(()) };
+    let Some(plan) = engine.plans.library.load(id).await? else { return Ok(()) };
     check_compiled(session, engine, &plan).await
 }
 
@@ -31,9 +31,9 @@ pub(crate) async fn check_retry(
     scope: RetryScope<'_>,
 ) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
-    let Some(ended) = engine.execution(id).await? else { return Ok(()) };
-    let tools = engine.tools_of_retry(&ended, scope).await?;
-    refuse_missing(session, &engine.missing_tools(tools).await)
+    let Some(ended) = engine.executions.reader.load(id).await? else { return Ok(()) };
+    let tools = engine.plans.library.tools_of_retry(&ended, scope).await?;
+    refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
 /// Checks the tools of a draft that compiles. Of another draft, checks only tools of failed
@@ -42,14 +42,14 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
     let (Some(engine), Ok(draft)) = (session.engine(), parse_value(draft.clone())) else {
         return Ok(());
     };
-    let verdict = engine.validate(&draft).await?;
+    let verdict = engine.plans.validate(&draft).await?;
     if let Some(plan) = verdict.plan {
         return check_compiled(session, engine, &plan).await;
     }
     let named = draft.tools.iter().filter_map(|step| {
         step.name.as_deref().or(step.tool_name.as_deref())?.parse::<ToolName>().ok()
     });
-    let mut missing = engine.missing_tools(named.collect()).await;
+    let mut missing = engine.tools.inventory.missing_tools(named.collect()).await;
     // A name without a toolset may belong to another toolset.
     missing.retain(|tool| tool.failure.is_some() && set_prefix(tool.tool.as_str()).is_some());
     refuse_missing(session, &missing)
@@ -61,8 +61,8 @@ pub(crate) async fn check_execution(session: &Session<'_>, id: ExecutionId) -> R
     if !session.is_unowned(id).await? {
         return Ok(());
     }
-    let Some(execution) = engine.execution(id).await? else { return Ok(()) };
-    let missing = engine.missing_tools(execution.required_tools().cloned().collect()).await;
+    let Some(execution) = engine.executions.reader.load(id).await? else { return Ok(()) };
+    let missing = engine.tools.inventory.missing_tools(execution.required_tools().cloned().collect()).await;
     refuse_missing(session, &missing)
 }
 
@@ -71,8 +71,8 @@ async fn check_compiled(
     engine: &Engine,
     plan: &Arc<Plan>,
 ) -> Result<(), Failure> {
-    let tools = engine.tools_of(plan).await?;
-    refuse_missing(session, &engine.missing_tools(tools).await)
+    let tools = engine.plans.library.tools_of(plan).await?;
+    refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
 fn refuse_missing(session: &Session<'_>, missing: &[MissingTool]) -> Result<(), Failure> {

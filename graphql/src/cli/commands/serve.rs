@@ -37,7 +37,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
     })?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
-    local.engine.tell_holders(access.clone());
+    local.engine.set_access(access.clone());
     if !address.ip().is_loopback() && !access.wants_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
@@ -135,8 +135,8 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
     let most = app.config.limits.options().connect;
     tasks.spawn(async move {
-        engine.catch_up().await;
-        let toolbox = engine.toolbox();
+        engine.tools.inventory.catch_up().await;
+        let toolbox = engine.tools.inventory.toolbox();
         toolbox.settled(most).await;
         let idle = access.idle(&sets, &toolbox.sets());
         if !idle.is_empty() {

@@ -1,7 +1,7 @@
-//! Tells executions things, and waits until they have heard.
+//! Sends commands to executions and waits until they are recorded.
 //!
-//! A command is durable before anybody waits; whoever asked wants to see what came of it. The wait
-//! has a bound, because an execution that no worker has hears nothing until one takes it.
+//! A command is durable before the wait. The wait is short, because an execution without a worker
+//! records nothing until a worker claims it.
 
 use std::{
     pin::pin,
@@ -12,68 +12,71 @@ use std::{
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use shared::{
-    event::{Event, RecordedEvent, WaitReason},
+    event::{Event, WaitReason},
     execution::{Execution, ExecutionState, Phase, Step, StepState},
     id::{ExecutionId, StepId, Task},
     limits,
-    store::{Command, StoreError},
+    store::Command,
 };
 use tokio::time;
 
-use super::{Engine, EngineError};
+use super::{Executions, reader::apply};
+use crate::engine::error::EngineError;
 
-/// How long somebody who told an execution something waits until it has heard.
-const HEARD: Duration = Duration::from_secs(5);
+/// How long a caller waits for the event of a command.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
-impl Engine {
-    /// Asks an execution to stop. One that is over stays as it is.
+impl Executions {
+    /// Cancels an execution. A finished one stays as it is.
     ///
-    /// Where tools run, it returns as soon as the request is on record; they may take a while.
+    /// Returns when the command is recorded. Running tools may need more time.
     pub async fn cancel(
         &self,
         id: ExecutionId,
         reason: Option<String>,
     ) -> Result<Execution, EngineError> {
-        let execution = self.known(id).await?;
-        // What is being undone has ended already: undoing it is not stopped half-way.
+        let execution = self.reader.expect(id).await?;
+        // A compensation is not cancelled.
         if execution.state().is_finished() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
         if execution.options().compensate_on_failure {
-            // Undoing calls tools as executing does.
-            self.check_plan(execution.plan()).await?;
+            // A compensation calls tools, too.
+            self.plans.check_plan(execution.plan()).await?;
         }
         self.control.cancel(id, reason).await?;
-        self.heard(execution, |it, _| match it.phase() {
-            Phase::Cancelling => !it.agenda().running().is_empty(),
+        self.await_event(execution, |execution, _| match execution.phase() {
+            Phase::Cancelling => !execution.agenda().running().is_empty(),
             phase => matches!(phase, Phase::Compensating(_)),
         })
         .await
     }
 
-    /// Asks an execution to begin no further step.
+    /// Pauses an execution.
     pub async fn pause(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let execution = self.open(id).await?;
+        let execution = self.load_open(id).await?;
         self.control.pause(id).await?;
         if execution.is_paused() {
             return Ok(execution);
         }
-        self.heard(execution, |it, event| it.is_paused() || is_ignored(event)).await
+        self.await_event(execution, |execution, event| execution.is_paused() || is_ignored(event))
+            .await
     }
 
-    /// Asks an execution to go on.
+    /// Resumes an execution.
     pub async fn resume(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let execution = self.open(id).await?;
-        self.check_plan(execution.plan()).await?;
+        let execution = self.load_open(id).await?;
+        self.plans.check_plan(execution.plan()).await?;
         self.control.resume(id).await?;
         if !execution.is_paused() {
             return Ok(execution);
         }
-        self.heard(execution, |it, event| !it.is_paused() || is_ignored(event)).await
+        self.await_event(execution, |execution, event| !execution.is_paused() || is_ignored(event))
+            .await
     }
 
-    /// Lets a step that waits for a person go on, or not: `step`, with all of its items that wait,
-    /// or one of them, `step[3]`.
+    /// Approves or refuses a step that waits for a person. `step` means all its waiting items, and
+    /// `step[3]` means one of them.
     pub async fn approve(
         &self,
         id: ExecutionId,
@@ -81,16 +84,16 @@ impl Engine {
         approved: bool,
         comment: Option<String>,
     ) -> Result<Execution, EngineError> {
-        let execution = self.known(id).await?;
-        self.check_plan(execution.plan()).await?;
+        let execution = self.reader.expect(id).await?;
+        self.plans.check_plan(execution.plan()).await?;
         let missing = || EngineError::NotFound(format!("`{id}` has no step `{step}`"));
-        let (name, item) = split(step).ok_or_else(missing)?;
+        let (name, item) = split_item(step).ok_or_else(missing)?;
         let name: StepId = name.parse().map_err(|_| missing())?;
         let number = execution.plan().step_number(&name).ok_or_else(missing)?;
-        let task = item.map_or_else(|| number.into(), |it| Task::from(number).for_item(it));
+        let task = item.map_or_else(|| number.into(), |index| Task::from(number).for_item(index));
         let found = execution.task(task).ok_or_else(missing)?;
-        let mut items = found.items.iter().flat_map(|it| it.as_slice());
-        if !asks(found) && !items.any(asks) {
+        let mut items = found.items.iter().flat_map(|items| items.as_slice());
+        if !waits_for_person(found) && !items.any(waits_for_person) {
             let why = if execution.state().is_finished() {
                 let state = execution.state().as_str();
                 format!("`{id}` has ended ({state}): none of its steps waits for a person")
@@ -111,33 +114,33 @@ impl Engine {
             }
         }
         self.control.approve(id, name.clone(), item, approved, comment).await?;
-        self.heard(execution, |_, event| {
+        self.await_event(execution, |_, event| {
             is_ignored(event)
                 || event.step() == Some(&name) && (item.is_none() || event.part().item == item)
         })
         .await
     }
 
-    /// Tells an execution something that a step waits for, or may wait for later.
+    /// Sends a signal for which a step waits, or may wait later.
     pub async fn signal(
         &self,
         id: ExecutionId,
         name: String,
         payload: Value,
     ) -> Result<Execution, EngineError> {
-        let execution = self.open(id).await?;
-        self.check_plan(execution.plan()).await?;
+        let execution = self.load_open(id).await?;
+        self.plans.check_plan(execution.plan()).await?;
         self.control.signal(id, name.clone(), payload).await?;
         let is_refused = AtomicBool::new(false);
-        let heard = self.heard(execution, |_, event| match event {
-            Event::SignalReceived { name: heard, .. } => *heard == name,
+        let awaited = self.await_event(execution, |_, event| match event {
+            Event::SignalReceived { name: received, .. } => *received == name,
             Event::SignalRefused { name: refused, .. } if *refused == name => {
                 is_refused.store(true, Ordering::Relaxed);
                 true
             }
             _ => false,
         });
-        let execution = heard.await?;
+        let execution = awaited.await?;
         if is_refused.load(Ordering::Relaxed) {
             let most = limits::SIGNALS;
             let why = format!(
@@ -149,13 +152,9 @@ impl Engine {
         Ok(execution)
     }
 
-    pub(super) async fn known(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let found = self.execution(id).await?;
-        found.ok_or_else(|| EngineError::not_found("execution", id))
-    }
-
-    async fn open(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let execution = self.known(id).await?;
+    /// Returns an execution that has not finished.
+    async fn load_open(&self, id: ExecutionId) -> Result<Execution, EngineError> {
+        let execution = self.reader.expect(id).await?;
         if execution.state().is_finished() {
             let state = execution.state().as_str();
             let why = format!("`{id}` is {state}: it can no longer be changed");
@@ -164,26 +163,26 @@ impl Engine {
         Ok(execution)
     }
 
-    /// Follows the log until `is_heard` or the end, but not for ever, and on through what was
-    /// recorded together with it.
-    async fn heard(
+    /// Follows the log until `is_expected`, its end, or a timeout. Includes the events of the same
+    /// append.
+    async fn await_event(
         &self,
         mut execution: Execution,
-        is_heard: impl Fn(&Execution, &Event) -> bool,
+        is_expected: impl Fn(&Execution, &Event) -> bool,
     ) -> Result<Execution, EngineError> {
-        let mut log = pin!(self.tail(execution.id(), execution.seq()));
-        let hearing = async {
+        let mut log = pin!(self.reader.tail(execution.id(), execution.seq()));
+        let waiting = async {
             while let Some(next) = log.next().await {
                 let recorded = next?;
                 apply(&mut execution, &recorded)?;
-                if is_heard(&execution, &recorded.event) {
+                if is_expected(&execution, &recorded.event) {
                     break;
                 }
             }
             Ok::<_, EngineError>(())
         };
-        if let Ok(heard) = time::timeout(HEARD, hearing).await {
-            heard?;
+        if let Ok(done) = time::timeout(MAX_WAIT, waiting).await {
+            done?;
             while let Some(Some(next)) = log.next().now_or_never() {
                 apply(&mut execution, &next?)?;
             }
@@ -192,18 +191,18 @@ impl Engine {
     }
 }
 
-/// Returns whether something that was asked for changed nothing: somebody else was faster.
+/// Returns whether a command changed nothing, because another one was faster.
 fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
 
 /// Returns whether a step, or an item of one, waits for a person.
-fn asks(step: &Step) -> bool {
+fn waits_for_person(step: &Step) -> bool {
     matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
 }
 
-/// Takes the name of an item apart: `step[3]`.
-fn split(name: &str) -> Option<(&str, Option<u32>)> {
+/// Splits the name of an item, `step[3]`.
+fn split_item(name: &str) -> Option<(&str, Option<u32>)> {
     match name.strip_suffix(']') {
         None => Some((name, None)),
         Some(open) => {
@@ -211,10 +210,4 @@ fn split(name: &str) -> Option<(&str, Option<u32>)> {
             Some((step, Some(index.parse().ok()?)))
         }
     }
-}
-
-/// Moves past an event of the store.
-pub(super) fn apply(execution: &mut Execution, recorded: &RecordedEvent) -> Result<(), StoreError> {
-    let id = execution.id();
-    execution.apply(recorded).map_err(|err| StoreError::corrupt(id, err))
 }

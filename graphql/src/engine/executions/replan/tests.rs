@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     agent::tests::{Scripted, says},
     embedded::Embedded,
-    engine::planners::tests::with_planner,
+    engine::Engine,
 };
 
 /// Returns a set whose tools fail if they are told to.
@@ -30,7 +30,7 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
 fn told(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
-    with_planner(faber.engine().clone(), planner)
+    faber.engine().clone().with_planner(planner)
 }
 
 async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
@@ -54,8 +54,8 @@ async fn what_is_asked_about_is_asked_about_whatever_the_model_was_shown() {
     let anew = json!({ "tools": [{ "id": "pay", "name": "pay", "parameters": { "sum": 1 } }] });
     let engine = told(&faber, &[anew]);
     let options = PlanningOptions { max_tools: Some(1), ..PlanningOptions::default() };
-    let next = engine.replan(ended.id(), &options).await.unwrap();
-    let next = engine.known(next).await.unwrap();
+    let next = engine.executions.replan(ended.id(), &options).await.unwrap();
+    let next = engine.executions.reader.expect(next).await.unwrap();
     let step = &next.plan().steps()[0];
     assert_eq!((step.tool.as_str(), step.policy.requires_approval), ("crm.pay", true));
     assert_eq!(step.policy.timeout_ms, 7000);
@@ -75,7 +75,7 @@ async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
     let (_, first) = executor::machine::create_execution_from(next, &lost, created, now).unwrap();
     store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
     let engine = told(&faber, &[steps("b")]);
-    let err = engine.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
     assert_eq!(err.code(), "CONFLICT", "{err}");
     assert!(err.to_string().contains(&next.to_string()), "{err}");
     let next = faber.ended(next).await.unwrap();
@@ -96,10 +96,10 @@ async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
         &faber,
         &[json!({ "tools": [pay("a", 1), fail("y")] }), json!({ "tools": [pay("b", 1)] })],
     );
-    let second = engine.replan(first.id(), &PlanningOptions::default()).await.unwrap();
+    let second = engine.executions.replan(first.id(), &PlanningOptions::default()).await.unwrap();
     let second = faber.ended(second).await.unwrap();
     assert!(second.steps()[0].is_reused);
-    let err = engine.replan(second.id(), &PlanningOptions::default()).await.unwrap_err();
+    let err = engine.executions.replan(second.id(), &PlanningOptions::default()).await.unwrap_err();
     let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
     assert_eq!(diagnostics[0].code, "plan.done_twice");
     assert!(diagnostics[0].message.contains("what `a` did"), "{}", diagnostics[0].message);
@@ -118,7 +118,7 @@ async fn what_a_sub_plan_did_is_not_done_beside_it() {
     assert_eq!(ended.state(), ExecutionState::Failed);
     let anew = json!({ "tools": [{ "id": "b", "name": "crm.pay", "parameters": { "sum": 1 } }] });
     let engine = told(&faber, &[anew]);
-    let err = engine.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
     let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
     assert_eq!(diagnostics[0].code, "plan.done_twice", "{diagnostics:?}");
     faber.close().await;
@@ -138,7 +138,7 @@ async fn what_too_many_sub_plans_did_may_be_done_again_by_anything() {
     assert_eq!(ended.state(), ExecutionState::Failed);
     let engine = faber.engine();
     for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
-        let guard = engine.repeat_guard(&ended, most).await.unwrap();
+        let guard = engine.executions.reader.repeat_guard(&ended, most).await.unwrap();
         assert_eq!(guard.is_truncated(), is_cut, "{most}");
     }
     faber.close().await;

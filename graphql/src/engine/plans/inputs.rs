@@ -1,4 +1,4 @@
-//! What a saved plan is given: a JSON Schema, or a short form that becomes one.
+//! The input of a saved plan: a JSON Schema, or a short form that becomes one.
 
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
@@ -8,45 +8,45 @@ use shared::{
 };
 
 /// The most bytes of a schema.
-const BYTES: usize = 64 << 10;
-/// How deep it may nest.
-const DEPTH: usize = 64;
+const MAX_BYTES: usize = 64 << 10;
+/// The deepest nesting of a schema.
+const MAX_DEPTH: usize = 64;
 
-/// Returns the JSON Schema that the inputs of a plan mean, or what is wrong with them.
+/// Returns the JSON Schema of a plan's input, or what is wrong with it.
 ///
-/// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. Those without a
-/// `default` are required, unless they say `required: false`, and there are no others.
-pub(super) fn schema(written: &Value) -> Result<Value, String> {
+/// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input without
+/// `default` is required, unless it has `required: false`. Other inputs are not allowed.
+pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());
     };
-    if json::json_size(written) > BYTES {
-        return Err(format!("they have more than {BYTES} bytes"));
+    if json::json_size(written) > MAX_BYTES {
+        return Err(format!("they have more than {MAX_BYTES} bytes"));
     }
-    if json::is_deeper_than(written, DEPTH) {
-        return Err(format!("they are nested deeper than {DEPTH}"));
+    if json::is_deeper_than(written, MAX_DEPTH) {
+        return Err(format!("they are nested deeper than {MAX_DEPTH}"));
     }
-    let schema = if is_schema(fields) { written.clone() } else { spelled_out(fields)? };
+    let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
     check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
     Schema::new(&schema).map_err(|err| format!("this is no JSON Schema: {err}"))?;
-    // A default that does not fit would only be found when it is used.
+    // Otherwise an invalid default is found only when a plan runs.
     check_defaults(&schema)?;
     Ok(schema)
 }
 
 fn is_schema(fields: &Map<String, Value>) -> bool {
     let has = |key: &str, is: fn(&Value) -> bool| fields.get(key).is_some_and(is);
-    has("type", |it| it.is_string() || it.is_array())
+    has("type", |value| value.is_string() || value.is_array())
         || has("$schema", Value::is_string)
         || has("$ref", Value::is_string)
         || has("required", Value::is_array)
-        || ["allOf", "anyOf", "oneOf"].iter().any(|it| has(it, Value::is_array))
-        || has("properties", |it| {
-            it.as_object().is_some_and(|it| it.values().all(Value::is_object))
+        || ["allOf", "anyOf", "oneOf"].iter().any(|key| has(key, Value::is_array))
+        || has("properties", |value| {
+            value.as_object().is_some_and(|fields| fields.values().all(Value::is_object))
         })
 }
 
-fn spelled_out(fields: &Map<String, Value>) -> Result<Value, String> {
+fn expand_short_form(fields: &Map<String, Value>) -> Result<Value, String> {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for (name, written) in fields {
         let mut property = match written {
@@ -81,7 +81,7 @@ fn spelled_out(fields: &Map<String, Value>) -> Result<Value, String> {
 fn check_defaults(schema: &Value) -> Result<(), String> {
     for (name, property) in properties(schema) {
         let Some(default) = property.get("default") else { continue };
-        // A property may refer to what is elsewhere in the schema.
+        // A property may refer to another part of the schema.
         let Ok(own) = Schema::new(property) else { continue };
         if let Some(why) = own.complaint(default) {
             return Err(format!("the default of `{name}` does not fit: {why}"));
@@ -94,32 +94,32 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema["properties"].as_object().into_iter().flatten()
 }
 
-/// Fills defaults in and checks what a plan is given, or says everything that does not fit.
-pub(super) fn fit(schema: &Value, given: Value) -> Result<Value, String> {
-    let mut given = if given.is_null() { json!({}) } else { given };
-    fill_defaults(schema, &mut given);
+/// Adds defaults to the input of a plan and checks it. The error lists everything that does not fit.
+pub(in crate::engine) fn fit_input(schema: &Value, input: Value) -> Result<Value, String> {
+    let mut input = if input.is_null() { json!({}) } else { input };
+    fill_defaults(schema, &mut input);
     let compiled = Schema::new(schema).map_err(|err| format!("its schema is damaged: {err}"))?;
-    let misfits = compiled.misfits(&given);
+    let misfits = compiled.misfits(&input);
     if misfits.is_empty() {
-        return Ok(given);
+        return Ok(input);
     }
-    let told = misfits.iter().flat_map(|it| told(schema, it));
-    Err(told.collect::<Vec<_>>().join("; "))
+    let described = misfits.iter().flat_map(|misfit| describe_misfit(schema, misfit));
+    Err(described.collect::<Vec<_>>().join("; "))
 }
 
-fn told(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
+fn describe_misfit(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
     let place = misfit.at.trim_start_matches('/').replace('/', ".");
     let within = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
     match &misfit.kind {
         ViolationKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
         ViolationKind::Unexpected { properties: names } => {
-            let told = names.iter().map(|name| {
-                let known = properties(schema).map(|(it, _)| it.as_str());
+            let described = names.iter().map(|name| {
+                let known = properties(schema).map(|(known, _)| known.as_str());
                 let help = did_you_mean(name, known).filter(|_| place.is_empty());
-                let help = help.map(|it| format!(": {it}")).unwrap_or_default();
+                let help = help.map(|help| format!(": {help}")).unwrap_or_default();
                 format!("there is no input `{name}`{within}{help}")
             });
-            told.collect()
+            described.collect()
         }
         _ if place.is_empty() => vec![misfit.message.clone()],
         _ => vec![format!("`{place}`: {}", misfit.message)],
@@ -140,10 +140,10 @@ mod tests {
             "note": { "type": "string", "required": false },
             "type": "boolean",
         });
-        let long = schema(&json!({ "fields": { "type": "object" } })).unwrap();
+        let long = to_schema(&json!({ "fields": { "type": "object" } })).unwrap();
         assert_eq!(long["required"], json!(["fields"]));
         expect![[r#"{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer","default":3},"note":{"type":"string"}},"required":["name"],"additionalProperties":false}"#]]
-            .assert_eq(&schema(&{
+            .assert_eq(&to_schema(&{
                 let mut short = short.clone();
                 short.as_object_mut().unwrap().shift_remove("type");
                 short
@@ -151,48 +151,48 @@ mod tests {
             .unwrap()
             .to_string());
         let whole = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
-        assert_eq!(schema(&whole).unwrap(), whole);
+        assert_eq!(to_schema(&whole).unwrap(), whole);
     }
 
     #[test]
     fn an_input_may_be_called_type_or_properties() {
         for name in ["type", "properties", "required"] {
-            let found = schema(&json!({ name: { "type": "string" } })).unwrap();
+            let found = to_schema(&json!({ name: { "type": "string" } })).unwrap();
             assert_eq!(found["required"], json!([name]), "{name}");
         }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn refused(written: Value, expected: Expect) {
-        expected.assert_eq(&schema(&written).unwrap_err());
+        expected.assert_eq(&to_schema(&written).unwrap_err());
     }
 
     #[test]
     fn what_is_no_schema_is_refused() {
         refused(json!(5), expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]]);
         refused(json!({ "a": 5 }), expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]]);
-        let err = schema(&json!({ "a": "strnig" })).unwrap_err();
+        let err = to_schema(&json!({ "a": "strnig" })).unwrap_err();
         assert!(err.starts_with("this is no JSON Schema: ") && err.contains("strnig"), "{err}");
         refused(
             json!({ "a": { "type": "integer", "default": "x" } }),
             expect![[r#"the default of `a` does not fit: "x" is not of type "integer""#]],
         );
-        let err = schema(&json!({ "a": { "description": "x".repeat(BYTES) } })).unwrap_err();
+        let err = to_schema(&json!({ "a": { "description": "x".repeat(MAX_BYTES) } })).unwrap_err();
         assert_eq!(err, "they have more than 65536 bytes");
     }
 
     #[test]
     fn defaults_are_filled_in_and_everything_that_does_not_fit_is_said() {
-        let schema = schema(&json!({
+        let schema = to_schema(&json!({
             "name": "string",
             "n": { "type": "integer", "default": 3 },
             "deep": { "type": "object", "default": {}, "properties": { "x": { "default": null } } },
         }))
         .unwrap();
-        let fitted = fit(&schema, json!({ "name": "A", "deep": {} })).unwrap();
+        let fitted = fit_input(&schema, json!({ "name": "A", "deep": {} })).unwrap();
         assert_eq!(fitted, json!({ "name": "A", "deep": { "x": null }, "n": 3 }));
         let check = |given: Value, expected: Expect| {
-            expected.assert_eq(&fit(&schema, given).unwrap_err());
+            expected.assert_eq(&fit_input(&schema, given).unwrap_err());
         };
         check(Value::Null, expect!["`name` is missing"]);
         check(

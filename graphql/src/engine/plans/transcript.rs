@@ -1,4 +1,4 @@
-//! The transcript of one planning while it is written.
+//! The transcript of a plan while it is made.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use shared::{
     request::TranscriptEntry,
 };
 
-/// Entries that are not stored yet. Each has a later moment than the one before it.
+/// Entries that are not stored yet. Each has a later time than the one before it.
 #[derive(Debug)]
-pub(super) struct Transcript {
+pub(in crate::engine) struct Transcript {
     clock: Arc<dyn Clock>,
     entries: Vec<TranscriptEntry>,
     newest: Option<Timestamp>,
@@ -19,24 +19,23 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// Begins a transcript.
-    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+    pub(in crate::engine) fn new(clock: &Arc<dyn Clock>) -> Self {
         let asked_at = clock.now();
         Self { clock: Arc::clone(clock), entries: Vec::new(), newest: None, asked_at }
     }
 
-    /// Adds an entry of this moment.
-    pub(super) fn add(&mut self, kind: &str, content: Value) {
+    /// Adds an entry with the current time.
+    pub(in crate::engine) fn add(&mut self, kind: &str, content: Value) {
         self.add_at(self.clock.now(), kind, content);
     }
 
-    /// Remembers that the planner is asked now: its notes count from this moment.
-    pub(super) fn ask_planner(&mut self) {
+    /// Starts the request to the planner. Its notes count from now.
+    pub(in crate::engine) fn ask_planner(&mut self) {
         self.asked_at = self.clock.now();
     }
 
-    /// Adds what a planner noted, each note at the moment when it came to be.
-    pub(super) fn add_notes(&mut self, notes: Vec<Note>) {
+    /// Adds the notes of a planner, each with its own time.
+    pub(in crate::engine) fn add_notes(&mut self, notes: Vec<Note>) {
         for note in notes {
             let at = self.asked_at.checked_add_signed(elapsed(&note)).unwrap_or(self.asked_at);
             self.add_at(at, note.kind, note.content);
@@ -44,7 +43,7 @@ impl Transcript {
     }
 
     /// Takes the entries that are not stored yet.
-    pub(super) fn take(&mut self) -> Vec<TranscriptEntry> {
+    pub(in crate::engine) fn take(&mut self) -> Vec<TranscriptEntry> {
         std::mem::take(&mut self.entries)
     }
 
@@ -55,7 +54,6 @@ impl Transcript {
     }
 }
 
-/// Returns how long after the question a note came to be, to the microsecond.
 fn elapsed(note: &Note) -> chrono::TimeDelta {
     let microseconds = i64::try_from(note.after.as_micros()).unwrap_or(i64::MAX);
     chrono::TimeDelta::microseconds(microseconds)

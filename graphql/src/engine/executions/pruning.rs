@@ -1,4 +1,4 @@
-//! What is over and old goes, a part at a time.
+//! Prunes old data in batches.
 
 use std::time::Duration;
 
@@ -8,46 +8,49 @@ use shared::{
     store::{Pruned, Store, StoreError},
 };
 
-use super::{Engine, EngineError, forget_queries};
+use crate::engine::selection::learning::forget_queries;
 
-/// How much is removed at once: little enough that nobody waits for it.
+/// Items of one batch. A larger one would delay other writes.
 const BATCH: usize = 100;
-/// How many such parts one question removes.
-const PARTS: usize = 10;
+/// Batches of one request.
+const BATCHES: usize = 10;
 
-impl Engine {
-    /// Removes what is over and older than `age`: a thousand or so of it. Says whether there is
-    /// more.
-    pub async fn prune(&self, age: Duration) -> Result<Pruned, EngineError> {
-        let before = before(&*self.clock, age);
-        let mut all = Pruned::default();
-        for _ in 0..PARTS {
-            let some = prune_some(&*self.store, before).await?;
-            all.executions += some.executions;
-            all.plans += some.plans;
-            all.requests += some.requests;
-            all.more = some.more;
-            if !some.more {
-                break;
-            }
+/// Prunes up to about a thousand executions that finished more than `age` ago.
+pub(crate) async fn prune(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    age: Duration,
+) -> Result<Pruned, StoreError> {
+    let before = moment_before(clock, age);
+    let mut all = Pruned::default();
+    for _ in 0..BATCHES {
+        let batch = prune_batch(store, before).await?;
+        all.executions += batch.executions;
+        all.plans += batch.plans;
+        all.requests += batch.requests;
+        all.more = batch.more;
+        if !batch.more {
+            break;
         }
-        Ok(all)
     }
+    Ok(all)
 }
 
-/// Removes a part of what is over and old; with the last, the blobs whose executions are gone and
-/// what was learned about queries that nobody asks any more.
-pub(crate) async fn prune_some(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
-    let some = store.prune(before, BATCH).await?;
-    if !some.more {
+/// Prunes a batch. The last batch includes blobs without an execution, and lessons of old queries.
+pub(crate) async fn prune_batch(
+    store: &dyn Store,
+    before: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let batch = store.prune(before, BATCH).await?;
+    if !batch.more {
         blob::forget(store, before).await?;
         forget_queries(store, before).await?;
     }
-    Ok(some)
+    Ok(batch)
 }
 
-/// Returns the moment that lies so long ago.
-pub(crate) fn before(clock: &dyn Clock, age: Duration) -> Timestamp {
+/// Returns the time `age` ago.
+pub(crate) fn moment_before(clock: &dyn Clock, age: Duration) -> Timestamp {
     let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
     clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)
 }
@@ -90,12 +93,12 @@ mod tests {
         let queries = async || {
             let record = store.find_record(kind, &record.name).await.unwrap().unwrap();
             let kinds = record.value["outcomes"]["kinds"].as_array().unwrap().clone();
-            kinds.iter().map(|it| it["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            kinds.iter().map(|kind| kind["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let hour = Duration::from_hours(1);
-        prune_some(&*store, before(&WallClock, hour)).await.unwrap();
+        prune_batch(&*store, moment_before(&WallClock, hour)).await.unwrap();
         assert_eq!(queries().await, ["old", "new"]);
-        prune_some(&*store, before(&Later, hour)).await.unwrap();
+        prune_batch(&*store, moment_before(&Later, hour)).await.unwrap();
         assert_eq!(queries().await, ["new"]);
     }
 }

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     agent::tests::{Scripted, says},
     embedded::Embedded,
-    engine::{Order, planners::tests::with_planner},
+    engine::{Engine, Order},
 };
 
 /// How long anything may take, on a machine that is busy.
@@ -36,7 +36,7 @@ async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
     let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
-    let told = |engine| with_planner(engine, planner);
+    let told = |engine: Engine| engine.with_planner(planner);
     let (store, sets) = (Arc::new(Memory::new()), vec![set("crm"), set("shop")]);
     let faber = Embedded::settled(store, sets, Options::default(), told).await.unwrap();
     (faber, model)
@@ -62,7 +62,7 @@ fn order(times: u32) -> Order {
 
 async fn run(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
     let plan: PlanId = faber.plan(plan).await.unwrap().id();
-    let id = faber.engine().execute(plan, order).await.unwrap();
+    let id = faber.engine().executions.start_plan(plan, order).await.unwrap();
     faber.ended(id).await.unwrap()
 }
 
@@ -70,8 +70,14 @@ async fn run(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
 async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
-            let found =
-                faber.engine().replanning(ended).await.unwrap().expect("it is planned anew");
+            let found = faber
+                .engine()
+                .executions
+                .reader
+                .replanning(ended)
+                .await
+                .unwrap()
+                .expect("it is planned anew");
             let head = faber.engine().store().head(ended.id()).await.unwrap().unwrap();
             if found.stage != Stage::Pending && head.owner.is_none() {
                 return found;
@@ -85,7 +91,7 @@ async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
 async fn gone_on(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
     let found = settled(faber, ended).await;
     assert_eq!(found.stage, Stage::Begun, "{found:?}");
-    let next = faber.engine().next(ended).await.unwrap().expect("it has begun");
+    let next = faber.engine().executions.reader.next(ended).await.unwrap().expect("it has begun");
     faber.ended(next.id()).await.unwrap()
 }
 
@@ -104,7 +110,7 @@ async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
     assert_eq!(next.retry_of(), Some(first.id()));
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
-    assert_eq!(faber.engine().replanning(&next).await.unwrap(), None);
+    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
     let told = model.asked.lock().unwrap()[0]
         .messages
         .iter()
@@ -142,7 +148,7 @@ async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
     assert_eq!(next.state(), ExecutionState::Completed);
     let came = next.steps().iter().map(|it| it.is_reused).collect::<Vec<_>>();
     assert_eq!(came, [true, true, false]);
-    let found = faber.engine().replanning(&first).await.unwrap().unwrap();
+    let found = faber.engine().executions.reader.replanning(&first).await.unwrap().unwrap();
     assert_eq!(found.reason, "`look` asks for it: pay the rest");
     let told = model.asked.lock().unwrap()[0]
         .messages
@@ -151,7 +157,7 @@ async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
         .collect::<Vec<_>>()
         .concat();
     assert!(told.contains("got as far as it could say"), "{told}");
-    assert_eq!(faber.engine().replanning(&next).await.unwrap(), None);
+    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
     faber.close().await;
 }
 
@@ -172,9 +178,9 @@ async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
         let last = transcript.last().unwrap();
         assert_eq!((last.kind.as_str(), &last.content["code"]), (GIVEN_UP, &json!(code)));
         assert_eq!(last.content["executionId"], json!(first.id()));
-        assert!(faber.engine().next(&first).await.unwrap().is_none());
+        assert!(faber.engine().executions.reader.next(&first).await.unwrap().is_none());
         // Whoever comes after a crash sees that it was given up, and asks nobody.
-        faber.engine().replan_automatically(&first).await.unwrap();
+        faber.engine().executions.replanner().replan(&first).await.unwrap();
         assert_eq!(model.asked.lock().unwrap().len(), 1);
         faber.close().await;
     }
@@ -186,12 +192,11 @@ async fn it_goes_on_once_whoever_sees_to_it() {
     let answers = [steps(&[pay("b", 1)]), steps(&[pay("c", 1)]), steps(&[pay("d", 1)])];
     let (faber, _) = faber(&answers).await;
     let first = run(&faber, steps(&[fail("x")]), order(1)).await;
-    let engine = faber.engine();
-    let (one, other) =
-        tokio::join!(engine.replan_automatically(&first), engine.replan_automatically(&first));
+    let (engine, replanner) = (faber.engine(), faber.engine().executions.replanner());
+    let (one, other) = tokio::join!(replanner.replan(&first), replanner.replan(&first));
     assert_eq!((one, other), (Ok(()), Ok(())));
     let next = gone_on(&faber, &first).await;
-    engine.replan_automatically(&first).await.unwrap();
+    replanner.replan(&first).await.unwrap();
     let page = Page { first: 10, after: None };
     let heads = engine.store().list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
@@ -207,9 +212,9 @@ async fn there_is_an_end_to_beginning_it() {
     let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
     let engine = faber.engine();
     let told = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.entry(ATTEMPT, told); limits::REPLAN_TRIES];
+    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_TRIES];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
-    engine.replan_automatically(&first).await.unwrap();
+    engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
     assert!(Attempts::read(&transcript, first.id()).given_up.is_some());
     assert_eq!(model.asked.lock().unwrap().len(), 0);
@@ -242,7 +247,7 @@ async fn what_cannot_be_is_refused_before_anything_begins() {
         (&with, asking(), asks_undoing, Some("INVALID_ARGUMENT")),
     ] {
         let plan = faber.plan(steps(std::slice::from_ref(&step))).await.unwrap().id();
-        let begun = faber.engine().execute(plan, order).await;
+        let begun = faber.engine().executions.start_plan(plan, order).await;
         assert_eq!(begun.as_ref().err().map(EngineError::code), code, "{step} {begun:?}");
     }
     with.close().await;
@@ -256,10 +261,10 @@ async fn a_new_plan_has_the_tools_of_whoever_began() {
     let (faber, _) = faber(&[steps(&[shop])]).await;
     let tools = Some(vec!["crm.*".parse().unwrap()]);
     let within = ReplanPermissions { token: "t".to_owned(), tools, switches: false };
-    let engine = Engine { grant: Grant::kept(&within), ..faber.engine().clone() };
-    assert_eq!(engine.grant.within(), Some(within.clone()));
+    let engine = faber.engine().granted(Grant::kept(&within));
+    assert_eq!(engine.grant().within(), Some(within.clone()));
     let plan = faber.plan(steps(&[fail("x")])).await.unwrap().id();
-    let first = engine.execute(plan, order(1)).await.unwrap();
+    let first = engine.executions.start_plan(plan, order(1)).await.unwrap();
     let first = faber.ended(first).await.unwrap();
     assert_eq!(first.options().replans.within, Some(within));
     let found = settled(&faber, &first).await;

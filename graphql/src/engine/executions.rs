@@ -1,0 +1,222 @@
+//! Executions: start, steer, retry, replan and read them.
+
+pub(super) mod agents;
+pub(super) mod bulk;
+mod dry_run;
+pub(super) mod pruning;
+pub(super) mod reader;
+pub(super) mod repeated_calls;
+pub(super) mod replan;
+pub(super) mod request_polls;
+mod steering;
+
+use std::sync::Arc;
+
+use executor::control::{Control, IdempotencyKey, Start};
+use planner::reuse::{RetryScope, create_retry};
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    event::Created,
+    execution::ExecutionOptions,
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+    store::Store,
+};
+
+use self::reader::ExecutionReader;
+use super::{
+    error::EngineError,
+    named_locks::NamedLocks,
+    plans::{PlanningOptions, Plans, fit_input, library::refused_reuse},
+    tools::Tools,
+};
+use crate::access::Grant;
+
+/// Executions as one caller starts and steers them.
+#[derive(Clone)]
+pub struct Executions {
+    /// Reads executions.
+    pub reader: Arc<ExecutionReader>,
+    pub(super) tools: Arc<Tools>,
+    pub(super) plans: Arc<Plans>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    control: Control,
+    /// Locks of idempotency keys whose queries are being planned.
+    locks: Arc<NamedLocks>,
+}
+
+/// A request to start an execution.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Order {
+    /// The options of the execution.
+    pub options: ExecutionOptions,
+    /// The idempotency key. The same key gives the same execution.
+    pub idempotency_key: Option<String>,
+}
+
+impl Executions {
+    pub(super) fn new(
+        control: Control,
+        clock: Arc<dyn Clock>,
+        tools: Arc<Tools>,
+        plans: Arc<Plans>,
+    ) -> Self {
+        let store = Arc::clone(control.store());
+        let reader = Arc::new(ExecutionReader::new(Arc::clone(&store)));
+        Self { reader, tools, plans, store, clock, control, locks: Arc::default() }
+    }
+
+    pub(super) fn with_tools(&self, tools: Tools) -> Self {
+        let tools = Arc::new(tools);
+        let plans = Arc::new(self.plans.with_tools(&tools));
+        Self { tools, plans, ..self.clone() }
+    }
+
+    /// Returns the same executions with what one caller may do.
+    pub(super) fn granted(&self, grant: Grant) -> Self {
+        let mut tools = (*self.tools).clone();
+        tools.grant = grant;
+        self.with_tools(tools)
+    }
+
+    /// Starts an execution of a plan. The start is durable when this function returns.
+    pub async fn start_plan(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
+        let Some(plan) = self.plans.library.load(id).await? else {
+            return Err(EngineError::not_found("plan", id));
+        };
+        self.start_order(&plan, order, IdempotencyKey::plan(id)).await
+    }
+
+    /// Starts an execution of the newest plan of a request.
+    pub async fn start_request(
+        &self,
+        id: RequestId,
+        order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        if self.store.request(id).await?.is_none() {
+            return Err(EngineError::not_found("request", id));
+        }
+        let plans = self.store.plans_of(id).await?;
+        let Some(newest) = plans.last() else {
+            return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
+        };
+        // A key stays with its plan, even if the request has a newer version.
+        let earlier = match &order.idempotency_key {
+            Some(key) => self.control.find_plan(key, &plans, &order.options).await?,
+            None => None,
+        };
+        self.start_plan(earlier.unwrap_or(*newest), order).await
+    }
+
+    /// Starts an execution of a saved plan. Checks the input and adds its defaults.
+    pub async fn start_saved_plan(
+        &self,
+        name: &str,
+        input: Option<Value>,
+        mut order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        let saved = self.plans.library.expect_saved_plan(name).await?;
+        if let Some(input) = input.filter(|input| !input.is_null()) {
+            if !order.options.input.is_null() && *order.options.input != input {
+                let why = "`input` is given twice, and differs: leave `options.input` out";
+                return Err(EngineError::InvalidArgument(why.to_owned()));
+            }
+            order.options.input = Arc::new(input);
+        }
+        if let Some(schema) = &saved.inputs {
+            let input = Arc::unwrap_or_clone(order.options.input);
+            let fitted = fit_input(schema, input).map_err(|why| {
+                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {why}"))
+            })?;
+            order.options.input = Arc::new(fitted);
+        }
+        self.start_plan(saved.plan, order).await
+    }
+
+    /// Plans a query and starts an execution of the plan.
+    ///
+    /// Plans nothing if the idempotency key was used before, and returns the same execution.
+    pub async fn plan_and_start(
+        &self,
+        query: &str,
+        planning: &PlanningOptions,
+        mut order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        let subject = Value::String(query.to_owned());
+        let mut _lock = None;
+        if let Some(key) = &order.idempotency_key {
+            // A concurrent request with the key waits for this plan.
+            _lock = Some(self.locks.lock(format!("key {key}")).await);
+            let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
+            if let Some(id) = self.control.find(&key, &order.options).await? {
+                return Ok(id);
+            }
+        }
+        self.check_replans(None, &mut order.options)?;
+        // Planning refuses unknown sets and stores the refusal.
+        order.options.replans.sets = match self.tools.known_sets(&planning.tool_sets).await {
+            Ok(sets) => sets,
+            Err(EngineError::InvalidArgument(_)) => Vec::new(),
+            Err(err) => return Err(err),
+        };
+        // Planning costs work and leaves data, too.
+        self.tools.grant.check_room()?;
+        let is_last = order.options.replans.left == 0;
+        let planning = &PlanningOptions { is_last, ..planning.clone() };
+        let plan = self.plans.plan_query(query, planning).await?;
+        self.start_order(&plan, order, subject).await
+    }
+
+    /// Starts an execution, unless one with the same key and subject exists.
+    async fn start_order(
+        &self,
+        plan: &Arc<Plan>,
+        order: Order,
+        subject: Value,
+    ) -> Result<ExecutionId, EngineError> {
+        self.plans.check_plan(plan).await?;
+        let Order { mut options, idempotency_key } = order;
+        let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        if let Some(key) = &key
+            && let Some(id) = self.control.find(key, &options).await?
+        {
+            // Nothing starts, so nothing counts for the limits.
+            return Ok(id);
+        }
+        self.check_replans(Some(plan), &mut options)?;
+        self.start(Start { key, ..Start::new(plan, options) }).await
+    }
+
+    /// Retries a finished execution.
+    pub async fn retry(
+        &self,
+        id: ExecutionId,
+        scope: RetryScope<'_>,
+    ) -> Result<ExecutionId, EngineError> {
+        let finished = self.reader.expect(id).await?;
+        self.plans.check_plan(finished.plan()).await?;
+        let created = create_retry(&finished, scope);
+        let created = created.map_err(|err| refused_reuse(&finished, err))?;
+        self.start_retry(finished.plan(), created).await
+    }
+
+    async fn start_retry(
+        &self,
+        plan: &Arc<Plan>,
+        mut created: Created,
+    ) -> Result<ExecutionId, EngineError> {
+        created.options.replans.within = self.tools.grant.within();
+        self.start(Start::from_created(plan, created)).await
+    }
+
+    /// Starts an execution, or checks its plan for a dry run.
+    async fn start(&self, start: Start) -> Result<ExecutionId, EngineError> {
+        self.plans.check_start(&start.plan).await?;
+        if start.created.options.dry_run {
+            return self.dry_run(start).await;
+        }
+        Ok(self.control.start(start).await?.id)
+    }
+}

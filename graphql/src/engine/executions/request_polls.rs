@@ -1,0 +1,91 @@
+//! The last polls of a request, which all its followers share. Thousands of followers need no poll
+//! each.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use shared::id::RequestId;
+use tokio::time::Instant;
+
+/// The requests that have followers.
+#[derive(Debug, Default)]
+pub(super) struct RequestPollsById(Mutex<BTreeMap<RequestId, Weak<RequestPolls>>>);
+
+/// The last polls of one request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestPolls(Mutex<LastPolls>);
+
+/// The results of the last polls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastPolls {
+    /// When the follower that polls now began.
+    polling: Option<Instant>,
+    /// The number of executions.
+    pub(crate) executions: Option<LastPoll<usize>>,
+    /// The numbers of transcript entries and of plans.
+    pub(crate) planning: Option<LastPoll<[usize; 2]>>,
+}
+
+/// The result of one poll.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastPoll<T> {
+    /// The numbers that were found.
+    pub(crate) found: T,
+    /// When the store was read.
+    pub(crate) at: Instant,
+}
+
+impl<T: PartialEq> LastPoll<T> {
+    /// Returns whether a follower that knows `known` need not poll, because another one has polled
+    /// after `since`.
+    pub(crate) fn is_enough(&self, known: &T, since: Instant) -> bool {
+        self.found == *known && self.at >= since
+    }
+}
+
+impl RequestPolls {
+    /// Starts a poll and returns the last results. Returns nothing if another follower polls now. A
+    /// follower whose poll takes longer than `patience` counts no more: its client may have stopped
+    /// reading.
+    pub(crate) fn begin(
+        &self,
+        patience: Duration,
+        executions: usize,
+        planning: [usize; 2],
+    ) -> Option<LastPolls> {
+        let mut last = self.last();
+        let is_behind = last.executions.is_some_and(|poll| poll.found != executions)
+            || last.planning.is_some_and(|poll| poll.found != planning);
+        if !is_behind && last.polling.is_some_and(|since| since.elapsed() < patience) {
+            return None;
+        }
+        last.polling = Some(Instant::now());
+        Some(*last)
+    }
+
+    /// Ends a poll.
+    pub(crate) fn end(&self, found: LastPolls) {
+        *self.last() = LastPolls { polling: None, ..found };
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastPolls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestPollsById {
+    /// Returns what the followers of a request share.
+    pub(super) fn of(&self, request: RequestId) -> Arc<RequestPolls> {
+        let mut polls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(polls) = polls.get(&request).and_then(Weak::upgrade) {
+            return polls;
+        }
+        polls.retain(|_, polls| polls.strong_count() > 0);
+        let new = Arc::default();
+        polls.insert(request, Arc::downgrade(&new));
+        new
+    }
+}
