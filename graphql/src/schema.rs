@@ -37,8 +37,8 @@ mod toolkit;
 mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
+use tokio_util::sync::CancellationToken;
 
-pub use self::mutation::Leaving;
 pub(crate) use self::rounded::Written;
 use crate::engine::Engine;
 
@@ -69,6 +69,10 @@ impl Default for Limits {
         Self { depth: 20, complexity: 150_000, answer_bytes: 64 << 20, directives: 8 }
     }
 }
+
+/// Cancelled when the client of an operation has gone. A long operation then ends early.
+#[derive(Clone, Debug, Default)]
+pub struct ClientGone(pub CancellationToken);
 
 /// Levels of selections, fragments included, that validation walks through.
 const SELECTIONS: usize = 32;

@@ -1,4 +1,4 @@
-//! Why something that was asked for did not happen, in the words of the API.
+//! Errors of the engine, with the codes of the API.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
 
 use crate::access::AccessError;
 
-/// Why something that was asked for did not happen.
+/// An error of the engine.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
-    /// Nothing has this identifier.
+    /// No object has this identifier.
     #[error("{0}")]
     NotFound(String),
-    /// There is a draft, but no plan comes of it.
+    /// The draft does not compile.
     #[error("{}", headline(diagnostics))]
     InvalidPlan {
-        /// What is wrong with it.
+        /// The errors and warnings of the draft.
         diagnostics: Vec<Diagnostic>,
-        /// The request under which it was tried.
+        /// The request, if it was stored.
         request: Option<RequestId>,
     },
-    /// It could not be right, whatever is there.
+    /// An argument is invalid.
     #[error("{0}")]
     InvalidArgument(String),
-    /// It does not fit what is there.
+    /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
     /// The planner could not be reached.
@@ -32,31 +32,31 @@ pub enum EngineError {
     PlannerUnavailable {
         /// Why, and what to do.
         message: String,
-        /// The request under which it was tried.
+        /// The request, if it was stored.
         request: Option<RequestId>,
     },
-    /// No tool does what is asked, or what it needs was not said.
+    /// No tool fits the query, or the query lacks a parameter.
     #[error("{message}")]
     NoPlanFound {
-        /// What could not be done, and what to do.
+        /// The missing part, and what to do.
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,
-        /// The request under which it was tried.
+        /// The request, if it was stored.
         request: Option<RequestId>,
     },
-    /// Planning went wrong in another way, and what was asked for is kept all the same.
+    /// Planning failed in another way, and the request is stored.
     #[error("{error}")]
     Planning {
-        /// The request under which it was tried.
+        /// The request, if it was stored.
         request: RequestId,
-        /// What went wrong.
+        /// The failure.
         error: Box<EngineError>,
     },
-    /// Whoever asks may not do it.
+    /// The caller has no permission.
     #[error("{0}")]
     Forbidden(String),
-    /// It is more than there may be.
+    /// A limit is exceeded.
     #[error("{0}")]
     LimitExceeded(String),
     /// The store failed.
@@ -65,12 +65,12 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Says that nothing has an identifier.
+    /// No object has this identifier.
     pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         Self::NotFound(format!("there is no {what} `{id}`"))
     }
 
-    /// Returns the code that the API has for it.
+    /// Returns the code of the API.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "NOT_FOUND",
@@ -90,7 +90,7 @@ impl EngineError {
         }
     }
 
-    /// Returns the request under which it was tried, if it was.
+    /// Returns the request that was stored before the error, if any.
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Self::InvalidPlan { request, .. }
@@ -101,7 +101,7 @@ impl EngineError {
         }
     }
 
-    /// Returns the same error as one of a request that is kept.
+    /// Adds the stored request to the error, unless it has one.
     #[must_use]
     pub(super) fn under(self, request: RequestId) -> Self {
         if self.request().is_some() {
@@ -133,7 +133,7 @@ impl From<ControlError> for EngineError {
 }
 
 fn headline(diagnostics: &[Diagnostic]) -> String {
-    let mut errors = diagnostics.iter().filter(|it| it.is_error());
+    let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
     match (errors.next(), errors.count()) {
         (None, _) => "the plan cannot run".to_owned(),
         (Some(first), 0) => first.message.clone(),

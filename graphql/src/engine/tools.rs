@@ -76,7 +76,7 @@ impl Tools {
         Self { toolkit, ..self }
     }
 
-    /// Returns the limits on calls that all nodes share.
+    /// Returns the options of the worker, with the limits on calls.
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -31,13 +31,13 @@ pub(super) fn page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiR
 
 /// Reads how many of something are asked for.
 pub(super) fn count(name: &str, asked: i32, most: usize) -> ApiResult<usize> {
-    let within = usize::try_from(asked).ok().filter(|it| (1..=most).contains(it));
+    let within = usize::try_from(asked).ok().filter(|count| (1..=most).contains(count));
     within.ok_or_else(|| invalid(format!("`{name}` is {asked}; it must be 1 to {most}")))
 }
 
 fn cursor<Id: FromStr>(text: &str) -> ApiResult<Cursor> {
     let cursor: Option<Cursor> = text.parse().ok();
-    cursor.filter(|it| it.id.parse::<Id>().is_ok()).ok_or_else(|| {
+    cursor.filter(|cursor| cursor.id.parse::<Id>().is_ok()).ok_or_else(|| {
         let text: String = text.chars().take(64).collect();
         invalid(format!("`after` is `{text}`; use the `endCursor` of the part before"))
     })

@@ -208,7 +208,8 @@ impl Costs {
     /// Reads a schema in the schema definition language.
     pub(super) fn new(sdl: &str) -> Self {
         let mut fields = BTreeMap::new();
-        let definitions = parse_schema(sdl).map(|it| it.definitions).unwrap_or_default();
+        let definitions =
+            parse_schema(sdl).map(|document| document.definitions).unwrap_or_default();
         for definition in definitions {
             let TypeSystemDefinition::Type(definition) = definition else { continue };
             let TypeKind::Object(object) = &definition.node.kind else { continue };
@@ -326,7 +327,11 @@ impl<'a> Count<'a> {
         match selection {
             Selection::Field(field) => self.field(parent, &field.node),
             Selection::InlineFragment(inline) => {
-                let on = inline.node.type_condition.as_ref().map(|it| it.node.on.node.as_str());
+                let on = inline
+                    .node
+                    .type_condition
+                    .as_ref()
+                    .map(|condition| condition.node.on.node.as_str());
                 self.set(on.unwrap_or(parent), &inline.node.selection_set.node)
             }
             Selection::FragmentSpread(spread) => self.fragment(&spread.node.fragment_name),
@@ -350,7 +355,7 @@ impl<'a> Count<'a> {
     fn field(&mut self, parent: &str, field: &'a Field) -> usize {
         let costs = self.costs;
         let known = costs.fields.get(&format!("{parent}.{}", field.name.node));
-        let of = known.map_or("", |it| it.of.as_str());
+        let of = known.map_or("", |cost| cost.of.as_str());
         let inside = self.set(of, &field.selection_set.node);
         let Some(known) = known else { return inside.saturating_add(1) };
         let inside = if field.selection_set.node.items.is_empty() { 0 } else { inside.max(1) };
@@ -380,7 +385,8 @@ impl<'a> Count<'a> {
     fn variable(&self, name: &Name) -> Option<Value> {
         let definitions = &self.operation.variable_definitions;
         let default = || {
-            let definition = definitions.iter().find(|it| it.node.name.node == *name)?;
+            let definition =
+                definitions.iter().find(|definition| definition.node.name.node == *name)?;
             definition.node.default_value.as_ref().map(|value| &value.node)
         };
         self.variables.get(name).or_else(default).cloned()

@@ -38,8 +38,9 @@ pub(super) fn dot(plan: &Plan) -> String {
 pub(super) fn graph(plan: &Plan) -> Graph {
     let steps = plan.steps().iter();
     let edges = steps.clone().enumerate();
-    let edges = edges.flat_map(|(to, step)| step.depends_on.iter().map(move |it| (it.get(), to)));
-    Graph { edges: edges.collect(), names: steps.map(|it| it.id.to_string()).collect() }
+    let edges =
+        edges.flat_map(|(to, step)| step.depends_on.iter().map(move |from| (from.get(), to)));
+    Graph { edges: edges.collect(), names: steps.map(|step| step.id.to_string()).collect() }
 }
 
 /// Names a step, and its tool where that is called otherwise.
@@ -82,7 +83,7 @@ mod tests {
             id: id.parse().unwrap(),
             tool: tool.parse().unwrap(),
             parameters: Arc::new(json!({})),
-            depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
+            depends_on: on.iter().map(|name| name.parse().unwrap()).collect(),
             output_mapping: Vec::new(),
             policy: StepPolicy::default(),
             plan: None,

@@ -79,7 +79,7 @@ fn omit(data: &mut Value, most: usize) {
     for (name, value) in fields {
         match (name.as_str(), value) {
             ("reused", Value::Object(outputs)) => {
-                outputs.values_mut().for_each(|it| omit_one(it, most));
+                outputs.values_mut().for_each(|output| omit_one(output, most));
             }
             ("input" | "output" | "parameters" | "payload", value) => omit_one(value, most),
             _ => {}
@@ -115,15 +115,15 @@ fn details(event: &Event) -> Value {
         Event::StepStarted(StepStarted { items: Some(n), .. }) => json!({ "items": n }),
         Event::StepStarted(StepStarted { parameters, warnings, until, child, .. }) => {
             let mut data = rendered(parameters, warnings);
-            data.extend(until.map(|it| ("until".to_owned(), json!(written(it)))));
-            data.extend(child.map(|it| ("childExecutionId".to_owned(), json!(it))));
+            data.extend(until.map(|until| ("until".to_owned(), json!(written(until)))));
+            data.extend(child.map(|child| ("childExecutionId".to_owned(), json!(child))));
             Value::Object(data)
         }
         Event::StepSucceeded { output, cached, stderr, .. } => {
             let mut data = Map::new();
-            data.extend(output.as_ref().map(|it| ("output".to_owned(), (**it).clone())));
+            data.extend(output.as_ref().map(|output| ("output".to_owned(), (**output).clone())));
             data.extend(cached.then(|| ("cached".to_owned(), json!(true))));
-            data.extend(stderr.as_ref().map(|it| ("stderr".to_owned(), json!(it))));
+            data.extend(stderr.as_ref().map(|stderr| ("stderr".to_owned(), json!(stderr))));
             Value::Object(data)
         }
         Event::StepProgress { progress, .. } => json!(progress),
@@ -164,11 +164,11 @@ fn of_created(created: &Created) -> Value {
     let reused: Map<String, Value> =
         reused.iter().map(|(step, output)| (step.to_string(), (**output).clone())).collect();
     json!({
-        "parent": parent.as_ref().map(|it| json!({
-            "executionId": it.execution,
-            "stepId": it.step,
-            "index": it.part.item,
-            "attempt": it.attempt,
+        "parent": parent.as_ref().map(|parent| json!({
+            "executionId": parent.execution,
+            "stepId": parent.step,
+            "index": parent.part.item,
+            "attempt": parent.attempt,
         })),
         "retryOf": retry_of,
         "reused": reused,
@@ -200,7 +200,7 @@ fn waiting(reason: &WaitReason) -> Map<String, Value> {
     let (what, more) = match reason {
         WaitReason::Approval => ("approval", None),
         WaitReason::Signal { name, until } => {
-            let until = until.map(|it| ("until".to_owned(), json!(written(it))));
+            let until = until.map(|until| ("until".to_owned(), json!(written(until))));
             data.extend(until);
             ("signal", Some(("name", json!(name))))
         }

@@ -168,7 +168,7 @@ impl Execution {
 
     /// The machine that has it, or had it last.
     async fn node(&self) -> Option<&str> {
-        self.0.owner().map(|it| &*it.node)
+        self.0.owner().map(|owner| &*owner.node)
     }
 
     /// The `seq` of the last event that this is computed from: subscribe behind it to miss
@@ -179,7 +179,7 @@ impl Execution {
 
     /// What the plan is given: `{{input.x}}`.
     async fn input(&self) -> Option<&Value> {
-        Some(&*self.0.options().input).filter(|it| !it.is_null())
+        Some(&*self.0.options().input).filter(|input| !input.is_null())
     }
 
     /// Whether everything was checked and nothing called.
@@ -194,7 +194,7 @@ impl Execution {
 
     /// The execution that has it as a step, `exec_…`. Null where it stands for itself.
     async fn parent_execution_id(&self) -> Option<ID> {
-        self.0.parent().map(|it| ID(it.execution.to_string()))
+        self.0.parent().map(|parent| ID(parent.execution.to_string()))
     }
 
     /// The execution that has it as a step.
@@ -205,7 +205,7 @@ impl Execution {
 
     /// The step of that execution that it is.
     async fn parent_step_id(&self) -> Option<&str> {
-        self.0.parent().map(|it| it.step.as_str())
+        self.0.parent().map(|parent| parent.step.as_str())
     }
 
     /// The item of that step's `forEach` that it is, from 0.
@@ -216,7 +216,7 @@ impl Execution {
     /// The execution that it does again or goes on after, `exec_…`: `retryExecution` or
     /// `replanExecution` made it, or it was planned anew by itself.
     async fn retry_of(&self) -> Option<ID> {
-        self.0.retry_of().map(|it| ID(it.to_string()))
+        self.0.retry_of().map(|id| ID(id.to_string()))
     }
 
     /// The executions that `retryExecution` or `replanExecution` made of it, oldest first: among the
@@ -346,7 +346,7 @@ impl Execution {
             .events(id, after, &mut EventBudget::new(most))
             .await;
         let events = events.map_err(ApiError::from)?;
-        Ok(events.into_iter().map(|it| ExecutionEvent::new(id, it)).collect())
+        Ok(events.into_iter().map(|event| ExecutionEvent::new(id, event)).collect())
     }
 }
 
@@ -371,7 +371,8 @@ impl ExecutionResults {
     /// What the steps' `outputMapping` put into variables.
     async fn variables(&self) -> Value {
         let names = self.0.plan().variables().keys();
-        let filled = names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
+        let filled =
+            names.filter_map(|name| Some(((**name).to_owned(), self.0.variable(name)?.clone())));
         Value::Object(filled.collect())
     }
 }
@@ -382,8 +383,8 @@ fn errors(execution: &Arc<State>) -> Vec<StepError> {
     if execution.missed_deadline() && !errors.iter().any(StepError::is_deadline) {
         let late = all
             .iter()
-            .find(|it| it.is_left_out())
-            .or_else(|| all.iter().find(|it| it.has_failed()));
+            .find(|step| step.is_left_out())
+            .or_else(|| all.iter().find(|step| step.has_failed()));
         errors.extend(late.map(StepStatus::overdue));
     }
     errors

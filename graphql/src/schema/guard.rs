@@ -85,7 +85,8 @@ impl Extension for Guard {
         self.check_cost(&mut request)?;
         // What runs in this process without a server has no grant, and may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
-        let grant = grant.and_then(|it| it.downcast_ref::<Grant>()).cloned().unwrap_or_default();
+        let grant =
+            grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
         let engine = self.settings.engine.granted(grant);
         let request = request.data(Loaders::new(engine.clone())).data(engine);
         next.run(ctx, request).await
@@ -191,7 +192,7 @@ fn with_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            let is_limit = LIMITS.iter().any(|it| error.message.starts_with(it));
+            let is_limit = LIMITS.iter().any(|limit| error.message.starts_with(limit));
             extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
         }
     }

@@ -23,9 +23,9 @@ pub(super) struct Pruned {
 }
 
 impl From<store::Pruned> for Pruned {
-    fn from(it: store::Pruned) -> Self {
-        let store::Pruned { executions, plans, requests, more } = it;
-        let [executions, plans, requests] = [executions, plans, requests].map(|it| it as u64);
+    fn from(pruned: store::Pruned) -> Self {
+        let store::Pruned { executions, plans, requests, more } = pruned;
+        let [executions, plans, requests] = [executions, plans, requests].map(|count| count as u64);
         Self { executions, plans, requests, more }
     }
 }

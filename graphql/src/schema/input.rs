@@ -102,10 +102,10 @@ impl PlanInput {
     pub(super) fn into_draft(self, written: Option<&Written>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
-        let tools = steps.map(|(at, it)| it.into_draft(at, written, &mut notices)).collect();
+        let tools = steps.map(|(at, step)| step.into_draft(at, written, &mut notices)).collect();
         Draft {
             query: self.query,
-            request_id: self.request_id.map(|it| it.0),
+            request_id: self.request_id.map(|id| id.0),
             tools,
             execution_order: self.execution_order,
             notices,
@@ -124,7 +124,8 @@ impl ToolExecutionInput {
             let mut path = format!("tools[{at}].parameters");
             rounded::notice(parameters, &mut path, written, notices);
         }
-        let inline = self.inline_plan.map(|it| SubDraft::Inline(Box::new(it.into_draft(written))));
+        let inline =
+            self.inline_plan.map(|plan| SubDraft::Inline(Box::new(plan.into_draft(written))));
         if inline.is_some() && self.plan.is_some() {
             let message = "a step has `plan` or `inlinePlan`, not both";
             let notice = Diagnostic::error("plan.two_tools", format!("tools[{at}]"), message);
@@ -137,13 +138,15 @@ impl ToolExecutionInput {
             plan: self.plan.map(SubDraft::Named).or(inline),
             parameters: self.parameters,
             depends_on: self.depends_on,
-            output_mapping: self.output_mapping.and_then(|it| mapping(it, at, notices)),
-            retry: self.retry.map(|it| DraftRetry {
-                max_attempts: it.max_attempts,
-                backoff_ms: it.backoff_ms,
-                max_backoff_ms: it.max_backoff_ms,
-                multiplier: it.multiplier,
-                jitter: it.jitter,
+            output_mapping: self
+                .output_mapping
+                .and_then(|mapping_json| mapping(mapping_json, at, notices)),
+            retry: self.retry.map(|retry| DraftRetry {
+                max_attempts: retry.max_attempts,
+                backoff_ms: retry.backoff_ms,
+                max_backoff_ms: retry.max_backoff_ms,
+                multiplier: retry.multiplier,
+                jitter: retry.jitter,
             }),
             timeout_ms: self.timeout_ms,
             on_error: self.on_error,
@@ -272,25 +275,25 @@ pub(super) struct ExecutionOptions {
 impl ExecutionOptions {
     /// Returns how an execution is asked for.
     pub(super) fn order(options: Option<Self>) -> ApiResult<Order> {
-        let Some(it) = options else { return Ok(Order::default()) };
+        let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
-            mode: it.mode.unwrap_or(ExecutionMode::Parallel).into(),
-            max_parallel: at_least_one("maxParallel", it.max_parallel)?,
-            deadline_ms: at_least_one("deadlineMs", it.deadline_ms)?,
-            strict_templates: it.strict_templates,
-            start_at: it.start_at.map(|it| it.0),
-            priority: it.priority.unwrap_or(0),
-            input: Arc::new(given(it.input)?),
-            compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
-            dry_run: it.dry_run.unwrap_or(false),
-            replans: it.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
+            mode: written.mode.unwrap_or(ExecutionMode::Parallel).into(),
+            max_parallel: at_least_one("maxParallel", written.max_parallel)?,
+            deadline_ms: at_least_one("deadlineMs", written.deadline_ms)?,
+            strict_templates: written.strict_templates,
+            start_at: written.start_at.map(|at| at.0),
+            priority: written.priority.unwrap_or(0),
+            input: Arc::new(given(written.input)?),
+            compensate_on_failure: written.compensate_on_failure.unwrap_or(false),
+            dry_run: written.dry_run.unwrap_or(false),
+            replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
         };
-        Ok(Order { options, idempotency_key: it.idempotency_key })
+        Ok(Order { options, idempotency_key: written.idempotency_key })
     }
 }
 
 fn replans(times: i32) -> ApiResult<ReplanOptions> {
-    let within = u32::try_from(times).ok().filter(|it| *it <= limits::REPLANS);
+    let within = u32::try_from(times).ok().filter(|times| *times <= limits::REPLANS);
     within.map(ReplanOptions::times).ok_or_else(|| {
         let most = limits::REPLANS;
         invalid(format!("`replans` is {times}; write a number from 0 to {most}"))
@@ -313,7 +316,8 @@ pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
 
 fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {
     let Some(number) = number else { return Ok(None) };
-    let within = Some(number).filter(|it| *it >= 1).and_then(|it| T::try_from(it).ok());
+    let within =
+        Some(number).filter(|number| *number >= 1).and_then(|number| T::try_from(number).ok());
     within.map(Some).ok_or_else(|| invalid(format!("`{name}` must not be {number}")))
 }
 
@@ -335,8 +339,8 @@ impl RequestFilter {
     pub(super) fn read(self) -> ApiResult<store::RequestFilter> {
         Ok(store::RequestFilter {
             search: search(self.search)?,
-            from: self.from.map(|it| it.0),
-            to: self.to.map(|it| it.0),
+            from: self.from.map(|from| from.0),
+            to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
         })
     }
@@ -364,7 +368,7 @@ impl PlanFilter {
     /// Returns the store's filter, or nothing where no plan can match.
     pub(super) fn read(self) -> ApiResult<Option<store::PlanFilter>> {
         let search = search(self.search)?;
-        let request = self.request_id.map(|it| it.parse()).transpose().ok();
+        let request = self.request_id.map(|id| id.parse()).transpose().ok();
         Ok(request.map(|request| store::PlanFilter { request, search }))
     }
 }
@@ -391,19 +395,19 @@ pub(super) struct ExecutionFilter {
 impl ExecutionFilter {
     /// Returns the store's filter, or nothing where no execution can match.
     pub(super) fn read(self) -> Option<store::ExecutionFilter> {
-        let states = self.state.map(|it| it.into_iter().map(Into::into).collect());
+        let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
         // A list without a state matches none; the store reads it as any.
         if states.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
         Some(store::ExecutionFilter {
             states: states.unwrap_or_default(),
-            request: self.request_id.map(|it| it.parse()).transpose().ok()?,
-            plan: self.plan_id.map(|it| it.parse()).transpose().ok()?,
+            request: self.request_id.map(|id| id.parse()).transpose().ok()?,
+            plan: self.plan_id.map(|id| id.parse()).transpose().ok()?,
             is_root: self.parts == Some(false),
-            tool: self.tool_name.map(|it| it.parse()).transpose().ok()?,
-            from: self.from.map(|it| it.0),
-            to: self.to.map(|it| it.0),
+            tool: self.tool_name.map(|name| name.parse()).transpose().ok()?,
+            from: self.from.map(|from| from.0),
+            to: self.to.map(|to| to.0),
         })
     }
 }

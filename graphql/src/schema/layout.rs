@@ -102,8 +102,8 @@ pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
 /// Returns how large each node is.
 fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
-        it if SIDE.contains(&it) => Ok(it),
-        it => Err(invalid(format!("`{what}` is {it}; it is 1 to 2000"))),
+        side if SIDE.contains(&side) => Ok(side),
+        side => Err(invalid(format!("`{what}` is {side}; side is 1 to 2000"))),
     };
     let usual = Size {
         width: checked(wish.width, 200.0, "nodeWidth")?,
@@ -152,8 +152,8 @@ fn of(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
 }
 
 /// Rounds to what can be seen, so that large drawings stay small texts.
-fn tenth(it: f64) -> f64 {
-    (it * 10.0).round() / 10.0
+fn tenth(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

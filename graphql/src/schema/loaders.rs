@@ -54,7 +54,7 @@ impl Loaders {
     pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
         let read = async {
             let usage = self.engine.tools.usage().await?;
-            Ok::<_, ApiError>(usage.into_iter().map(|it| (it.tool.clone(), it)).collect())
+            Ok::<_, ApiError>(usage.into_iter().map(|usage| (usage.tool.clone(), usage)).collect())
         };
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
     }
@@ -77,7 +77,7 @@ impl Loaders {
     /// Returns plans in the order asked for, without those that are gone.
     pub(super) async fn plans(&self, ids: &[PlanId]) -> ApiResult<Vec<Arc<Plan>>> {
         let found = self.source.load_many(ids.iter().copied()).await?;
-        Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
+        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
     /// Returns executions in the order asked for, as many of the first as an answer may have, and of
@@ -146,7 +146,7 @@ impl Loader<ExecutionId> for Source {
     async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Self::Value>> {
         each(ids, |id| async move {
             match self.0.executions.reader.load(id).await {
-                Ok(found) => Ok(found.map(|it| Ok(Arc::new(it)))),
+                Ok(found) => Ok(found.map(|execution| Ok(Arc::new(execution)))),
                 Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
                     tracing::error!(execution = %id, %err, "an execution cannot be read");
                     Ok(Some(Err(err.into())))
@@ -167,7 +167,7 @@ where
     let loads = ids.iter().map(|id| {
         let loading = load(*id);
         let id = *id;
-        async move { loading.await.map(|it| it.map(|it| (id, it))) }
+        async move { loading.await.map(|found| found.map(|value| (id, value))) }
     });
     let loads: Vec<_> = loads.collect();
     let found: Vec<Option<(K, V)>> =

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
 use serde_json::Value;
 use shared::id::ExecutionId;
-use tokio_util::sync::CancellationToken;
 
 use super::{
+    ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
     house::HouseMutation,
@@ -243,7 +243,7 @@ impl WorkMutation {
         per_second: Option<f64>,
     ) -> Result<i64> {
         let Some(filter) = filter.read() else { return Ok(0) };
-        let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
+        let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let engine = ctx.data::<Engine>()?;
         let done = engine.executions.steer_all(&filter, action.into(), per_second, &left).await;
         Ok(int(done.map_err(ApiError::from)?))
@@ -294,10 +294,6 @@ pub(super) enum BulkAction {
     /// Those that have ended are retried: of each, the steps that did not succeed.
     Retry,
 }
-
-/// Says that whoever asked for something has left. What takes its time then ends early.
-#[derive(Clone, Debug, Default)]
-pub struct Leaving(pub CancellationToken);
 
 fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
     id.parse().map_err(|_| not_found(what, id))

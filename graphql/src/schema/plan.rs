@@ -62,13 +62,13 @@ pub(super) struct Diagnostic {
 }
 
 impl From<&diagnostic::Diagnostic> for Diagnostic {
-    fn from(it: &diagnostic::Diagnostic) -> Self {
+    fn from(diagnostic: &diagnostic::Diagnostic) -> Self {
         Self {
-            severity: it.severity.into(),
-            code: it.code.to_string(),
-            path: it.path.clone(),
-            message: it.message.clone(),
-            help: it.help.clone(),
+            severity: diagnostic.severity.into(),
+            code: diagnostic.code.to_string(),
+            path: diagnostic.path.clone(),
+            message: diagnostic.message.clone(),
+            help: diagnostic.help.clone(),
         }
     }
 }
@@ -148,7 +148,7 @@ impl Plan {
 
     /// The steps' ids in that order: topological; ties keep the order in which they were written.
     async fn execution_order(&self) -> Vec<&str> {
-        self.0.steps().iter().map(|it| it.id.as_str()).collect()
+        self.0.steps().iter().map(|step| step.id.as_str()).collect()
     }
 
     /// What may run at the same time: each step is one layer behind the last that it depends on.
@@ -174,7 +174,7 @@ impl Plan {
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
         let heads = ctx.data::<Engine>()?.executions.reader.newest(&filter, most, |_| true).await;
         let heads = heads.map_err(super::error::ApiError::from)?;
-        let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
+        let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
         Ok(executions.into_iter().map(Execution).collect())
     }
@@ -241,14 +241,15 @@ impl ToolExecution {
     /// The steps that must be over before it starts, those that its templates name included.
     async fn depends_on(&self) -> Vec<&str> {
         let on = self.step().depends_on.iter();
-        on.map(|it| self.plan.step(*it).id.as_str()).collect()
+        on.map(|number| self.plan.step(*number).id.as_str()).collect()
     }
 
     /// Which path of its output fills which variable. Null where none does.
     async fn output_mapping(&self) -> Option<Value> {
         let mapped = &self.step().output_mapping;
-        let pair =
-            |it: &OutputMapping| (it.written.clone(), Value::String((*it.variable).to_owned()));
+        let pair = |mapping: &OutputMapping| {
+            (mapping.written.clone(), Value::String((*mapping.variable).to_owned()))
+        };
         let pairs: Map<String, Value> = mapped.iter().map(pair).collect();
         (!pairs.is_empty()).then_some(Value::Object(pairs))
     }
@@ -274,19 +275,19 @@ impl ToolExecution {
 
     /// The template of the list for each item of which it is done.
     async fn for_each(&self) -> Option<&str> {
-        self.step().for_each.as_ref().map(|it| it.written.as_str())
+        self.step().for_each.as_ref().map(|list| list.written.as_str())
     }
 
     /// The call that undoes it, where the execution does not end well and compensates: `toolName`,
     /// `parameters`, `effect`, `timeoutMs`, `retry`.
     async fn compensate(&self) -> Option<Value> {
-        self.step().compensate.as_deref().map(|it| {
+        self.step().compensate.as_deref().map(|call| {
             json!({
-                "toolName": it.tool,
-                "parameters": it.parameters,
-                "effect": it.policy.effect,
-                "timeoutMs": it.policy.timeout_ms,
-                "retry": it.policy.retry,
+                "toolName": call.tool,
+                "parameters": call.parameters,
+                "effect": call.policy.effect,
+                "timeoutMs": call.policy.timeout_ms,
+                "retry": call.policy.retry,
             })
         })
     }

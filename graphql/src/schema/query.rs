@@ -54,7 +54,7 @@ impl WorkQuery {
         let filter = filter.unwrap_or_default().read()?;
         let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
-        let items = listing.items.into_iter().map(|(cursor, it)| (cursor, Request(it)));
+        let items = listing.items.into_iter().map(|(cursor, request)| (cursor, Request(request)));
         Ok(part(&page, items, listing.has_more))
     }
 
@@ -96,8 +96,8 @@ impl WorkQuery {
         let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
         // What is gone meanwhile is left out, so places and plans are matched by identifier.
         let mut plans = plans.into_iter().peekable();
-        let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
-            plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))
+        let items = listing.items.into_iter().filter_map(|(cursor, id)| {
+            plans.next_if(|plan| plan.id() == id).map(|plan| (cursor, Plan(plan)))
         });
         Ok(part(&page, items, listing.has_more))
     }
@@ -132,8 +132,8 @@ impl WorkQuery {
         // A head may be there before its log is.
         let mut executions = executions.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, head)| {
-            let found = executions.next_if(|it| it.id() == head.execution);
-            found.map(|it| (cursor, Execution(it)))
+            let found = executions.next_if(|execution| execution.id() == head.execution);
+            found.map(|execution| (cursor, Execution(execution)))
         });
         Ok(part(&page, items, has_more))
     }

@@ -62,7 +62,7 @@ impl Request {
         let is_root = parts == Some(false);
         let heads = engine.executions.reader.executions_of(self.0.id, is_root, most).await;
         let heads = heads.map_err(ApiError::from)?;
-        let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
+        let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
         Ok(executions.into_iter().map(Execution).collect())
     }

@@ -90,7 +90,7 @@ impl RequestEvent {
 
     /// The event's place in its execution.
     async fn seq(&self) -> Option<i64> {
-        self.of_execution().map(|(_, it)| int(it.seq.0))
+        self.of_execution().map(|(_, event)| int(event.seq.0))
     }
 
     /// The step that it is about.
@@ -229,7 +229,7 @@ impl Follower {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);
             let log = self.engine.executions.reader.tail(id, Seq::START);
-            self.logs.push(log.map(move |it| it.map(|it| (id, plan, it))).boxed());
+            self.logs.push(log.map(move |read| read.map(|event| (id, plan, event))).boxed());
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ impl Written {
     pub(crate) fn of(text: &[u8]) -> Self {
         let (mut written, mut at) = (Self::default(), 0);
         while at < text.len() && written.0.len() < KEPT {
-            let digits = text[at..].iter().take_while(|it| it.is_ascii_digit()).count();
+            let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits >= FEWEST {
                 written.note(text, at, at + digits);
             }
@@ -42,7 +42,8 @@ impl Written {
     }
 
     fn note(&mut self, text: &[u8], start: usize, end: usize) {
-        let is_part = |it: &u8| matches!(it, b'.' | b'e' | b'E' | b'_') || it.is_ascii_alphabetic();
+        let is_part =
+            |byte: &u8| matches!(byte, b'.' | b'e' | b'E' | b'_') || byte.is_ascii_alphabetic();
         let before = text[..start].iter().next_back();
         let start = if before == Some(&b'-') { start - 1 } else { start };
         if before.is_some_and(is_part) || text.get(end).is_some_and(is_part) {
@@ -75,7 +76,7 @@ pub(super) fn notice(
         if notices.len() >= SHOWN {
             return;
         }
-        match written.map(|it| it.0.get(&double.to_bits())) {
+        match written.map(|numbers| numbers.0.get(&double.to_bits())) {
             Some(Some(text)) => {
                 let message = format!("`{text}` is too large for 64 bits and becomes a double");
                 let help = format!("write it as text, `\"{text}\"`, if every digit matters");
@@ -126,7 +127,8 @@ fn each(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, f64, &ser
         }
         Value::Object(fields) => {
             for (key, field) in fields {
-                let is_plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
+                let is_plain =
+                    key.chars().all(|character| character.is_alphanumeric() || character == '_');
                 let _ = if is_plain { write!(path, ".{key}") } else { write!(path, "[{key:?}]") };
                 each(field, path, visit);
                 path.truncate(inside);

@@ -70,7 +70,7 @@ mod tests {
             ("", None),
         ] {
             let read = DateTime::parse(Value::from(text)).ok();
-            assert_eq!(read.map(|it| written(it.0)).as_deref(), expected, "{text}");
+            assert_eq!(read.map(|moment| written(moment.0)).as_deref(), expected, "{text}");
         }
         assert!(DateTime::parse(Value::from(5)).is_err());
     }

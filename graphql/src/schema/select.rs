@@ -56,8 +56,9 @@ impl SelectQuery {
         #[graphql(desc = "Only those that plans may use.", default_with = "Some(true)")]
         active_only: Option<bool>,
     ) -> Result<Vec<ToolMatch>> {
-        let limit =
-            usize::try_from(limit.unwrap_or(5)).ok().filter(|it| (1..=MAX_SELECTED).contains(it));
+        let limit = usize::try_from(limit.unwrap_or(5))
+            .ok()
+            .filter(|limit| (1..=MAX_SELECTED).contains(limit));
         let Some(limit) = limit else {
             return Err(invalid(format!("`limit` must be 1 to {MAX_SELECTED}")).into());
         };

@@ -115,9 +115,9 @@ pub(super) struct Progress {
 }
 
 impl From<&tool::Progress> for Progress {
-    fn from(it: &tool::Progress) -> Self {
-        let message = it.message.as_deref().map(ToOwned::to_owned);
-        Self { done: it.progress, total: it.total, message }
+    fn from(progress: &tool::Progress) -> Self {
+        let message = progress.message.as_deref().map(ToOwned::to_owned);
+        Self { done: progress.progress, total: progress.total, message }
     }
 }
 
@@ -171,7 +171,9 @@ impl StepStatus {
     /// Returns every step, in plan order.
     pub(super) fn all(execution: &Arc<State>) -> Vec<Self> {
         let numbers = (0..execution.steps().len()).map(StepNumber::new);
-        numbers.map(|it| Self { execution: Arc::clone(execution), task: it.into() }).collect()
+        numbers
+            .map(|number| Self { execution: Arc::clone(execution), task: number.into() })
+            .collect()
     }
 
     /// Returns the step called `name`, if there is one.
@@ -200,8 +202,10 @@ impl StepStatus {
         let is_lenient =
             matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
-        let items = items.map_or(0, |it| u32::try_from(it.as_slice().len()).unwrap_or(u32::MAX));
-        own.chain((0..items).filter_map(|it| self.of(self.task.for_item(it))?.failure())).collect()
+        let items =
+            items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
+        own.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.failure()))
+            .collect()
     }
 
     /// Returns whether the step never began, because the execution came to its end before.
@@ -328,8 +332,9 @@ impl StepStatus {
     /// numbers beyond 64 bits.
     async fn warnings(&self) -> Vec<String> {
         let now = self.now();
-        let parameters = now.parameters.as_deref().map(|it| rounded::warnings(it, "parameters"));
-        let output = now.output().map(|it| rounded::warnings(it, "output"));
+        let parameters =
+            now.parameters.as_deref().map(|value| rounded::warnings(value, "parameters"));
+        let output = now.output().map(|value| rounded::warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
         now.warnings.iter().cloned().chain(rounded).collect()
     }
@@ -388,11 +393,11 @@ impl StepStatus {
     ) -> Result<Vec<Self>> {
         let most = count("first", first.unwrap_or(10_000), ITEMS)?;
         let begin = begin_behind(after_index)?;
-        let n = self.now().items.as_deref().map_or(0, |it| it.as_slice().len());
+        let n = self.now().items.as_deref().map_or(0, |items| items.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let all = (begin..n).filter_map(|it| self.of(self.task.for_item(it)));
-        let is_wanted = |it: &Self| {
-            state.as_ref().is_none_or(|states| states.contains(&StepState::of(it.now())))
+        let all = (begin..n).filter_map(|item| self.of(self.task.for_item(item)));
+        let is_wanted = |item: &Self| {
+            state.as_ref().is_none_or(|states| states.contains(&StepState::of(item.now())))
         };
         Ok(all.filter(is_wanted).take(most).collect())
     }
@@ -404,7 +409,7 @@ impl StepStatus {
 
     /// The execution that it began last, `exec_…`, where it executes a plan.
     async fn child_execution_id(&self) -> Option<ID> {
-        self.now().child.map(|it| ID(it.to_string()))
+        self.now().child.map(|id| ID(id.to_string()))
     }
 
     /// The execution that it began last, where it executes a plan.
@@ -422,7 +427,7 @@ impl StepStatus {
 /// Returns the first index behind another.
 fn begin_behind(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
-    let begin = u32::try_from(after).ok().and_then(|it| it.checked_add(1));
+    let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
     let why = || invalid(format!("`afterIndex` is {after}; it must be the index of an item"));
     Ok(begin.ok_or_else(why)?)
 }

@@ -35,8 +35,8 @@ impl Subscription {
         let after = position(after_seq.unwrap_or(0))?;
         let id = known(engine, &execution_id).await?;
         let events = engine.executions.reader.tail(id, after);
-        Ok(events.map(move |it| {
-            let recorded = it.map_err(ApiError::from)?;
+        Ok(events.map(move |event| {
+            let recorded = event.map_err(ApiError::from)?;
             Ok(ExecutionEvent::new(id, recorded))
         }))
     }
@@ -53,7 +53,7 @@ impl Subscription {
         let id: ExecutionId = execution_id.parse().map_err(|_| missing())?;
         let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
         let states = engine.executions.reader.watch(execution.ok_or_else(missing)?);
-        Ok(states.map(|it| Ok(Execution(it.map_err(ApiError::from)?))))
+        Ok(states.map(|state| Ok(Execution(state.map_err(ApiError::from)?))))
     }
 
     /// Everything that happens under a request: how its plans come to be, then each execution's
@@ -68,7 +68,7 @@ impl Subscription {
         let id = request_id.parse().map_err(|_| missing())?;
         let request = engine.store().request(id).await.map_err(ApiError::from)?;
         let request = request.ok_or_else(missing)?;
-        Ok(request_events::follow(engine.clone(), request.id).map(|it| Ok(it?)))
+        Ok(request_events::follow(engine.clone(), request.id).map(|event| Ok(event?)))
     }
 }
 
@@ -76,5 +76,5 @@ async fn known(engine: &Engine, id: &ID) -> ApiResult<ExecutionId> {
     let missing = || not_found("execution", id);
     let parsed: ExecutionId = id.parse().map_err(|_| missing())?;
     let head = engine.store().head(parsed).await?;
-    head.map(|it| it.execution).ok_or_else(missing)
+    head.map(|head| head.execution).ok_or_else(missing)
 }

@@ -58,7 +58,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     let transcript = engine.store().transcript(request.id).await?;
     entries.extend(transcript.into_iter().map(of_transcript));
     for id in engine.store().plans_of(request.id).await? {
-        entries.extend(engine.plans.library.load(id).await?.map(|it| of_plan(&it)));
+        entries.extend(engine.plans.library.load(id).await?.map(|plan| of_plan(&plan)));
     }
     let mut logs = Vec::new();
     let mut budget = EventBudget::new(EVENTS);
@@ -75,7 +75,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     // Nothing under a request came before it, whatever the clocks say.
     let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
-        entries.into_iter().map(|it| (it.at.0.max(begin), it)).collect();
+        entries.into_iter().map(|entry| (entry.at.0.max(begin), entry)).collect();
     for log in logs {
         let mut latest = begin;
         dated.extend(log.into_iter().map(|entry| {
@@ -106,9 +106,9 @@ fn of_request(request: &Request) -> TimelineEntry {
     entry(request.created_at, "request", format!("asked for: {}", request.query), None)
 }
 
-fn of_transcript(it: TranscriptEntry) -> TimelineEntry {
-    let message = format!("planning: {}", it.kind);
-    entry(it.at, "transcript", message, Some(it.content))
+fn of_transcript(written: TranscriptEntry) -> TimelineEntry {
+    let message = format!("planning: {}", written.kind);
+    entry(written.at, "transcript", message, Some(written.content))
 }
 
 fn of_plan(plan: &Plan) -> TimelineEntry {
@@ -230,7 +230,7 @@ impl Reading {
 fn subject(event: &Event) -> String {
     let Some(step) = event.step() else { return String::new() };
     let Part { item, undo } = event.part();
-    let item = item.map(|it| format!("[{it}]")).unwrap_or_default();
+    let item = item.map(|item| format!("[{item}]")).unwrap_or_default();
     let undo = if undo { "the compensation of " } else { "" };
     format!("{undo}`{step}{item}`")
 }
@@ -238,7 +238,7 @@ fn subject(event: &Event) -> String {
 fn message(event: &Event) -> String {
     let step = subject(event);
     match event {
-        Event::Created(it) => format!("execution of `{}` asked for", it.plan),
+        Event::Created(created) => format!("execution of `{}` asked for", created.plan),
         Event::Claimed(it) if it.renewed => {
             format!(
                 "kept by `{}` on {}, whose lease had run out, claim {}",
@@ -302,7 +302,7 @@ fn message(event: &Event) -> String {
 }
 
 fn far(Progress { progress, total, message }: &Progress) -> String {
-    let total = total.map(|it| format!(" of {it}")).unwrap_or_default();
-    let message = message.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+    let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let message = message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
     format!("{progress}{total}{message}")
 }

@@ -33,7 +33,7 @@ pub(super) struct Tool {
 impl Tool {
     /// Returns the tools of a set, in the order of their source.
     pub(super) fn of(set: &Set) -> Vec<Self> {
-        set.tools.iter().map(|it| Self::new(it.definition(), set)).collect()
+        set.tools.iter().map(|tool| Self::new(tool.definition(), set)).collect()
     }
 
     /// Returns a tool of a set.
@@ -76,9 +76,10 @@ impl Tool {
     /// Returns whether every word occurs in the tool's name, description or examples. The words
     /// are in lower case.
     pub(super) fn has_words(&self, words: &[String]) -> bool {
-        let it = &self.definition;
-        let mut text = format!("{} {}", it.qualified_name(), it.description).to_lowercase();
-        for example in &it.examples {
+        let definition = &self.definition;
+        let mut text =
+            format!("{} {}", definition.qualified_name(), definition.description).to_lowercase();
+        for example in &definition.examples {
             text.push(' ');
             text.push_str(&example.to_lowercase());
         }
@@ -103,7 +104,7 @@ impl Tool {
     /// Null where it means this one, or nothing.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
-        meant.map(|it| it.to_string())
+        meant.map(|tool| tool.to_string())
     }
 
     /// What it does, in words.
@@ -184,7 +185,7 @@ impl ToolUsage {
     }
 
     fn quantile(&self, share: f64) -> Option<f64> {
-        self.counted.as_ref()?.quantile(share).map(|it| it.as_secs_f64() * 1e3)
+        self.counted.as_ref()?.quantile(share).map(|time| time.as_secs_f64() * 1e3)
     }
 }
 
@@ -209,17 +210,17 @@ impl ToolUsage {
 
     /// Calls that have ended, failed ones included.
     async fn calls(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |it| int(it.calls))
+        self.counted.as_ref().map_or(0, |usage| int(usage.calls))
     }
 
     /// Those that failed.
     async fn failures(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |it| int(it.failures))
+        self.counted.as_ref().map_or(0, |usage| int(usage.failures))
     }
 
     /// When the last one ended.
     async fn last_called_at(&self) -> Option<DateTime> {
-        self.counted.as_ref().map(|it| it.last.into())
+        self.counted.as_ref().map(|usage| usage.last.into())
     }
 
     /// Half of the calls took no longer, to a tenth.
@@ -273,7 +274,7 @@ impl ToolResult {
     /// What is worth knowing about its parameters and its result: numbers beyond 64 bits.
     async fn warnings(&self) -> Vec<String> {
         let parameters = rounded::warnings(&self.0.parameters, "parameters");
-        let result = self.0.result.as_ref().map(|it| rounded::warnings(it, "result"));
+        let result = self.0.result.as_ref().map(|output| rounded::warnings(output, "result"));
         parameters.into_iter().chain(result.unwrap_or_default()).collect()
     }
 

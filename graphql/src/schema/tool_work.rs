@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use toolbox::{Found, Toolbox};
 
 use super::{
+    ClientGone,
     error::ApiError,
-    mutation::Leaving,
     plan::Effect,
     tool::{Tool, ToolCall, ToolResult, ToolSet, ToolSetChange, ToolUsage},
 };
@@ -34,10 +34,10 @@ impl ToolQuery {
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
         let sets = engine.tools.sets();
-        let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
-        let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
-        let tools = tools.filter(|it| it.is_active() || !active_only.unwrap_or(false));
-        Ok(tools.filter(|it| it.has_words(&words)).collect())
+        let asked = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
+        let tools = sets.iter().filter(|set| asked(set.name.as_str())).flat_map(Tool::of);
+        let tools = tools.filter(|tool| tool.is_active() || !active_only.unwrap_or(false));
+        Ok(tools.filter(|tool| tool.has_words(&words)).collect())
     }
 
     /// One tool.
@@ -51,7 +51,7 @@ impl ToolQuery {
             engine.tools.inventory.certain(&[name]).await;
         }
         Ok(find(engine.tools.inventory.toolbox(), &name)
-            .filter(|it| engine.grant().allows(&it.qualified())))
+            .filter(|tool| engine.grant().allows(&tool.qualified())))
     }
 
     /// Every toolset, in the order in which they were registered.
@@ -79,7 +79,7 @@ impl ToolQuery {
         >,
     ) -> Result<Vec<ToolResult>> {
         let first = first.unwrap_or(100);
-        let most = usize::try_from(first).ok().filter(|it| (1..=1_000).contains(it));
+        let most = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
         let most = most.ok_or_else(|| {
             let why = format!("`first` is {first}; it is 1 to 1000");
             ApiError::from(EngineError::InvalidArgument(why))
@@ -203,8 +203,9 @@ impl ToolMutation {
             Value,
         >,
     ) -> Result<ToolResult> {
-        let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
-        let parameters = parameters.filter(|it| !it.is_null()).unwrap_or_else(|| json!({}));
+        let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
+        let parameters =
+            parameters.filter(|parameters| !parameters.is_null()).unwrap_or_else(|| json!({}));
         let called = ctx.data::<Engine>()?.tools.call_tool(&name, parameters, left).await;
         Ok(ToolResult(called.map_err(ApiError::from)?))
     }
@@ -263,7 +264,7 @@ impl ToolInput {
     /// Returns it as the configuration has it.
     fn into_written(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
-        let is_callable = self.run.as_object().is_none_or(|it| !it.is_empty());
+        let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
         json!({
             "name": self.name,
             "description": self.description,

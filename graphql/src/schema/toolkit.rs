@@ -96,15 +96,15 @@ impl ToolkitQuery {
         >,
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
-        let most = usize::try_from(first).ok().filter(|it| (1..=100).contains(it));
+        let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
         let most = most.ok_or_else(|| unfit(format!("`first` is {first}; it is 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.settled().await;
         let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
-        let follower = |it: graph::learned::Follower| ToolFollower {
-            tool_name: engine.tools.inventory.toolbox().shown_of(&it.tool).to_string(),
-            score: it.score,
+        let follower = |follower: graph::learned::Follower| ToolFollower {
+            tool_name: engine.tools.inventory.toolbox().shown_of(&follower.tool).to_string(),
+            score: follower.score,
         };
         Ok(found.into_iter().map(follower).collect())
     }
@@ -167,7 +167,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The file.")] yaml: String,
     ) -> Result<ToolkitChange> {
-        let file = yaml::value(&yaml).and_then(|it| written::read(&it)).map_err(unfit)?;
+        let file = yaml::value(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
         let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
@@ -219,7 +219,8 @@ fn known(name: &str) -> ApiResult<NodeName> {
 }
 
 fn links(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
-    let link = |it: EdgeInput| Ok((known(&it.name)?, it.score.unwrap_or(graph::DEFAULT_SCORE)));
+    let link =
+        |edge: EdgeInput| Ok((known(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
     edges.unwrap_or_default().into_iter().map(link).collect()
 }
 
@@ -292,9 +293,10 @@ impl Toolkit {
         } else {
             None
         };
-        let edge = |it: graph::Edge<'_>| {
-            let score = |learned| engine.selection.learned_score(learned, &self.0, it.from, it.to);
-            ToolkitEdge::new(it, learned.as_ref().and_then(score))
+        let edge = |edge: graph::Edge<'_>| {
+            let score =
+                |learned| engine.selection.learned_score(learned, &self.0, edge.from, edge.to);
+            ToolkitEdge::new(edge, learned.as_ref().and_then(score))
         };
         Ok(self.0.ordered_edges().into_iter().map(edge).collect())
     }
@@ -442,7 +444,10 @@ impl ToolkitChange {
 fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
     let actions = toolkit.tools_and_actions().actions.into_iter();
     actions
-        .map(|(name, it)| Action { name: name.to_string(), description: it.description.clone() })
+        .map(|(name, node)| Action {
+            name: name.to_string(),
+            description: node.description.clone(),
+        })
         .collect()
 }
 
@@ -450,9 +455,9 @@ fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;
-        let registered = engine.tools.inventory.registered(name).and_then(|it| {
-            let set = sets.iter().find(|set| set.name == it.set)?;
-            Some(Tool::new(&it, set))
+        let registered = engine.tools.inventory.registered(name).and_then(|tool| {
+            let set = sets.iter().find(|set| set.name == tool.set)?;
+            Some(Tool::new(&tool, set))
         });
         Some(match registered {
             Some(tool) => tool.called(called),

@@ -55,7 +55,7 @@ impl Wait {
 
 /// Returns whether a worker could take it and none has.
 fn is_free(head: Option<&ExecutionHead>, now: Timestamp) -> bool {
-    head.is_some_and(|it| it.owner.is_none() && it.due.is_some_and(|due| due <= now))
+    head.is_some_and(|head| head.owner.is_none() && head.due.is_some_and(|due| due <= now))
 }
 
 /// Finds out why an execution does not go on.
@@ -85,14 +85,14 @@ impl<'a> Reader<'a> {
         if execution.is_paused() && execution.phase() == Phase::Open {
             waits.push(Wait::new("paused", "somebody paused it: resume it".to_owned()));
         }
-        if let Some(at) = execution.options().start_at.filter(|it| *it > now) {
+        if let Some(at) = execution.options().start_at.filter(|at| *at > now) {
             waits.push(Wait::new("start", "its start is not due".to_owned()).ending(at));
         } else if is_free(head, now) {
             let why =
                 "no worker has it: those that work lack its tools, are busy, or there is none";
             waits.push(Wait::new("worker", why.to_owned()));
         }
-        let told = self.tasks().into_iter().filter_map(|it| self.wait(it));
+        let told = self.tasks().into_iter().filter_map(|task| self.wait(task));
         waits.extend(told.take(MOST - waits.len()));
         waits
     }
@@ -125,20 +125,20 @@ impl<'a> Reader<'a> {
             .waiting()
             .iter()
             .copied()
-            .chain(agenda.retrying().iter().map(|(_, it)| *it))
+            .chain(agenda.retrying().iter().map(|(_, task)| *task))
             .chain(agenda.in_children().iter().copied())
-            .chain(agenda.sleeping().iter().map(|(_, it)| *it))
+            .chain(agenda.sleeping().iter().map(|(_, task)| *task))
             .chain(agenda.waiting_for_permit().iter().copied())
             .chain(agenda.ready().iter().copied())
             .chain(agenda.running().iter().copied());
-        all.filter(|it| seen.insert(*it)).take(10 * MOST).collect()
+        all.filter(|task| seen.insert(*task)).take(10 * MOST).collect()
     }
 
     fn wait(&self, task: Task) -> Option<Wait> {
         let found = self.execution.task(task)?;
         let wait = self.reason(task, found)?;
         let step = self.execution.plan().step(task.step).id.to_string();
-        let item = task.part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+        let item = task.part.item.map(|item| format!("[{item}]")).unwrap_or_default();
         let undo = if task.part.undo { "undoing " } else { "" };
         let message = format!("{undo}`{step}{item}` {}", wait.message);
         Some(Wait { step_id: Some(step), index: task.part.item, message, ..wait })
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
                 }
             }
             StepState::Retrying { until, error, .. } => {
-                let why = error.as_ref().map(|it| format!(", which failed: {it}"));
+                let why = error.as_ref().map(|error| format!(", which failed: {error}"));
                 let why = why.unwrap_or_else(|| ", whose worker was lost".to_owned());
                 let attempt = found.attempts;
                 Wait::new("retry", format!("will be tried again after attempt {attempt}{why}"))
@@ -194,10 +194,10 @@ impl<'a> Reader<'a> {
         let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         let scope = self.execution.template_scope(task);
         let parameters = callee.template.render(&scope, limits::OUTPUT_BYTES).ok();
-        let parameters = parameters.map(|it| it.value).unwrap_or_default();
-        let keys = self.limits.limits_of_call(callee.tool, &parameters);
+        let parameters = parameters.map(|rendered| rendered.value).unwrap_or_default();
+        let keys = self.limits.of(callee.tool, &parameters);
         if !keys.is_empty() {
-            let keys = keys.into_iter().map(|it| it.key).collect::<Vec<_>>().join(", ");
+            let keys = keys.into_iter().map(|limit| limit.key).collect::<Vec<_>>().join(", ");
             return Some(Wait::new("limit", format!("waits for a limit: {keys}")).named(keys));
         }
         let (running, width) =

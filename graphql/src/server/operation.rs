@@ -17,7 +17,7 @@ use super::{
     metrics::RequestKind,
     refusal::Refusal,
 };
-use crate::{document, schema::Leaving};
+use crate::{document, schema::ClientGone};
 
 /// Length of the reference in an internal error, which finds the entry in the log.
 const REFERENCE_LENGTH: usize = 12;
@@ -69,7 +69,7 @@ impl Operation {
     ) -> Outcome {
         let schema = app.schema.clone();
         // Dropped with this future, when the client has left or has its response.
-        let leaving = Leaving::default();
+        let leaving = ClientGone::default();
         let _left = leaving.0.clone().drop_guard();
         let request = sent_by(self.request, caller).data(leaving);
         let run = async move {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use async_graphql::{Request, Variables};
-use graphql::schema::Leaving;
+use graphql::schema::ClientGone;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
@@ -129,7 +129,7 @@ async fn the_pace_of_others_holds_while_somebody_waits() {
 async fn it_ends_when_the_client_leaves() {
     let world = world().await;
     let (plan, ids) = waiting(&world, 3).await;
-    let leaving = Leaving::default();
+    let leaving = ClientGone::default();
     let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 0.001 });
     let request = Request::new(BULK).variables(Variables::from_json(variables));
     let asking = world.schema.execute(request.data(leaving.clone()));

@@ -44,10 +44,10 @@ use crate::{
     },
 };
 
-/// The automatic replan of an finished execution.
+/// The automatic replan of a finished execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replanning {
-    /// How far it is.
+    /// The progress.
     pub stage: Stage,
     /// Why there is a replan.
     pub reason: String,
@@ -55,18 +55,18 @@ pub struct Replanning {
     pub given_up: Option<String>,
 }
 
-/// How far an automatic replan is.
+/// The progress of an automatic replan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// A worker plans, or will plan.
     Pending,
     /// The next execution has started.
     Begun,
-    /// There is none.
+    /// There is no next execution.
     GivenUp,
 }
 
-/// Who asked for a replan.
+/// The cause of a replan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     /// A request of the API.
@@ -94,7 +94,7 @@ impl ExecutionReader {
         Ok(Some(Replanning { stage, reason, given_up }))
     }
 
-    /// Collects the effects of an finished execution, of the executions that it continues, and of
+    /// Collects the effects of a finished execution, of the executions that it continues, and of
     /// their children. Reads at most `most` executions.
     async fn repeat_guard<'a>(
         &self,

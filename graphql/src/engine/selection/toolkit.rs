@@ -47,7 +47,7 @@ pub struct NewAction {
 pub struct ToolkitChange {
     /// The graph after the change.
     pub toolkit: Arc<Toolkit>,
-    /// What was left out, and names that are probably misspelt.
+    /// Parts that were left out, and names that are probably misspelt.
     pub warnings: Vec<String>,
 }
 

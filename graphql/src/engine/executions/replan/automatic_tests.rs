@@ -33,7 +33,7 @@ fn set(name: &'static str) -> ToolSet {
 
 /// Faber with a model that answers this, one after another, and then refuses.
 async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
-    let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
+    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
     let told = |engine: Engine| engine.with_planner(planner);
@@ -97,7 +97,7 @@ async fn gone_on(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
 
 async fn kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
     let transcript = faber.engine().store().transcript(of.request()).await.unwrap();
-    transcript.into_iter().map(|it| it.kind).collect()
+    transcript.into_iter().map(|entry| entry.kind).collect()
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
     let told = model.asked.lock().unwrap()[0]
         .messages
         .iter()
-        .map(|it| format!("{it:?}"))
+        .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
     assert!(told.contains("did not get to its end") && !told.contains("flow.replan"), "{told}");
@@ -146,14 +146,14 @@ async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
     assert_eq!(first.state(), ExecutionState::Completed);
     let next = gone_on(&faber, &first).await;
     assert_eq!(next.state(), ExecutionState::Completed);
-    let came = next.steps().iter().map(|it| it.is_reused).collect::<Vec<_>>();
+    let came = next.steps().iter().map(|step| step.is_reused).collect::<Vec<_>>();
     assert_eq!(came, [true, true, false]);
     let found = faber.engine().executions.reader.replanning(&first).await.unwrap().unwrap();
     assert_eq!(found.reason, "`look` asks for it: pay the rest");
     let told = model.asked.lock().unwrap()[0]
         .messages
         .iter()
-        .map(|it| format!("{it:?}"))
+        .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
     assert!(told.contains("got as far as it could say"), "{told}");
@@ -179,7 +179,7 @@ async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
         assert_eq!((last.kind.as_str(), &last.content["code"]), (GIVEN_UP, &json!(code)));
         assert_eq!(last.content["executionId"], json!(first.id()));
         assert!(faber.engine().executions.reader.next(&first).await.unwrap().is_none());
-        // Whoever comes after a crash sees that it was given up, and asks nobody.
+        // After a crash, the next worker finds the entry and asks no model.
         faber.engine().executions.replanner().replan(&first).await.unwrap();
         assert_eq!(model.asked.lock().unwrap().len(), 1);
         faber.close().await;
@@ -201,11 +201,11 @@ async fn it_goes_on_once_whoever_sees_to_it() {
     let heads = engine.store().list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
     assert_eq!(next.state(), ExecutionState::Completed);
-    assert!(!kinds(&faber, &first).await.iter().any(|it| it == GIVEN_UP));
+    assert!(!kinds(&faber, &first).await.iter().any(|kind| kind == GIVEN_UP));
     faber.close().await;
 }
 
-/// Whoever tried was lost each time.
+/// Each worker stopped during its attempt.
 #[tokio::test]
 async fn there_is_an_end_to_beginning_it() {
     let (faber, model) = faber(&[steps(&[pay("a", 1)])]).await;
@@ -254,7 +254,7 @@ async fn what_cannot_be_is_refused_before_anything_begins() {
     without.close().await;
 }
 
-/// What goes on may use what whoever began it may use, and no more.
+/// The next execution has the permissions of the first one.
 #[tokio::test]
 async fn a_new_plan_has_the_tools_of_whoever_began() {
     let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });

@@ -22,13 +22,13 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
     };
-    let tools = tools.iter().map(|it| function(name, it, "Does it.", Effect::Once, run));
+    let tools = tools.iter().map(|tool| function(name, tool, "Does it.", Effect::Once, run));
     ToolSet::ready(name.parse().unwrap(), "local", "", tools)
 }
 
 /// Returns an engine whose model answers this.
 fn told(faber: &Embedded, answers: &[Value]) -> Engine {
-    let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
+    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
     faber.engine().clone().with_planner(planner)
 }
@@ -63,7 +63,7 @@ async fn what_is_asked_about_is_asked_about_whatever_the_model_was_shown() {
     faber.close().await;
 }
 
-/// Whoever planned anew was lost between the log and the head.
+/// A node stopped after it wrote the log of the next execution and before its head.
 #[tokio::test]
 async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
     let (faber, store) = begin(vec![set("crm", &["pay"])]).await;
@@ -83,7 +83,7 @@ async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
     faber.close().await;
 }
 
-/// Each version takes over what it keeps; where that was done stands in an earlier log.
+/// Reused steps ran in an earlier execution, whose log has their calls.
 #[tokio::test]
 async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
@@ -106,7 +106,7 @@ async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
     faber.close().await;
 }
 
-/// What a step began is an execution of its own, with a log of its own.
+/// A child execution has its own log.
 #[tokio::test]
 async fn what_a_sub_plan_did_is_not_done_beside_it() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
