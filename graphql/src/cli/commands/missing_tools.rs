@@ -62,7 +62,8 @@ pub(crate) async fn check_execution(session: &Session<'_>, id: ExecutionId) -> R
         return Ok(());
     }
     let Some(execution) = engine.executions.reader.load(id).await? else { return Ok(()) };
-    let missing = engine.tools.inventory.missing_tools(execution.required_tools().cloned().collect()).await;
+    let missing =
+        engine.tools.inventory.missing_tools(execution.required_tools().cloned().collect()).await;
     refuse_missing(session, &missing)
 }
 
