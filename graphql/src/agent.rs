@@ -62,7 +62,8 @@ pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
     let tools = names().filter_map(|name| find(&name));
     Catalog::new(
-        tools.map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
+        tools
+            .map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
     )
 }
 

@@ -127,7 +127,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(err) => {
-            return report_usage(&suggestion::improve(err, &arguments), &arguments, &environment);
+            return report_usage(
+                &suggestion::add_suggestion(err, &arguments),
+                &arguments,
+                &environment,
+            );
         }
     };
     if let Err(failure) = start_log(&environment) {
@@ -335,12 +339,12 @@ fn print_completions(shell: clap_complete::Shell, screen: &Screen) -> Result<Exi
     print_text(screen, "script", &String::from_utf8_lossy(&script))
 }
 
-/// Prints a text, or with `--json` an object that has it under `name`.
+/// Prints a text, or with `--json` an object with the text under `name`.
 fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;
     } else {
-        screen.document(text.trim_end())?;
+        screen.print_document(text.trim_end())?;
     }
     Ok(ExitStatus::Done)
 }

@@ -135,7 +135,8 @@ fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     }
     fields.extend(tag.clone().map(|tag| (header::ETAG, tag)));
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut known = known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let mut known =
+        known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     if tag.is_some_and(|tag| known.any(|known| known.trim() == tag)) {
         fields.remove(header::CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, fields).into_response();
@@ -177,11 +178,13 @@ fn choose(
 /// Returns whether the client accepts an encoding. The weight 0 means no.
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
-    let mut offers = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let mut offers =
+        values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     offers.any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
         let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
-        let weight = parts.find_map(|text| text.strip_prefix("q=")).and_then(|text| text.parse().ok());
+        let weight =
+            parts.find_map(|text| text.strip_prefix("q=")).and_then(|text| text.parse().ok());
         is_it && weight.unwrap_or(1.0_f32) > 0.0
     })
 }

@@ -145,7 +145,8 @@ mod tests {
         assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
         let seen = alerts.seen.lock().unwrap();
         assert!(
-            seen.said.iter().all(|logged| logged.len() <= REMEMBERED) && seen.tries.len() <= REMEMBERED
+            seen.said.iter().all(|logged| logged.len() <= REMEMBERED)
+                && seen.tries.len() <= REMEMBERED
         );
     }
 }

@@ -194,14 +194,17 @@ impl Grant {
 
     /// Returns whether the caller may use every tool.
     pub fn allows_every_tool(&self) -> bool {
-        self.0.as_ref().is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
+        self.0
+            .as_ref()
+            .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
     /// Returns the tools that an agent of this caller may use.
     pub fn reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
         let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
-        let except = switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
+        let except =
+            switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
         Reach {
             tools: rights.token.tools.clone(),
             except: except.collect(),
@@ -229,8 +232,8 @@ impl Grant {
     /// Rejects an agent whose tools differ from those of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
         let own = self.reach();
-        let is_within =
-            own.tools == reach.tools && own.except.iter().all(|pattern| reach.except.contains(pattern));
+        let is_within = own.tools == reach.tools
+            && own.except.iter().all(|pattern| reach.except.contains(pattern));
         if self.allows_every_tool() || is_within {
             return Ok(());
         }
@@ -268,7 +271,9 @@ impl Grant {
 
     /// Fails if the limits allow no call now.
     pub fn check_room(&self) -> Result<(), AccessError> {
-        let Some(rights) = self.0.as_ref().filter(|rights| rights.token.limits != Limits::default()) else {
+        let Some(rights) =
+            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        else {
             return Ok(());
         };
         let now = Instant::now();
@@ -280,7 +285,9 @@ impl Grant {
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
-        let Some(rights) = self.0.as_ref().filter(|rights| rights.token.limits != Limits::default()) else {
+        let Some(rights) =
+            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        else {
             return Ok(());
         };
         let now = Instant::now();

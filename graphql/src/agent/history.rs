@@ -110,7 +110,8 @@ pub(super) fn tell(
     messages: &mut Vec<Message>,
     shown: impl Fn(&ToolName) -> ToolName,
 ) {
-    let shown = |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown(&name).into());
+    let shown =
+        |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown(&name).into());
     let mut room = TOLD_BYTES;
     let mut is_told: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {

@@ -44,7 +44,8 @@ impl Told {
         let mut texts = Vec::new();
         history.iter().flat_map(Past::results).for_each(|value| add(value, &mut texts));
         // If a text has too many calls for the parser, the comparison of texts is enough.
-        let read = |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
+        let read =
+            |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
         let letters = texts.iter().map(|text| squeezed(text)).collect::<Vec<_>>().join("\n");
         Self { letters, calls }

@@ -159,7 +159,8 @@ impl Tool for Answering {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let given = Given::of(&parameters)?;
-        let turns: Vec<&Turn> = given.history.iter().filter_map(|past| past.turn.as_ref()).collect();
+        let turns: Vec<&Turn> =
+            given.history.iter().filter_map(|past| past.turn.as_ref()).collect();
         let used: Vec<&str> = turns.iter().flat_map(|turn| turn.called()).collect();
         let mut tokens: Tokens = turns.iter().map(|turn| turn.tokens).sum();
         let mut costs: Vec<Option<f64>> = turns.iter().map(|turn| turn.cost).collect();
@@ -400,7 +401,8 @@ impl Turn {
             return;
         }
         let catalog = reading.catalog;
-        let (id, signatures) = native.map_or((None, Vec::new()), |(id, signatures)| (Some(id), signatures));
+        let (id, signatures) =
+            native.map_or((None, Vec::new()), |(id, signatures)| (Some(id), signatures));
         let found = catalog.find(&tool).map(|tool| &tool.definition);
         let error = match (found, &args) {
             (None, _) => {
@@ -506,7 +508,8 @@ impl Reading<'_> {
 
 fn unknown(name: &str, catalog: &Catalog) -> String {
     let shown: String = name.chars().take(64).collect();
-    let names: Vec<String> = catalog.plannable().map(|tool| catalog.shown(tool).to_string()).collect();
+    let names: Vec<String> =
+        catalog.plannable().map(|tool| catalog.shown(tool).to_string()).collect();
     let help = did_you_mean(name, names.iter().map(String::as_str));
     let help = help.map(|help| format!("; {help}")).unwrap_or_default();
     format!("there is no tool `{shown}` that may be called now{help}")

@@ -41,7 +41,8 @@ pub(super) fn perform(
         }
         Verb::Get => {
             let id = text(arguments, "id");
-            Ok(find(data, offer.kind, id).map_or(Value::Null, |record| Value::Object(record.clone())))
+            Ok(find(data, offer.kind, id)
+                .map_or(Value::Null, |record| Value::Object(record.clone())))
         }
         Verb::Update => {
             check_email(arguments, data, Some(text(arguments, "id")))?;
@@ -95,8 +96,8 @@ fn update(
 fn list(kind: Kind, arguments: &Map<String, Value>, data: &Data) -> Value {
     let blog = arguments.get("blogId").and_then(Value::as_str).map(str::to_lowercase);
     let records = data.of(kind).iter();
-    let records =
-        records.filter(|record| blog.as_deref().is_none_or(|blog| is_same(text(record, "blogId"), blog)));
+    let records = records
+        .filter(|record| blog.as_deref().is_none_or(|blog| is_same(text(record, "blogId"), blog)));
     records.cloned().map(Value::Object).collect()
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Client {
     Remote(Remote),
 }
 
-pub(crate) type Answers<T> = BoxStream<'static, Result<T, Failure>>;
+pub(crate) type Responses<T> = BoxStream<'static, Result<T, Failure>>;
 
 /// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
 pub(crate) type Argument<'a> = (&'a str, Value);
@@ -38,13 +38,8 @@ impl Client {
         arguments: &[Argument<'_>],
         fields: &str,
     ) -> Result<T, Failure> {
-        read(
-            self.field(
-                &write_operation("query", field, arguments, fields),
-                variables_of(arguments),
-            )
-            .await?,
-        )
+        let text = write_operation("query", field, arguments, fields);
+        read(self.execute_field(&text, variables_of(arguments)).await?)
     }
 
     pub(crate) async fn execution<T: DeserializeOwned>(
@@ -63,7 +58,7 @@ impl Client {
         fields: &str,
     ) -> Result<T, Failure> {
         let text = write_operation("mutation", field, arguments, fields);
-        read(self.field(&text, variables_of(arguments)).await?)
+        read(self.execute_field(&text, variables_of(arguments)).await?)
     }
 
     pub(crate) fn subscribe<T: DeserializeOwned + Send + 'static>(
@@ -71,7 +66,7 @@ impl Client {
         field: &str,
         arguments: &[Argument<'_>],
         fields: &str,
-    ) -> Answers<T> {
+    ) -> Responses<T> {
         let text = write_operation("subscription", field, arguments, fields);
         let variables = variables_of(arguments);
         let answers = match self {
@@ -79,13 +74,13 @@ impl Client {
                 let answers = schema.execute_stream(make_request(&text, variables, grant));
                 answers.map(data_of).boxed()
             }
-            Self::Remote(server) => server.subscribe(text, variables).boxed(),
+            Self::Remote(server) => server.clone().subscribe(text, variables),
         };
         answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
     }
 
     /// Executes an operation that has one field. Returns its value.
-    async fn field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
+    async fn execute_field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
         let data = match self {
             Self::Local(schema, grant) => {
                 data_of(schema.execute(make_request(text, variables, grant)).await)?

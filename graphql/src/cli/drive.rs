@@ -17,7 +17,7 @@ const ORPHANS: usize = 1_024;
 
 /// The result of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Poll {
     /// The execution is finished and needs no replan.
     Over,
     /// The execution can continue and no live worker owns it.
@@ -46,21 +46,21 @@ impl Drive {
     }
 
     /// Drives an execution and never returns, for use in `select!`.
-    pub(crate) async fn forever(&self, id: ExecutionId) -> Infallible {
-        self.to_end(id).await;
+    pub(crate) async fn drive_forever(&self, id: ExecutionId) -> Infallible {
+        self.drive_to_end(id).await;
         std::future::pending().await
     }
 
     /// Claims an execution whenever it is due, has a command, or lost its owner, until it is
     /// finished.
-    pub(crate) async fn to_end(&self, id: ExecutionId) {
+    pub(crate) async fn drive_to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
         loop {
-            match self.look(id).await {
-                Ok(Look::Over) => return,
-                Ok(Look::Wanted) => self.handle.claim_execution(id).await,
-                Ok(Look::Fine) => (),
+            match self.poll_execution(id).await {
+                Ok(Poll::Over) => return,
+                Ok(Poll::Wanted) => self.handle.claim(id).await,
+                Ok(Poll::Fine) => (),
                 Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }
             tokio::select! {
@@ -71,15 +71,15 @@ impl Drive {
         }
     }
 
-    async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
+    async fn poll_execution(&self, id: ExecutionId) -> Result<Poll, StoreError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(Poll::Fine) };
         // A finished root with an owner needs a replan.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
         if head.state.is_finished() && !needs_plan {
-            return Ok(Look::Over);
+            return Ok(Poll::Over);
         }
         let is_wanted = self.is_wanted(&head).await?;
-        Ok(if is_wanted { Look::Wanted } else { Look::Fine })
+        Ok(if is_wanted { Poll::Wanted } else { Poll::Fine })
     }
 
     async fn is_wanted(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
@@ -105,7 +105,7 @@ impl Drive {
 
 /// Waits until the inbox of an execution has a command to cancel or pause. A worker that claims the
 /// execution earlier could start steps.
-pub(crate) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
+pub(crate) async fn await_stop_command(store: &dyn Store, id: ExecutionId) {
     let mut inbox = store.hints().subscribe_inbox();
     let stops = |envelope: &SentCommand| {
         matches!(envelope.command, Command::Cancel { .. } | Command::Pause)

@@ -17,15 +17,15 @@ use super::{
     failure::Failure,
     view::{
         format::part_name,
-        news::{Board, News},
+        news::{ExecutionView, News},
     },
 };
 
 /// The most executions with a subscription. Other children wait in a queue.
-const FOLLOWED: usize = 64;
+const MAX_SUBSCRIPTIONS: usize = 64;
 /// Polls for a child that a step is about to start, and the delay between them.
-const LOOKS: usize = 200;
-const LOOK_DELAY: Duration = Duration::from_millis(50);
+const CREATION_POLLS: usize = 200;
+const CREATION_POLL: Duration = Duration::from_millis(50);
 
 /// An execution and its children.
 pub(crate) struct EventTree {
@@ -37,14 +37,14 @@ pub(crate) struct EventTree {
 }
 
 struct Node {
-    board: Board,
+    board: ExecutionView,
     /// The path of this execution. It precedes the names of its steps.
     prefix: String,
 }
 
 impl Node {
     fn new(id: &str, prefix: String) -> Self {
-        Self { board: Board::new(id), prefix }
+        Self { board: ExecutionView::new(id), prefix }
     }
 }
 
@@ -56,7 +56,7 @@ impl EventTree {
         Self { root, nodes, queue: VecDeque::new(), queued: BTreeSet::new() }
     }
 
-    pub(crate) fn root(&self) -> &Board {
+    pub(crate) fn root(&self) -> &ExecutionView {
         &self.nodes[&self.root].board
     }
 
@@ -69,12 +69,12 @@ impl EventTree {
     pub(crate) fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
-            events.push(self.events(client, id, node.board.seq));
+            events.push(self.events_of(client, id, node.board.seq));
         }
         events
     }
 
-    fn events(
+    fn events_of(
         &self,
         client: &Client,
         id: &str,
@@ -117,11 +117,11 @@ impl EventTree {
             self.queued.insert(child.to_owned());
             self.queue.push_back((child.to_owned(), format!("{prefix}{step} › ")));
         }
-        while self.nodes.len() < FOLLOWED
+        while self.nodes.len() < MAX_SUBSCRIPTIONS
             && let Some((child, prefix)) = self.queue.pop_front()
         {
             self.queued.remove(&child);
-            events.push(self.events(client, &child, 0));
+            events.push(self.events_of(client, &child, 0));
             let node = Node::new(&child, prefix);
             self.nodes.insert(child, node);
         }
@@ -130,14 +130,14 @@ impl EventTree {
 
     /// Returns whether the tree continues only after an answer of a person.
     pub(crate) fn waits_for_person(&self) -> bool {
-        self.waits(&self.root, 0)
+        self.waits_below(&self.root, 0)
     }
 
-    fn waits(&self, id: &str, depth: u32) -> bool {
+    fn waits_below(&self, id: &str, depth: u32) -> bool {
         // Queued executions have no events here. The caller checks their states.
         let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
         depth <= shared::limits::DEPTH
-            && node.board.waits_for_person(|child| self.waits(child, depth + 1))
+            && node.board.waits_for_person(|child| self.waits_below(child, depth + 1))
     }
 
     /// Returns whether the tree seems to wait for a person while executions are queued. These have
@@ -168,10 +168,10 @@ impl EventTree {
 
 /// Waits until a child exists, for a limited time.
 async fn await_created(client: &Client, id: &str) {
-    for _ in 0..LOOKS {
+    for _ in 0..CREATION_POLLS {
         let found = client.execution::<Value>(id, "state").boxed().await;
         match found {
-            Ok(Value::Null) => time::sleep(LOOK_DELAY).await,
+            Ok(Value::Null) => time::sleep(CREATION_POLL).await,
             _ => return,
         }
     }

@@ -13,7 +13,7 @@ use super::{
         types::{DIAGNOSTIC, PlanPayload},
     },
     failure::Failure,
-    view::{format::clip, plan::diagnostics},
+    view::{format::clip, plan::draw_diagnostics},
 };
 use crate::{config::yaml, engine::as_input};
 
@@ -92,7 +92,7 @@ fn step_of(diagnostic: &Diagnostic) -> usize {
 /// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
-    let place = place(file);
+    let place = file_label(file);
     let json = as_json(&text).map_err(|why| {
         let shown = place.as_str().unwrap_or_default();
         Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
@@ -101,7 +101,7 @@ pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Fai
     // `check` reports errors together with those of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
-        app.screen.say(&diagnostics(&plan.notices, &file, app.screen.err));
+        app.screen.say(&draw_diagnostics(&plan.notices, &file, app.screen.err));
     }
     Ok(plan)
 }
@@ -185,7 +185,7 @@ fn other_document(fields: &Map<String, Value>) -> Option<String> {
     None
 }
 
-pub(crate) fn place(file: &Path) -> Value {
+pub(crate) fn file_label(file: &Path) -> Value {
     if file == Path::new("-") { json!("<stdin>") } else { json!(file) }
 }
 

@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
     /// Drives an execution in this process, if it has a worker. Never returns.
     pub(crate) async fn drive_forever(&self, id: ExecutionId) -> std::convert::Infallible {
         match self.drive() {
-            Some(drive) => drive.forever(id).await,
+            Some(drive) => drive.drive_forever(id).await,
             None => std::future::pending().await,
         }
     }
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
         if let Some(local) = self.local {
             tokio::select! {
                 () = local.close() => (),
-                () = signals::interrupted() => (),
+                () = signals::await_interrupt() => (),
             }
         }
     }

@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
 /// the process.
-pub(crate) fn interrupted() -> impl Future<Output = ()> + Send {
+pub(crate) fn await_interrupt() -> impl Future<Output = ()> + Send {
     let interrupt = signal(SignalKind::interrupt());
     async move {
         match interrupt {
@@ -19,7 +19,7 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> + Send {
 /// Starts to listen for Ctrl-C, SIGTERM and SIGHUP. The returned future waits for one of them.
 ///
 /// If the process was started with SIGHUP ignored, as `nohup` does, it stays ignored.
-pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
+pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut sighup = match fs::read_to_string("/proc/self/status") {

@@ -34,7 +34,7 @@ const WORDS: [(&str, &str); 19] = [
 ];
 
 /// Adds a suggestion to an error about an unknown command.
-pub(crate) fn improve(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
+pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
     if err.kind() != ErrorKind::InvalidSubcommand {
         return err;
     }
@@ -64,7 +64,7 @@ mod tests {
     fn refusal(arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let err = Cli::try_parse_from(&arguments).expect_err("it is refused");
-        improve(err, &arguments).to_string()
+        add_suggestion(err, &arguments).to_string()
     }
 
     #[test]

@@ -120,14 +120,18 @@ impl TokenConfig {
         }
         let mut token = Token::new(name, secret, self.role);
         let tools = self.tools.as_ref();
-        token.tools =
-            tools.map(|pattern| pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect());
+        token.tools = tools.map(|pattern| {
+            pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect()
+        });
         token.limits = self.limits;
         Ok(token)
     }
 
     fn to_json(&self) -> Value {
-        let tools = self.tools.as_ref().map(|patterns| patterns.iter().map(ToolPattern::to_string).collect());
+        let tools = self
+            .tools
+            .as_ref()
+            .map(|patterns| patterns.iter().map(ToolPattern::to_string).collect());
         json!({
             "name": self.name,
             "token_env": self.variable,

@@ -79,7 +79,8 @@ fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>
 
 fn concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    let most = value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
+    let most =
+        value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
     most.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 

@@ -82,9 +82,9 @@ const CALLS: &str = "calls";
 
 impl Default for Limits {
     fn default() -> Self {
-        let defaults = TABLE
-            .iter()
-            .map(|limit| (limit.key, Setting { value: (limit.default)(), origin: Origin::Default }));
+        let defaults = TABLE.iter().map(|limit| {
+            (limit.key, Setting { value: (limit.default)(), origin: Origin::Default })
+        });
         let none = (Arc::default(), Value::Array(Vec::new()));
         Self { numbers: defaults.collect(), calls: none }
     }

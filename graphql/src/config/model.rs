@@ -129,8 +129,12 @@ impl Written {
         if let Some(most) = self.max_tokens {
             within(place, "max_tokens", most, 1, 10_000_000)?;
         }
-        if let Some(temperature) = self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
-            return Err(format!("`{place}.temperature` is {temperature}; write a number from 0 to 2"));
+        if let Some(temperature) =
+            self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature))
+        {
+            return Err(format!(
+                "`{place}.temperature` is {temperature}; write a number from 0 to 2"
+            ));
         }
         if let Some(price) = self.price {
             within(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;

@@ -18,7 +18,10 @@ impl Config {
         let calls = self.limits.written_calls();
         limits.insert("calls".to_owned(), shown(calls.value, calls.origin));
         let retention = self.retention.value.map(age::text);
-        let server = self.server.as_ref().map(|server| shown(&json!(mask_url(&server.value)), server.origin));
+        let server = self
+            .server
+            .as_ref()
+            .map(|server| shown(&json!(mask_url(&server.value)), server.origin));
         json!({
             "file": self.file,
             "store": shown(&json!(mask_url(&self.store.value)), self.store.origin),

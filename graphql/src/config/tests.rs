@@ -112,7 +112,8 @@ fn the_margin_may_be_negative() {
 
 #[test]
 fn plans_are_taken_again_unless_that_is_switched_off() {
-    let read = |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
+    let read =
+        |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
     let offline = Some(PlannerConfig::Offline);
     assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
     assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));

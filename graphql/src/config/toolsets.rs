@@ -33,8 +33,10 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
     let own = [flow::SET, TOOL_SET, dispatch::SET];
-    let mut names: BTreeSet<ToolSetName> =
-        own.iter().map(|name| name.parse().expect("the names of our own sets are literals")).collect();
+    let mut names: BTreeSet<ToolSetName> = own
+        .iter()
+        .map(|name| name.parse().expect("the names of our own sets are literals"))
+        .collect();
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`toolsets[{at}]`: {why}");

@@ -12,7 +12,7 @@ use crate::cli::{
     client::types::{Plan, Request},
     failure::Failure,
     view::{
-        format::{clip, pretty},
+        format::{clip, pretty_json},
         paint::Paint,
         plan as plan_view,
         report::draw_report,
@@ -57,7 +57,7 @@ impl From<Answer> for CallToolResult {
 
 impl From<Failure> for CallToolResult {
     fn from(failure: Failure) -> Self {
-        let told = plan_view::failure(&failure, Paint::new(false));
+        let told = plan_view::draw_failure(&failure, Paint::new(false));
         let code = format!("[{}]", failure.code);
         // The text lists each diagnostic of a plan with its own code.
         let text = if told.contains(&code) {
@@ -92,8 +92,8 @@ pub(crate) fn plan(mut plan: Value) -> Answer {
     without_null(plan.get_mut("diagnostics"));
     without_null(plan.get_mut("tools"));
     let typed = Plan::deserialize(&plan).unwrap_or_default();
-    let mut text = format!("{}\n", plan_view::plan(&typed, plain()));
-    let problems = plan_view::diagnostics(&typed.diagnostics, "", plain());
+    let mut text = format!("{}\n", plan_view::draw_plan(&typed, plain()));
+    let problems = plan_view::draw_diagnostics(&typed.diagnostics, "", plain());
     if !problems.is_empty() {
         let _ = writeln!(text, "{problems}");
     }
@@ -114,7 +114,7 @@ pub(crate) fn verdict(mut payload: Value) -> Answer {
         "the plan cannot be executed".to_owned()
     };
     let found: Vec<Diagnostic> = Deserialize::deserialize(diagnostics).unwrap_or_default();
-    let problems = plan_view::diagnostics(&found, "", plain());
+    let problems = plan_view::draw_diagnostics(&found, "", plain());
     if !problems.is_empty() {
         let _ = write!(text, "\n{problems}");
     }
@@ -268,7 +268,7 @@ fn told(document: &Value) -> String {
         let _ = write!(told, "\nwaits: {}", wait["message"].as_str().unwrap_or_default());
     }
     if document["outputs"].as_object().is_some_and(|outputs| !outputs.is_empty()) {
-        let _ = write!(told, "\noutputs: {}", clip(&pretty(&document["outputs"]), SHOWN));
+        let _ = write!(told, "\noutputs: {}", clip(&pretty_json(&document["outputs"]), SHOWN));
     }
     if document["cut"] == true {
         told.push_str("\nwhat is large was left out; `faber debug --full` shows all of it");

@@ -28,7 +28,7 @@ use crate::cli::{
         plan::{create_plan, make_plan},
         run, steer,
     },
-    drive::until_told_to_stop,
+    drive::await_stop_command,
     failure::Failure,
     plan_file::{WrittenPlan, parse},
     without_nulls,
@@ -157,7 +157,7 @@ impl Call<'_> {
         let telling = self.tell("cancelExecution", &arguments);
         let carrying = async {
             if let (Some(store), Ok(told)) = (&self.office.store, id.parse()) {
-                until_told_to_stop(&**store, told).await;
+                await_stop_command(&**store, told).await;
                 self.carry_on(&id);
             }
             future::pending::<Infallible>().await

@@ -52,7 +52,7 @@ impl Driving {
                 && let Some(id) = queue.next()
             {
                 let drive = self.drive.clone();
-                let task = tasks.spawn(async move { drive.to_end(id).await });
+                let task = tasks.spawn(async move { drive.drive_to_end(id).await });
                 queue.tasks.insert(task.id(), id);
             }
             tokio::select! {

@@ -119,7 +119,7 @@ fn message(news: &News) -> String {
         News::Step { name, view } if view.state == StepState::Running => format!("{name} started"),
         News::Allowed { name } => format!("{name} may go on"),
         News::Progress { name, progress } => format!("{name}  {}", progress.draw()),
-        other => live_view::line(other, 0, plain).unwrap_or_default(),
+        other => live_view::news_line(other, 0, plain).unwrap_or_default(),
     };
     clip(&text, TEXT)
 }

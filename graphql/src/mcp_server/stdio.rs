@@ -211,8 +211,10 @@ mod tests {
         let (ids, told) = spoken(said.as_bytes()).await;
         let asked = [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
         assert_eq!(ids, asked, "the last line needs no end");
-        let told: Vec<_> =
-            told.iter().map(|answer| (answer["id"].clone(), answer["error"]["code"].clone())).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+            .collect();
         let expected = [
             (Value::Null, json!(-32700)),
             (json!(1), Value::Null),

@@ -444,7 +444,10 @@ mod tests {
             connection.request_arrived();
         }
         let reserve: Vec<_> = (0..RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
-        assert!(reserve.iter().all(|connection| connection.is_reserve() && connection.header_timeout() == RESERVE_TIMEOUT));
+        assert!(
+            reserve.iter().all(|connection| connection.is_reserve()
+                && connection.header_timeout() == RESERVE_TIMEOUT)
+        );
         let next = connections.admit(peer(0)).unwrap();
         assert_eq!((closed(&reserve), closed(&all)), (vec![0], vec![]));
         reserve.iter().chain([&next]).for_each(|connection| connection.request_arrived());

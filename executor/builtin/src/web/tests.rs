@@ -46,8 +46,7 @@ impl World {
             ..WebConfig::default()
         };
         change(&mut config);
-        let set =
-            ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools(&config).unwrap());
+        let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools(&config).unwrap());
         Self { toolbox: Toolbox::new([set]), base, _server: server }
     }
 

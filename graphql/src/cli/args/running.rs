@@ -77,13 +77,13 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Start no step before this time, such as `2026-01-02T03:04:05Z`.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) start_at: Option<String>,
     /// Workers claim executions of higher priority first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
     /// The most automatic replans, after a failure or when a step asks for one.
-    #[arg(long, value_name = "N", value_parser = times())]
+    #[arg(long, value_name = "N", value_parser = replans_range())]
     pub(crate) replans: Option<i32>,
     /// Wait for a tool that this process lacks instead of ending with status 3.
     #[arg(long)]
@@ -131,12 +131,12 @@ impl RetryArgs {
     }
 }
 
-fn times() -> clap::builder::RangedI64ValueParser<i32> {
+fn replans_range() -> clap::builder::RangedI64ValueParser<i32> {
     clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
 /// Rejects an invalid time before anything is planned.
-fn moment(text: &str) -> Result<String, String> {
+fn parse_time(text: &str) -> Result<String, String> {
     let hint = "write a moment like `2026-01-02T03:04:05Z`";
     text.parse::<Timestamp>().map(|_| text.to_owned()).map_err(|err| format!("{err}; {hint}"))
 }

@@ -18,7 +18,7 @@ pub(crate) enum ToolkitCommand {
         #[arg(required = true)]
         actions: Vec<String>,
         /// The lowest score of an edge.
-        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = number)]
+        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = parse_number)]
         threshold: f64,
         /// The most hops from the named actions.
         #[arg(long, default_value_t = 0)]
@@ -51,7 +51,7 @@ pub(crate) enum ToolkitFormat {
 }
 
 /// Parses a finite number.
-pub(crate) fn number(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_number(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| "this is not a number such as 0.5".to_owned())
 }

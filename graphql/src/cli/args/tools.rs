@@ -43,7 +43,7 @@ pub(crate) enum Tools {
     Collisions {
         /// The lowest similarity of two centroids.
         #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true,
-              value_parser = super::toolkit::number)]
+              value_parser = super::toolkit::parse_number)]
         threshold: f64,
         /// Compare by cosine instead of dot product.
         #[arg(long)]
@@ -124,7 +124,7 @@ pub(crate) enum Models {
     Pull {
         /// The name, such as `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`.
         name: String,
-        /// The SHA-256 of the weights; default: the one that Faber or the hub names.
+        /// The SHA-256 of the weights; default: the checksum of Faber or the hub.
         #[arg(long, value_name = "HEX")]
         sha256: Option<String>,
     },

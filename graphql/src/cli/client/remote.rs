@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use futures::{Stream, stream};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
 use reqwest::{Response, Url, header};
 use serde_json::{Value, json};
 use tokio::time;
@@ -10,11 +13,11 @@ use tokio::time;
 use crate::{cli::failure::Failure, config::Secret};
 
 /// Timeout of a connection.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence in a stream. A server sends a comment every 15 seconds.
-const SILENCE: Duration = Duration::from_mins(1);
+const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// The most bytes of one event. The state of a large plan is far smaller.
-const EVENT_BYTES: usize = 256 << 20;
+const MAX_EVENT_BYTES: usize = 256 << 20;
 
 const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
 
@@ -28,9 +31,9 @@ pub(crate) struct Remote {
 impl Remote {
     /// Prepares a client that sends the token. Sends nothing yet.
     pub(crate) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
-        let url = endpoint(address)?;
+        let url = parse_endpoint(address)?;
         // No timeout for responses: a model may need minutes. TCP keep-alive finds a lost server.
-        let builder = reqwest::Client::builder().connect_timeout(CONNECT);
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
         let builder = if url.scheme() == "https" {
             // Another part of the process may have installed a provider before.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -44,53 +47,52 @@ impl Remote {
 
     /// Executes a query or mutation and returns its data.
     pub(crate) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
-        let response = self.post(query, variables, ANSWER).await?;
+        let response = self.post_operation(query, variables, ANSWER).await?;
         let status = response.status();
         let broken = |err| self.unreachable(&err);
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
             let what =
                 if status.is_success() { "something that is no JSON" } else { status.as_str() };
-            self.foreign(what)
+            self.not_faber(what)
         })?;
-        self.data(answer)
+        self.take_data(answer)
     }
 
     /// Subscribes. A stream that breaks off ends with an error.
     pub(crate) fn subscribe(
-        &self,
+        self,
         query: String,
         variables: Value,
-    ) -> impl Stream<Item = Result<Value, Failure>> + Send + use<> {
-        let start = Subscription::Wanted { server: self.clone(), query, variables };
-        stream::try_unfold(start, |state| async move {
-            let mut events = match state {
-                Subscription::Wanted { server, query, variables } => {
-                    let posted = server.post(&query, &variables, "text/event-stream");
-                    let response = server.heard(posted).await??;
-                    if !is_stream(&response) {
-                        let text = response.text().await.map_err(|err| server.unreachable(&err))?;
-                        let answer = serde_json::from_str(&text);
-                        server.data(answer.map_err(|_| server.foreign("no stream"))?)?;
-                        return Err(server.foreign("no stream"));
-                    }
-                    Events { server, response, rest: Vec::new(), searched: 0 }
-                }
-                Subscription::Running(events) => events,
-            };
-            match events.next().await? {
-                Some(answer) => {
-                    let data = events.server.data(answer)?;
-                    Ok(Some((data, Subscription::Running(events))))
-                }
-                None => Ok(None),
-            }
-        })
+    ) -> BoxStream<'static, Result<Value, Failure>> {
+        let opened = async move { self.open_stream(&query, &variables).await };
+        stream::once(opened).try_flatten().boxed()
+    }
+
+    async fn open_stream(
+        self,
+        query: &str,
+        variables: &Value,
+    ) -> Result<BoxStream<'static, Result<Value, Failure>>, Failure> {
+        let posted = self.post_operation(query, variables, "text/event-stream");
+        let response = self.wait_for_data(posted).await??;
+        if !is_stream(&response) {
+            let text = response.text().await.map_err(|err| self.unreachable(&err))?;
+            let document = serde_json::from_str(&text);
+            self.take_data(document.map_err(|_| self.not_faber("no stream"))?)?;
+            return Err(self.not_faber("no stream"));
+        }
+        let events = Events { server: self, response, rest: Vec::new(), searched: 0 };
+        let read = stream::try_unfold(events, |mut events| async move {
+            let Some(document) = events.next().await? else { return Ok(None) };
+            Ok(Some((events.server.take_data(document)?, events)))
+        });
+        Ok(read.boxed())
     }
 
     pub(crate) async fn check_readiness(&self) -> Result<(), Failure> {
         let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
-        let asked = self.http.get(page).timeout(CONNECT).send().await;
+        let asked = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
         let response = asked.map_err(|err| self.unreachable(&err))?;
         let status = response.status();
         let answer: Value = response.json().await.unwrap_or_default();
@@ -101,11 +103,11 @@ impl Remote {
                 let reason = reason.unwrap_or("no reason given");
                 Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
             }
-            None => Err(self.foreign(status.as_str())),
+            None => Err(self.not_faber(status.as_str())),
         }
     }
 
-    async fn post(
+    async fn post_operation(
         &self,
         query: &str,
         variables: &Value,
@@ -121,13 +123,13 @@ impl Remote {
     }
 
     /// Waits for data of a stream, for a limited time.
-    async fn heard<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
-        time::timeout(SILENCE, saying)
+    async fn wait_for_data<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
+        time::timeout(MAX_SILENCE, saying)
             .await
             .map_err(|_| Failure::unreachable(format!("the server at `{}` went silent", self.url)))
     }
 
-    fn data(&self, mut answer: Value) -> Result<Value, Failure> {
+    fn take_data(&self, mut answer: Value) -> Result<Value, Failure> {
         let error = answer.get("errors").and_then(|errors| errors.get(0));
         if let Some(error) = error {
             let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
@@ -136,7 +138,7 @@ impl Remote {
         }
         match answer.get_mut("data") {
             Some(data) => Ok(data.take()),
-            None => Err(self.foreign("no GraphQL answer")),
+            None => Err(self.not_faber("no GraphQL answer")),
         }
     }
 
@@ -153,15 +155,10 @@ impl Remote {
         ))
     }
 
-    fn foreign(&self, what: &str) -> Failure {
+    fn not_faber(&self, what: &str) -> Failure {
         let url = &self.url;
         Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
     }
-}
-
-enum Subscription {
-    Wanted { server: Remote, query: String, variables: Value },
-    Running(Events),
 }
 
 struct Events {
@@ -176,17 +173,17 @@ impl Events {
     /// Returns the next response, or `None` once the stream is complete.
     async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
-            while let Some(event) = self.take() {
+            while let Some(event) = self.take_event() {
                 match event {
                     Event::Next(answer) => return Ok(Some(answer)),
                     Event::Complete => return Ok(None),
                     Event::Other => (),
                 }
             }
-            let chunk = self.server.heard(self.response.chunk()).await?;
+            let chunk = self.server.wait_for_data(self.response.chunk()).await?;
             match chunk.map_err(|err| self.server.unreachable(&err))? {
-                Some(chunk) if self.rest.len() + chunk.len() > EVENT_BYTES => {
-                    return Err(self.server.foreign("an endless event"));
+                Some(chunk) if self.rest.len() + chunk.len() > MAX_EVENT_BYTES => {
+                    return Err(self.server.not_faber("an endless event"));
                 }
                 Some(chunk) => self.rest.extend_from_slice(&chunk),
                 None => {
@@ -199,7 +196,7 @@ impl Events {
     }
 
     /// Takes the next complete event from the received bytes.
-    fn take(&mut self) -> Option<Event> {
+    fn take_event(&mut self) -> Option<Event> {
         let Some(end) = self.rest[self.searched..].windows(2).position(|bytes| bytes == b"\n\n")
         else {
             self.searched = self.rest.len().saturating_sub(1);
@@ -251,7 +248,7 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// Returns the URL of the API of a server.
-fn endpoint(address: &str) -> Result<Url, Failure> {
+fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!(
             "`{address}` is no server: {why}; write an address such as `http://127.0.0.1:8080`"
@@ -282,7 +279,6 @@ fn no_roots() -> rustls::ClientConfig {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpStream},
@@ -299,10 +295,10 @@ mod tests {
             ("https://host/faber", "https://host/faber/graphql"),
             ("http://host/graphql", "http://host/graphql"),
         ] {
-            assert_eq!(endpoint(address).unwrap().as_str(), expected);
+            assert_eq!(parse_endpoint(address).unwrap().as_str(), expected);
         }
-        assert!(endpoint("ftp://host").is_err());
-        assert!(endpoint("").is_err());
+        assert!(parse_endpoint("ftp://host").is_err());
+        assert!(parse_endpoint("").is_err());
     }
 
     /// Connects to a server that takes one question. Returns it and the connection.
@@ -361,7 +357,7 @@ mod tests {
                 connection.write_all(text.as_bytes()).await.unwrap();
                 let mut turns = 0;
                 while !asking.is_finished() {
-                    pass(SILENCE).await;
+                    pass(MAX_SILENCE).await;
                     tokio::task::yield_now().await;
                     turns += 1;
                     assert!(turns < 100_000, "it waits for ever");

@@ -447,7 +447,7 @@ impl Event {
     pub(crate) const FIELDS: &str = "seq at type stepId attempt data(maxBytes: 0)";
 }
 
-/// The data of events, as far as views show it. Each type of event has some of the fields.
+/// The data of events that views show. Each type of event has some of the fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct EventData {

@@ -22,7 +22,7 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
     };
     let measured = tokio::select! {
         measured = bench::run(args, &url) => Some(measured),
-        () = signals::interrupted() => None,
+        () = signals::await_interrupt() => None,
     };
     drop(own);
     let Some(measured) = measured else { return app.detach("no measurement was completed") };

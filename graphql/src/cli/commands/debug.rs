@@ -159,7 +159,7 @@ pub(crate) async fn print_blob(
                 screen.print_json(&found)?;
             }
         }
-        None if screen.is_terminal => screen.document(&String::from_utf8_lossy(&bytes))?,
+        None if screen.is_terminal => screen.print_document(&String::from_utf8_lossy(&bytes))?,
         None => write_bytes(&bytes)?,
     }
     Ok(ExitStatus::Done)

@@ -10,12 +10,12 @@ use mcp::oauth::NEEDS_LOGIN;
 use planner::embed::Choice;
 use serde_json::{Value, json};
 use shared::clock::{Clock as _, WallClock, describe_difference};
-use toolbox::{SetStatus, ToolSet, Toolbox};
+use toolbox::Toolbox;
 
 use crate::{
     cli::{
         App, ExitStatus,
-        client::{remote::Remote, types::ToolSet as RemoteSet},
+        client::{Client, remote::Remote, types::ToolSet as ApiToolSet},
         failure::Failure,
         session::{Need, Session},
         view::{format::count, paint::Paint, plain},
@@ -37,12 +37,12 @@ pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
     for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
         match value.get("from") {
-            Some(_) => lines.push(setting(key, value, "", paint)),
+            Some(_) => lines.push(draw_setting(key, value, "", paint)),
             None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
             None => {
                 lines.push(format!("{key}:"));
                 let limits = value.as_object().into_iter().flatten();
-                lines.extend(limits.map(|(key, value)| setting(key, value, "  ", paint)));
+                lines.extend(limits.map(|(key, value)| draw_setting(key, value, "  ", paint)));
             }
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
+fn draw_setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
     let from = plain::safe_line(setting["from"].as_str().unwrap_or_default());
     let note = paint.dim(format!("# {from}"));
     match &setting["value"] {
@@ -68,6 +68,9 @@ fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
     }
 }
 
+/// The fields of a toolset that a check needs.
+const SET_FIELDS: &str = "name active status error tools { name }";
+
 struct Check {
     name: String,
     /// The finding, or the problem.
@@ -76,41 +79,47 @@ struct Check {
     help: &'static str,
 }
 
+impl Check {
+    fn new(name: impl Into<String>, found: Result<String, String>, help: &'static str) -> Self {
+        Self { name: name.into(), found, help }
+    }
+}
+
 /// Checks everything. If settings are wrong, checks the parts that do not depend on them.
 pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
-    let mut checks = configuration(app, &faults.wrong);
+    let mut checks = check_configuration(app, &faults.wrong);
     let config = &app.config;
     if let Some(server) = &config.server {
-        checks.push(server_ready(app, &server.value).await);
-        checks.extend(server_answers(app, &server.value).await);
+        checks.push(check_server(app, &server.value).await);
+        checks.extend(check_server_sets(app, &server.value).await);
     } else {
         let sets = &config.toolsets.value;
-        checks.push(safety::confinement(sets, sandbox::support()));
+        checks.push(safety::check_confinement(sets, sandbox::support()));
         // A wrong setting has its default value here. That value needs no check.
         if faults.knows("access") {
-            let access = (&config.access.value, sets.as_slice());
-            checks.push(safety::access(access, config.listen.value, variable));
+            let access = &config.access.value;
+            checks.push(safety::check_access(access, sets, config.listen.value, variable));
         }
-        checks.extend(safety::secrets(sets, variable));
+        checks.extend(safety::check_secrets(sets, variable));
         if faults.knows("planner") {
-            checks.extend(models::planner(config).await);
+            checks.extend(models::check_planner(config).await);
         }
         let mut works = faults.knows("toolsets");
         if faults.knows("store") || config.store.origin != Origin::Default {
-            let store = store_works(app).await;
+            let store = check_store(app).await;
             works &= store.found.is_ok();
             checks.push(store);
             if works {
-                checks.extend(clock_agrees(app).await);
+                checks.extend(check_clock(app).await);
             }
         } else {
             works = false;
         }
         if works {
-            checks.extend(toolsets_connect(app, &faults).await?);
+            checks.extend(check_local(app, &faults).await?);
         }
     }
-    conclude(app, &checks)
+    finish_checks(app, &checks)
 }
 
 /// Checks the server alone. A health check must not restart a service because a tool source is
@@ -120,75 +129,70 @@ pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
         let why = "`faber doctor --ready` asks a server: name it with `--server`";
         return Err(Failure::usage(why.to_owned()));
     };
-    conclude(app, &[server_ready(app, &server.value).await])
+    finish_checks(app, &[check_server(app, &server.value).await])
 }
 
-fn conclude(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
-    print(app, checks)?;
+fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
+    print_checks(app, checks)?;
     let is_well = checks.iter().all(|check| check.found.is_ok());
     Ok(if is_well { ExitStatus::Done } else { ExitStatus::Unreachable })
 }
 
-fn configuration(app: &App, wrong: &[String]) -> Vec<Check> {
-    let check = |found| Check {
-        name: "configuration".to_owned(),
-        found,
-        help: "correct the file; no other command works with it",
-    };
-    if wrong.is_empty() {
-        let found = match &app.config.file {
-            Some(file) => file.display().to_string(),
-            None => "no file; every setting has its default".to_owned(),
-        };
-        return vec![check(Ok(found))];
+fn check_configuration(app: &App, wrong: &[String]) -> Vec<Check> {
+    let help = "correct the file; no other command works with it";
+    let check = |found| Check::new("configuration", found, help);
+    if !wrong.is_empty() {
+        return wrong.iter().map(|why| check(Err(why.clone()))).collect();
     }
-    wrong.iter().map(|why| check(Err(why.clone()))).collect()
+    let file = app.config.file.as_ref().map(|file| file.display().to_string());
+    vec![check(Ok(file.unwrap_or_else(|| "no file; every setting has its default".to_owned())))]
 }
 
-async fn server_ready(app: &App, url: &str) -> Check {
+async fn check_server(app: &App, url: &str) -> Check {
     let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
     let found = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
     let help = "start it with `faber serve`, and check that it can write its store";
-    Check { name: "server".to_owned(), found, help }
+    Check::new("server", found, help)
 }
 
 /// Checks the toolsets of a server.
-async fn server_answers(app: &App, url: &str) -> Vec<Check> {
+async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
     let asked = async {
         let session = Session::open(app, Need::Store).await?;
-        let fields = "name active status error tools { name }";
-        session.client.query::<Vec<RemoteSet>>("toolSets", &[], fields).await
+        session.client.query::<Vec<ApiToolSet>>("toolSets", &[], SET_FIELDS).await
     };
     match asked.await {
-        Ok(sets) => sets.iter().map(check_remote_set).collect(),
-        Err(failure) => vec![Check {
-            name: "server".to_owned(),
-            found: Err(format!("{url}: {}", failure.message)),
-            help: "start it with `faber serve`, and set FABER_TOKEN if it needs a token",
-        }],
+        Ok(sets) => {
+            let help = "check on the server's machine that its `source` starts, or remove the set";
+            sets.iter().map(|set| check_set(set, help)).collect()
+        }
+        Err(failure) => {
+            let help = "start it with `faber serve`, and set FABER_TOKEN if it needs a token";
+            vec![Check::new("server", Err(format!("{url}: {}", failure.message)), help)]
+        }
     }
 }
 
-fn check_remote_set(set: &RemoteSet) -> Check {
+fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
     let error = || set.error.as_ref().map(ToString::to_string).unwrap_or_default();
     let tools = count(set.tools.len(), "tool");
-    let found = match (&*set.status, set.active) {
-        ("failed", true) => Err(error()),
-        ("failed", false) => Ok(format!("inactive; {}", error())),
-        ("connecting", true) => Err("does not answer in time".to_owned()),
-        ("hidden", _) => Ok("hidden, because its condition does not hold".to_owned()),
-        _ if set.error.is_some() => Err(format!("{tools}, but some are left out: {}", error())),
-        (_, false) => Ok(format!("{tools}, inactive")),
-        (_, true) => Ok(tools),
-    };
-    Check {
-        name: format!("toolset {}", set.name),
-        found,
-        help: "see on the server's machine that its `source` starts by hand, or remove the set",
+    let (mut help, mut found) = (help, Ok(tools.clone()));
+    match (&*set.status, set.active) {
+        ("failed", true) => found = Err(error()),
+        ("failed", false) => found = Ok(format!("inactive; {}", error())),
+        ("connecting", true) => found = Err("does not answer in time".to_owned()),
+        ("hidden", _) => found = Ok("hidden, because its condition does not hold".to_owned()),
+        _ if set.error.is_some() => {
+            found = Err(format!("{tools}, but some are left out: {}", error()));
+            help = "correct the tool where it is described, or remove it";
+        }
+        (_, false) => found = Ok(format!("{tools}, inactive")),
+        (_, true) => (),
     }
+    Check::new(format!("toolset {}", set.name), found, help)
 }
 
-async fn store_works(app: &App) -> Check {
+async fn check_store(app: &App) -> Check {
     let opened = async {
         let store = open_store(app.setup()).await?;
         store.check_writable().await?;
@@ -196,56 +200,54 @@ async fn store_works(app: &App) -> Check {
     };
     let name = app.config.store_name();
     let found = opened.await.map(|()| format!("{name} opens and can be written"));
-    Check {
-        name: "store".to_owned(),
-        found: found.map_err(|failure| format!("{name}: {}", failure.message)),
-        help: "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`",
-    }
+    let found = found.map_err(|failure| format!("{name}: {}", failure.message));
+    let help = "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`";
+    Check::new("store", found, help)
 }
 
 /// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
-async fn clock_agrees(app: &App) -> Option<Check> {
+async fn check_clock(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
-    let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
-    Some(Check {
-        name: "clock".to_owned(),
-        found: Err(difference),
-        help: "stop every process that uses the store, and start them again",
-    })
+    let difference = describe_difference(store.time().await.ok()?, WallClock.now())?;
+    let help = "stop every process that uses the store, and start them again";
+    Some(Check::new("clock", Err(difference), help))
 }
 
-async fn toolsets_connect(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
+async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
     let local = LocalEngine::open(app.setup(), Need::Tools).await?;
-    local.engine.tools.catalog().await;
-    let toolbox = local.engine.tools.inventory.toolbox();
-    let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
-    let complaints = local.engine.tools.inventory.registry().complaints().await?;
-    checks.extend(complaints.into_iter().map(not_as_asked));
-    checks.push(clashes::names(toolbox));
+    local.engine.catalog().await;
+    let toolbox = local.engine.toolbox();
+    let sets: Vec<ApiToolSet> =
+        Client::local(local.schema.clone()).query("toolSets", &[], SET_FIELDS).await?;
+    let help = |set: &ApiToolSet| match set.error.as_deref() {
+        Some(error) if error.contains(NEEDS_LOGIN) => {
+            "log in on this machine, as the user that runs Faber, or remove the set"
+        }
+        _ => "check that its `source` in the configuration starts, or remove the set",
+    };
+    let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
+    let complaints = local.engine.registry().complaints().await?;
+    let help = "correct it in the configuration, or remove the added toolset or tool with \
+                `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
+    let complaints = complaints.into_iter();
+    checks
+        .extend(complaints.map(|(set, why)| Check::new(format!("toolset {set}"), Err(why), help)));
+    checks.push(clashes::check_shared_names(toolbox));
     let config = &app.config;
     if faults.knows("access") {
         let (access, sets) = (&config.access.value, &config.toolsets.value);
-        checks.extend(safety::patterns(access, sets, &toolbox.sets()));
+        checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }
-    checks.push(limits_hold(config.limits.calls(), toolbox));
-    let choice = local.engine.selection.embedders().choose().await;
-    checks.push(embedding(&choice));
-    checks.push(retention(config));
+    checks.push(check_limits(config.limits.calls(), toolbox));
+    let choice = local.engine.embedders().choose().await;
+    checks.push(check_embedding(&choice));
+    checks.push(check_retention(config));
     local.close().await;
     Ok(checks)
 }
 
-fn not_as_asked((name, why): (String, String)) -> Check {
-    Check {
-        name: format!("toolset {name}"),
-        found: Err(why),
-        help: "correct it in the configuration, or remove what was added by that name with \
-               `removeToolSet` or `removeTool`, on a node whose configuration has none of it",
-    }
-}
-
 /// Checks that every limit on calls names an existing tool or toolset.
-fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
+fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
     let is_there = |of: &LimitedCalls| match of {
         LimitedCalls::Set(name) => sets.iter().any(|set| set.name == *name),
@@ -255,79 +257,39 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
         }
     };
     let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
-    Check {
-        name: "limits on calls".to_owned(),
-        found: match lost {
-            None => Ok(count(limits.rules().len(), "rule")),
-            Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
-            Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
-        },
-        help: "correct `limits.calls` in the configuration: `faber tools list` lists the tools",
-    }
+    let found = match lost {
+        None => Ok(count(limits.rules().len(), "rule")),
+        Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
+        Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
+    };
+    let help = "correct `limits.calls` in the configuration: `faber tools list` lists the tools";
+    Check::new("limits on calls", found, help)
 }
 
 /// Reports the embedder, and why Faber passed over preferred ones.
-fn embedding(choice: &Choice) -> Check {
+fn check_embedding(choice: &Choice) -> Check {
     let used = match &choice.embedding {
         Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
         None => "tools are selected by words alone".to_owned(),
     };
     let why: Vec<String> = choice.passed_over.iter().map(|source| source.why.to_string()).collect();
     let why = why.join("; ");
-    Check {
-        name: "embedding".to_owned(),
-        found: if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) },
-        help: "correct `embedding` in the configuration, or download a model: \
-               `faber models pull all-MiniLM-L6-v2`",
-    }
+    let found = if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) };
+    let help = "correct `embedding` in the configuration, or download a model: \
+                `faber models pull all-MiniLM-L6-v2`";
+    Check::new("embedding", found, help)
 }
 
-fn retention(config: &Config) -> Check {
+fn check_retention(config: &Config) -> Check {
     let found = match config.retention.value {
         Some(kept) => format!("finished executions are kept for {}", age::text(kept)),
         None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
             .to_owned(),
     };
-    Check { name: "retention".to_owned(), found: Ok(found), help: "" }
+    Check::new("retention", Ok(found), "")
 }
 
-fn of_set(set: &ToolSet) -> Check {
-    let found = match &set.status {
-        SetStatus::Ready if !set.left_out.is_empty() => {
-            let (tools, why) = (count(set.tools.len(), "tool"), set.left_out.join("; "));
-            Err(format!("{tools}, but some are left out: {why}"))
-        }
-        SetStatus::Ready => {
-            let active = if set.is_active { "" } else { ", inactive" };
-            Ok(count(set.tools.len(), "tool") + active)
-        }
-        SetStatus::Connecting => Err("does not answer in time".to_owned()),
-        SetStatus::Hidden => Ok("hidden, because its condition does not hold".to_owned()),
-        // An inactive toolset is not used. Activation checks it again.
-        SetStatus::Failed { error } if !set.is_active => Ok(format!("inactive; {error}")),
-        SetStatus::Failed { error } => Err(error.clone()),
-    };
-    Check {
-        name: format!("toolset {}", set.name),
-        found,
-        help: if set.left_out.is_empty() {
-            help_of(&set.status)
-        } else {
-            "correct the tool where it is described, or remove it"
-        },
-    }
-}
-
-fn help_of(status: &SetStatus) -> &'static str {
-    match status {
-        SetStatus::Failed { error } if error.contains(NEEDS_LOGIN) => {
-            "log in on this machine, as the user that runs Faber, or remove the set"
-        }
-        _ => "see that its `source` in the configuration starts by hand, or remove the set",
-    }
-}
-
-fn print(app: &App, checks: &[Check]) -> Result<(), Failure> {
+fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
     let screen = &app.screen;
     if screen.json {
         let checks = checks.iter().map(|check| match &check.found {
@@ -338,10 +300,10 @@ fn print(app: &App, checks: &[Check]) -> Result<(), Failure> {
         });
         return screen.print_json(&Value::Array(checks.collect()));
     }
-    screen.print(&for_people(checks, screen.out))
+    screen.print(&draw_checks(checks, screen.out))
 }
 
-fn for_people(checks: &[Check], paint: Paint) -> String {
+fn draw_checks(checks: &[Check], paint: Paint) -> String {
     let lines = checks.iter().map(|check| {
         let name = plain::safe_line(&check.name);
         match &check.found {
@@ -379,6 +341,6 @@ mod tests {
             ✓ store  sqlite:./faber.db opens and can be written
             ✗ server  does not answer:⏎faber approve ␛[2J
               = help: start it with `faber serve`"]]
-        .assert_eq(&for_people(&checks, Paint::new(false)));
+        .assert_eq(&draw_checks(&checks, Paint::new(false)));
     }
 }

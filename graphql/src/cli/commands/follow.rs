@@ -23,7 +23,7 @@ use crate::cli::{
     failure::Failure,
     session::Session,
     signals,
-    view::{format::quoted, live_view::LiveView, news::News, outcome, plain},
+    view::{format::quote_for_shell, live_view::LiveView, news::News, outcome, plain},
 };
 
 /// Reconnects of a broken stream before the server counts as gone, and the delay before each.
@@ -31,13 +31,13 @@ const RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for the owner of an execution that this command only watches.
 const OWNER_POLL: Duration = Duration::from_secs(1);
-/// Polls in a row without an owner before the user is told. Another worker needs time to claim.
+/// Polls in a row without an owner before a warning. Another worker needs time to claim.
 const OWNER_POLLS: usize = 3;
 /// Poll interval for executions without a subscription.
 const STATE_POLL: Duration = Duration::from_secs(1);
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
-/// Polls in a row without a worker for the replan before the user is told.
+/// Polls in a row without a worker for the replan before a warning.
 const REPLAN_POLLS: usize = 20;
 /// The most waiting steps that are listed.
 const ASKED: usize = 20;
@@ -55,17 +55,17 @@ pub(crate) enum Purpose {
 
 /// Watches an execution, and the executions that replans start for it. Stops when the execution is
 /// finished, waits for a person, or the user presses Ctrl-C.
-pub(crate) async fn follow(
+pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,
     purpose: Purpose,
 ) -> Result<ExitStatus, Failure> {
-    let mut follower = Follower { session, id, purpose };
+    let mut watcher = Watcher { session, id, purpose };
     loop {
-        let stopped = follower.until_stopped().await?;
-        let id = follower.id;
+        let stopped = watcher.until_stopped().await?;
+        let id = watcher.id;
         match stopped {
-            Stopped::Continued(next) => follower.id = next,
+            Stopped::Continued(next) => watcher.id = next,
             Stopped::Over => return show_ending(session, id).await,
             Stopped::GivenUp => {
                 // The request failed, even if this execution succeeded.
@@ -74,7 +74,7 @@ pub(crate) async fn follow(
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
             Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
-            Stopped::Detached => return detached(session, id),
+            Stopped::Detached => return print_detached(session, id),
         }
     }
 }
@@ -93,13 +93,13 @@ enum Stopped {
 }
 
 #[derive(Clone, Copy)]
-struct Follower<'a> {
+struct Watcher<'a> {
     session: &'a Session<'a>,
     id: ExecutionId,
     purpose: Purpose,
 }
 
-impl Follower<'_> {
+impl Watcher<'_> {
     async fn until_stopped(&self) -> Result<Stopped, Failure> {
         let found: Value = self
             .session
@@ -112,10 +112,10 @@ impl Follower<'_> {
             screen.hint(&format!("executing {}", self.id));
         }
         let tree = EventTree::new(self.id.to_string());
-        let watching = Watching { of: *self, tree, view: LiveView::new(screen, &plan) };
+        let reader = EventReader { of: *self, tree, view: LiveView::new(screen, &plan) };
         let following = async {
-            match watching.until_stopped().await? {
-                Stopped::Over if self.purpose != Purpose::Finish => self.continuation().await,
+            match reader.until_stopped().await? {
+                Stopped::Over if self.purpose != Purpose::Finish => self.await_replan().await,
                 stopped => Ok(stopped),
             }
         };
@@ -127,14 +127,14 @@ impl Follower<'_> {
         };
         tokio::select! {
             stopped = following => stopped,
-            () = signals::interrupted() => Ok(Stopped::Detached),
+            () = signals::await_interrupt() => Ok(Stopped::Detached),
             never = driving => match never {},
         }
     }
 
     /// Waits until the replan of a finished execution has started the next execution or is given
     /// up.
-    async fn continuation(&self) -> Result<Stopped, Failure> {
+    async fn await_replan(&self) -> Result<Stopped, Failure> {
         #[derive(Deserialize)]
         struct Found {
             replanning: Option<Replanning>,
@@ -164,9 +164,7 @@ impl Follower<'_> {
             match (replanning.state, found.next) {
                 (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
                     let version = plan.version;
-                    say(format!(
-                        "replanned as version {version} because {reason}; {id} continues"
-                    ));
+                    say(format!("replanned as version {version} because {reason}; {id} continues"));
                     return Ok(Stopped::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
@@ -189,7 +187,7 @@ impl Follower<'_> {
     }
 
     /// Waits until the execution has had no live worker for [`OWNER_POLLS`] polls.
-    async fn unowned(&self) {
+    async fn await_loss_of_owner(&self) {
         let mut polls = 0;
         while polls < OWNER_POLLS {
             time::sleep(OWNER_POLL).await;
@@ -210,17 +208,17 @@ struct StateAt {
     seq: u64,
 }
 
-struct Watching<'a> {
-    of: Follower<'a>,
+struct EventReader<'a> {
+    of: Watcher<'a>,
     tree: EventTree,
     view: LiveView,
 }
 
-impl Watching<'_> {
+impl EventReader<'_> {
     async fn until_stopped(mut self) -> Result<Stopped, Failure> {
         let mut reconnects = RECONNECTS;
         let of = self.of;
-        let mut unowned = pin!(of.unowned());
+        let mut unowned = pin!(of.await_loss_of_owner());
         let mut is_told = self.of.purpose != Purpose::Watch;
         loop {
             let before = self.tree.root().seq;
@@ -316,7 +314,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
         print_document(session, id).await?
     } else {
         let execution: Execution = session.client.execution(id, Execution::SUMMARY).await?;
-        for line in outcome::ending(&execution, screen.err) {
+        for line in outcome::ending_lines(&execution, screen.err) {
             screen.say(&line);
         }
         match agent_answer(&execution) {
@@ -360,16 +358,13 @@ async fn show_waiting(
     }
     screen.print(&format!("{id}  WAITING"))?;
     for (step, answer) in answered.iter().take(ASKED) {
-        screen.say(&format!(
-            "`{}` was {answer}, but no worker drives it",
-            plain::safe_line(step)
-        ));
+        screen.say(&format!("`{}` was {answer}, but no worker drives it", plain::safe_line(step)));
     }
     if !answered.is_empty() {
         screen.say(&format!("faber execute {id}   continues it"));
     }
     for (of, step) in asked.iter().take(ASKED) {
-        let step = quoted(step);
+        let step = quote_for_shell(step);
         screen.say(&format!("faber approve {of} {step}            approves the step"));
         screen.say(&format!("faber approve {of} {step} --reject   rejects it"));
     }
@@ -405,7 +400,7 @@ pub(crate) async fn show_state(
 }
 
 /// Ends a command after Ctrl-C, and prints how to continue.
-fn detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     let message = if session.client.is_remote() {
         format!("detached; `{id}` continues: `faber watch {id}` watches it")
     } else {

@@ -15,7 +15,7 @@ use crate::{
         failure::Failure,
         session::Session,
         view::{
-            format::{count, first_line, format_duration, second},
+            format::{count, first_line, format_duration, format_second},
             outcome::{paint_state, took_ms},
             paint::Paint,
         },
@@ -78,7 +78,7 @@ async fn show_page<T: DeserializeOwned>(
     row: impl Fn(&T, Paint) -> Vec<String>,
 ) -> Result<ExitStatus, Failure> {
     let (nodes, next) = page.load(&session.client).await?;
-    let status = session.screen.list(&Value::Array(nodes), headings, row)?;
+    let status = session.screen.print_list(&Value::Array(nodes), headings, row)?;
     if let Some(cursor) = next {
         session.screen.hint(&format!("there are more: --after {cursor}"));
     }
@@ -165,7 +165,9 @@ pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<Exi
     }
     let executions = count(removed.executions, "execution");
     let (plans, requests) = (count(removed.plans, "plan"), count(removed.requests, "request"));
-    session.screen.result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
+    session
+        .screen
+        .print_result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
 }
 
 fn request_row(request: &Request, paint: Paint) -> Vec<String> {
@@ -173,7 +175,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     vec![
         request.request_id.to_string(),
         newest.map(|execution| paint_state(execution.state.as_str(), paint)).unwrap_or_default(),
-        request.created_at.as_deref().map(second).unwrap_or_default(),
+        request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
         first_line(&request.query),
     ]
@@ -184,7 +186,7 @@ fn plan_row(plan: &Plan, _: Paint) -> Vec<String> {
         plan.plan_id.to_string(),
         plan.version.to_string(),
         plan.execution_order.len().to_string(),
-        plan.created_at.as_deref().map(second).unwrap_or_default(),
+        plan.created_at.as_deref().map(format_second).unwrap_or_default(),
         first_line(&plan.query),
     ]
 }

@@ -32,25 +32,25 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
     refuse_server(app, "login")?;
-    let set = find(app, name).await?;
-    let (logins, server) = (app.config.logins(), server(&set)?);
-    let listener = listen(&logins, &set.name, server).await?;
-    let callback = Callback::serve(listener).map_err(|err| unable(&err))?;
-    let begun = Login::start(&logins, &set.name, server, callback.address()).await;
-    let begun = begun.map_err(|err| failure(&err))?;
-    show(app, name, begun.url(), no_browser);
+    let set = find_set(app, name).await?;
+    let (logins, server) = (app.config.logins(), mcp_server_of(&set)?);
+    let listener = bind_callback(&logins, &set.name, server).await?;
+    let callback = Callback::serve(listener).map_err(|err| listen_failure(&err))?;
+    let begun = Login::begin(&logins, &set.name, server, callback.address()).await;
+    let begun = begun.map_err(|err| login_failure(&err))?;
+    show_address(app, name, begun.url(), no_browser);
     tokio::select! {
-        logged_in = wait(app, &begun, callback, name) => tell(app, name, &logged_in?),
-        () = signals::interrupted() => app.detach("the login was not completed"),
+        logged_in = await_login(app, &begun, callback, name) => print_login(app, name, &logged_in?),
+        () = signals::await_interrupt() => app.detach("the login was not completed"),
     }
 }
 
 /// Removes the stored login of a toolset.
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
-    let set = find(app, name).await?;
-    let forgotten = app.config.logins().log_out(&set.name, server(&set)?).await;
-    let forgotten = forgotten.map_err(|err| failure(&err))?;
+    let set = find_set(app, name).await?;
+    let forgotten = app.config.logins().forget(&set.name, mcp_server_of(&set)?).await;
+    let forgotten = forgotten.map_err(|err| login_failure(&err))?;
     let screen = &app.screen;
     if screen.json {
         screen.print_json(&json!({ "toolset": name, "forgotten": forgotten }))?;
@@ -71,7 +71,7 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
 }
 
 /// Finds a toolset in the configuration, or among the added toolsets.
-async fn find(app: &App, name: &str) -> Result<SetConfig, Failure> {
+async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
     let missing = || Failure::not_found("toolset", name);
     let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
     let configured = app.config.toolsets.value.iter().find(|set| set.name == parsed);
@@ -82,7 +82,7 @@ async fn find(app: &App, name: &str) -> Result<SetConfig, Failure> {
     registry::added(&*store, &parsed).await?.ok_or_else(missing)
 }
 
-fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
+fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {
     match &set.source {
         Source::Mcp(server) => Ok(server),
         _ => Err(Failure::usage(format!("`{}` has no login: it is no MCP server", set.name))),
@@ -90,19 +90,19 @@ fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
 }
 
 /// Listens on 127.0.0.1 for the browser.
-async fn listen(
+async fn bind_callback(
     logins: &Logins,
     set: &ToolSetName,
     server: &McpServer,
 ) -> Result<TcpListener, Failure> {
-    let wanted = logins.preferred_port(set, server).map_err(|err| failure(&err))?;
+    let wanted = logins.port(set, server).map_err(|err| login_failure(&err))?;
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
         Err(_) if !has_port(server) => {
             // Only the previous login used this port.
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| unable(&err))
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| listen_failure(&err))
         }
-        bound => bound.map_err(|err| unable(&err)),
+        bound => bound.map_err(|err| listen_failure(&err)),
     }
 }
 
@@ -111,12 +111,12 @@ fn has_port(server: &McpServer) -> bool {
     server.oauth().is_some_and(mcp::oauth::OAuth::has_port)
 }
 
-fn unable(err: &std::io::Error) -> Failure {
+fn listen_failure(err: &std::io::Error) -> Failure {
     let why = "cannot listen for the browser on 127.0.0.1";
     Failure::new("INTERNAL", format!("{why}: {err}; see `callback_port` of `auth`"))
 }
 
-fn show(app: &App, name: &str, url: &str, no_browser: bool) {
+fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     let screen = &app.screen;
     let is_open = !no_browser && browser::open(&app.environment, screen.is_live, url);
     let how = if is_open { "if the browser does not open, go to" } else { "go to" };
@@ -130,7 +130,7 @@ fn show(app: &App, name: &str, url: &str, no_browser: bool) {
 }
 
 /// Waits until the user has logged in.
-async fn wait(
+async fn await_login(
     app: &App,
     begun: &Login,
     mut callback: Callback,
@@ -142,7 +142,7 @@ async fn wait(
     loop {
         let (address, page) = tokio::select! {
             Some((address, page)) = callback.next() => (address, Some(page)),
-            Some(address) = line(&mut pasted) => (address, None),
+            Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = PATIENCE.as_secs() / 60;
                 let why = format!("the login was not completed within {minutes} minutes");
@@ -165,14 +165,14 @@ async fn wait(
             Err(LoginError::Stray) => {}
             finished => {
                 callback.close().await;
-                return finished.map_err(|err| failure(&err));
+                return finished.map_err(|err| login_failure(&err));
             }
         }
     }
 }
 
 /// Returns the next line from standard input. Never returns if it is no terminal.
-async fn line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+async fn next_line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
         let Some(lines) = typed else { return std::future::pending().await };
         match lines.next_line().await {
@@ -183,7 +183,7 @@ async fn line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     }
 }
 
-fn tell(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failure> {
+fn print_login(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failure> {
     let LoggedIn { issuer, scopes, lasts, is_renewed } = logged_in;
     let screen = &app.screen;
     if screen.json {
@@ -207,7 +207,7 @@ fn tell(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failu
     Ok(ExitStatus::Done)
 }
 
-fn failure(err: &LoginError) -> Failure {
+fn login_failure(err: &LoginError) -> Failure {
     let message = err.to_string();
     match err {
         LoginError::NotForPeople(_) => Failure::usage(message),

@@ -8,17 +8,17 @@ use crate::cli::{App, ExitStatus, args::Models, failure::Failure, signals, view:
 
 pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
     match what {
-        Models::List => list(app),
+        Models::List => list_models(app),
         Models::Pull { name, sha256 } => tokio::select! {
-            pulled = fetch(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
-            () = signals::interrupted() => {
+            pulled = pull_model(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
+            () = signals::await_interrupt() => {
                 app.detach("the downloaded part is kept: the same command continues the download")
             }
         },
     }
 }
 
-fn list(app: &App) -> Result<ExitStatus, Failure> {
+fn list_models(app: &App) -> Result<ExitStatus, Failure> {
     let (screen, directory) = (&app.screen, app.config.models());
     let models = pull::list(&directory);
     if screen.json {
@@ -35,7 +35,7 @@ fn list(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
+async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     let (screen, environment) = (&app.screen, &app.environment);
     let places = Places {
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
@@ -44,8 +44,8 @@ async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     let terminal = Term::stderr();
     let mut report = |progress: Progress| {
         let Progress { file, bytes, of } = progress;
-        let whole = of.map_or_else(String::new, |bytes| format!(" of {}", megabytes(bytes)));
-        let line = format!("{file}: {}{whole}", megabytes(bytes));
+        let whole = of.map_or_else(String::new, |bytes| format!(" of {}", format_megabytes(bytes)));
+        let line = format!("{file}: {}{whole}", format_megabytes(bytes));
         if screen.is_live {
             // If the line cannot be cleared, the next one appears below.
             let _ =
@@ -59,12 +59,13 @@ async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     if screen.is_live {
         let _ = terminal.clear_line();
     }
-    let Pulled { path, model, from } = pulled.map_err(|err| failure(&err))?;
+    let Pulled { path, model, from } = pulled.map_err(|err| pull_failure(&err))?;
     if screen.json {
         screen.print_json(&json!({ "name": name, "path": path, "model": model, "from": from }))?;
         return Ok(ExitStatus::Done);
     }
-    let how = from.map_or_else(|| "already downloaded".to_owned(), |it| format!("from {it}"));
+    let how =
+        from.map_or_else(|| "already downloaded".to_owned(), |source| format!("from {source}"));
     screen.print(&format!(
         "{} ({model}, {how})\nuse it with `embedding: {{ model: {name} }}` in the configuration",
         path.display()
@@ -72,11 +73,11 @@ async fn fetch(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-fn megabytes(bytes: u64) -> String {
+fn format_megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
-fn failure(err: &PullError) -> Failure {
+fn pull_failure(err: &PullError) -> Failure {
     let message = err.to_string();
     match err {
         PullError::Name(_) | PullError::Checksum(_) => Failure::usage(message),

@@ -14,12 +14,12 @@ use crate::{
             types::{DIAGNOSTIC, Plan, PlanPayload, SavedPlan, Text},
         },
         failure::Failure,
-        plan_file::{WrittenPlan, place, read_json, read_plan, write_file},
+        plan_file::{WrittenPlan, file_label, read_json, read_plan, write_file},
         session::{Need, Session},
         view::{
-            format::{pretty, second},
+            format::{format_second, pretty_json},
             plain,
-            plan::{diagnostics, plan as whole_plan, plan_in_short},
+            plan::{draw_diagnostics, draw_plan, draw_short_plan},
             screen::Screen,
         },
         without_nulls,
@@ -44,10 +44,10 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let made = make_plan(&session.client, &args.query, options, &fields).await?;
     let plan: Plan = read(made.clone())?;
     match format {
-        Format::Text => screen.print(&whole_plan(&plan, screen.out))?,
+        Format::Text => screen.print(&draw_plan(&plan, screen.out))?,
         Format::Json => screen.print_json(&made)?,
         Format::Mermaid | Format::Dot => {
-            screen.document(made["drawing"].as_str().unwrap_or_default().trim_end())?;
+            screen.print_document(made["drawing"].as_str().unwrap_or_default().trim_end())?;
         }
     }
     if format != Format::Json {
@@ -72,14 +72,14 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
         )
     });
     let revised = revised.await.map_err(|failure| match failure.code.as_str() {
-        "INVALID_PLAN" => failure.with("file", place(file)),
+        "INVALID_PLAN" => failure.with("file", file_label(file)),
         _ => failure,
     })?;
     if app.screen.json {
         app.screen.print_json(&revised)?;
     } else {
         let plan = read(revised)?;
-        app.screen.print(&whole_plan(&plan, app.screen.out))?;
+        app.screen.print(&draw_plan(&plan, app.screen.out))?;
         show_warnings(&app.screen, &plan);
     }
     Ok(ExitStatus::Done)
@@ -112,7 +112,7 @@ fn plan_or_failure(payload: PlanPayload) -> Result<Value, Failure> {
 pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
     let screen = session.screen;
     if !screen.json {
-        screen.say(&plan_in_short(plan, screen.err));
+        screen.say(&draw_short_plan(plan, screen.err));
     }
     show_warnings(screen, plan);
 }
@@ -126,7 +126,7 @@ pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<(), 
 /// Shows warnings of a plan, also with `--json`, so that users notice them.
 fn show_warnings(screen: &Screen, plan: &Plan) {
     if !plan.diagnostics.is_empty() {
-        screen.say(&diagnostics(&plan.diagnostics, "", screen.err));
+        screen.say(&draw_diagnostics(&plan.diagnostics, "", screen.err));
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
             let written = read_plan(app, file).await?;
             let session = Session::open(app, Need::Tools).await;
             let session = session.map_err(|failure| written.prefer_errors(failure))?;
-            (session, Some((written, place(file))))
+            (session, Some((written, file_label(file))))
         }
         None => (Session::open_existing(app, Need::Store).await?, None),
     };
@@ -173,7 +173,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
     });
     let plan = saved.await?;
     let document = json!({ "name": args.name, "planId": plan });
-    app.screen.result(
+    app.screen.print_result(
         &document,
         &format!("{}  {}", plain::safe_line(&args.name), plain::safe_line(&plan)),
     )
@@ -185,15 +185,17 @@ pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStat
         return Err(not_saved(&session.client, name).await?);
     }
     let document = json!({ "name": name, "removed": true });
-    session.screen.result(&document, &format!("{} names no plan any more", plain::safe_line(name)))
+    session
+        .screen
+        .print_result(&document, &format!("{} names no plan any more", plain::safe_line(name)))
 }
 
 pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Failure> {
     let saved = Value::Array(all_saved(&session.client).await?);
     let headings = ["NAME", "PLAN", "SAVED", "INPUTS"];
-    session.screen.list(&saved, &headings, |plan: &SavedPlan, _| {
+    session.screen.print_list(&saved, &headings, |plan: &SavedPlan, _| {
         let inputs = plan.inputs.as_ref().map(input_names).unwrap_or_default();
-        vec![plan.name.to_string(), plan.plan_id.to_string(), second(&plan.saved_at), inputs]
+        vec![plan.name.to_string(), plan.plan_id.to_string(), format_second(&plan.saved_at), inputs]
     })
 }
 
@@ -227,12 +229,12 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
     let draft = export_draft(&session.client, &args.id).await?;
     let is_json = screen.json || args.format == ExportFormat::Json;
     let text = if is_json {
-        pretty(&draft)
+        pretty_json(&draft)
     } else {
         yaml::text(&draft).map_err(|why| Failure::new("INTERNAL", why))?
     };
     match &args.output {
-        None => screen.document(text.trim_end())?,
+        None => screen.print_document(text.trim_end())?,
         Some(file) => {
             write_file(file, format!("{}\n", text.trim_end()).as_bytes()).await?;
             if screen.json {

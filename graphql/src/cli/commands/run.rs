@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    follow::{Purpose, follow},
+    follow::{Purpose, watch_to_end},
     missing_tools,
     plan::{
         create_plan, find_saved, make_plan, newest_plan, planning_options, show_plan, show_stored,
@@ -20,7 +20,7 @@ use crate::cli::{
         types::{ExecutionHead, Plan, Text},
     },
     failure::Failure,
-    plan_file::{WrittenPlan, place, read_json, read_plan},
+    plan_file::{WrittenPlan, file_label, read_json, read_plan},
     session::{Need, Session},
     without_nulls,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
     session
         .close_after(async |session| {
             let started = start_execution(session, &args, written, options).await?;
-            follow(session, started.execution_id, Purpose::Drive).await
+            watch_to_end(session, started.execution_id, Purpose::Drive).await
         })
         .await
 }
@@ -55,7 +55,7 @@ pub(crate) async fn run_agent(
     let arguments = [("query: String!", json!(args.query)), ("options: AgentOptions", options)];
     let started: ExecutionHead =
         session.client.mutate("runAgent", &arguments, ExecutionHead::FIELDS).await?;
-    follow(session, started.execution_id, Purpose::Drive).await
+    watch_to_end(session, started.execution_id, Purpose::Drive).await
 }
 
 async fn start_execution(
@@ -81,7 +81,7 @@ async fn start_execution(
             }
             let file = args.plan.as_deref().unwrap_or(Path::new("-"));
             let made = create_plan(client, written).await;
-            made.map_err(|failure| failure.with("file", place(file)))?
+            made.map_err(|failure| failure.with("file", file_label(file)))?
         }
         // If the key was used before, the engine makes no new plan.
         None if args.options.idempotency_key.is_some() => {
@@ -111,7 +111,7 @@ pub(crate) async fn execute(
     } else {
         start_again(session, &args, options).await?
     };
-    follow(session, started.execution_id, Purpose::Drive).await
+    watch_to_end(session, started.execution_id, Purpose::Drive).await
 }
 
 async fn start_again(
@@ -139,7 +139,7 @@ async fn start_again(
 
 pub(crate) async fn watch(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
     let found = find_execution(&session.client, id).await?;
-    follow(session, found.execution_id, Purpose::Watch).await
+    watch_to_end(session, found.execution_id, Purpose::Watch).await
 }
 
 pub(crate) async fn run_query(

@@ -73,7 +73,7 @@ async fn select_tools(
 
 fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Failure> {
     let headings = ["TOOL", "SCORE", "HIT", "LEAST", "DESCRIPTION"];
-    session.screen.list(found, &headings, |found: &ToolMatch, paint| {
+    session.screen.print_list(found, &headings, |found: &ToolMatch, paint| {
         let name = found.tool.shortest_name().to_string();
         vec![
             if found.hit { name } else { paint.dim(name) },
@@ -201,7 +201,7 @@ pub(crate) async fn measure_quality(
     let mut qualities = Vec::new();
     for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
         let criteria = Criteria { by: criterion, limit: DEPTH, all };
-        match measure(&session.client, &known, criteria).await {
+        match measure_criterion(&session.client, &known, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),
                 queries: figures.queries(),
@@ -217,7 +217,7 @@ pub(crate) async fn measure_quality(
         }
     }
     let headings = ["BY", "QUERIES", "HIT@1", "RECALL@5", "MRR"];
-    session.screen.list(&json!(qualities), &headings, |quality: &Quality, _| {
+    session.screen.print_list(&json!(qualities), &headings, |quality: &Quality, _| {
         let Quality { by, queries, hit_at_1, recall_at_5, mrr } = quality;
         let figures = [hit_at_1, recall_at_5, mrr].map(|figure| format!("{figure:.3}"));
         [by.clone(), queries.to_string()].into_iter().chain(figures).collect()
@@ -279,7 +279,11 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
     if wrong.is_empty() { Ok(()) } else { Err(Failure::usage(wrong.join("; "))) }
 }
 
-async fn measure(client: &Client, known: &[Known], criteria: Criteria) -> Result<Figures, Failure> {
+async fn measure_criterion(
+    client: &Client,
+    known: &[Known],
+    criteria: Criteria,
+) -> Result<Figures, Failure> {
     #[derive(Deserialize)]
     struct Selected {
         tool: Tool,

@@ -162,7 +162,7 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
 
 fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
     let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
-    signals::told_to_end().map_err(deaf)
+    signals::await_end_signal().map_err(deaf)
 }
 
 pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {

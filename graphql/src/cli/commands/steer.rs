@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId};
 
 use super::{
-    follow::{Purpose, follow, show_state},
+    follow::{Purpose, show_state, watch_to_end},
     missing_tools,
     plan::{planning_options, show_stored},
 };
@@ -18,7 +18,7 @@ use crate::cli::{
         Argument, Client,
         types::{ExecutionHead, RepeatedCall, Text},
     },
-    drive::until_told_to_stop,
+    drive::await_stop_command,
     failure::Failure,
     session::{Need, Session},
     signals,
@@ -34,8 +34,8 @@ pub(crate) async fn resume(
     if !wait {
         missing_tools::check_execution(session, id).await?;
     }
-    let resumed = send_and_drive(session, id, "resumeExecution", &[]).await?;
-    follow(session, resumed.execution_id, Purpose::Drive).await
+    let resumed = send_and_drive(session, id, "resumeExecution", &[], false).await?;
+    watch_to_end(session, resumed.execution_id, Purpose::Drive).await
 }
 
 pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<ExitStatus, Failure> {
@@ -49,8 +49,8 @@ pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<Exit
     }
     let arguments =
         [("fromStep: String", json!(args.from_step)), ("mode: RetryMode", json!(args.mode()))];
-    let retried = send_and_drive(session, id, "retryExecution", &arguments).await?;
-    follow(session, retried.execution_id, Purpose::Drive).await
+    let retried = send_and_drive(session, id, "retryExecution", &arguments, false).await?;
+    watch_to_end(session, retried.execution_id, Purpose::Drive).await
 }
 
 pub(crate) async fn replan(
@@ -60,9 +60,10 @@ pub(crate) async fn replan(
 ) -> Result<ExitStatus, Failure> {
     let found = find_execution(&session.client, id).await?;
     let arguments = [("options: PlanningOptions", planning_options(planning))];
-    let next = send_and_drive(session, found.execution_id, "replanExecution", &arguments).await?;
+    let next =
+        send_and_drive(session, found.execution_id, "replanExecution", &arguments, false).await?;
     show_stored(session, &next.plan_id).await?;
-    follow(session, next.execution_id, Purpose::Drive).await
+    watch_to_end(session, next.execution_id, Purpose::Drive).await
 }
 
 pub(crate) async fn cancel(
@@ -76,8 +77,9 @@ pub(crate) async fn cancel(
         session.screen.say(&format!("`{id}` is already finished ({state}): nothing was cancelled"));
         return show_state(session, id).await;
     }
-    send_and_stop(session, id, "cancelExecution", &[("reason: String", json!(reason))]).await?;
-    Ok(match follow(session, id, Purpose::Finish).await? {
+    send_and_drive(session, id, "cancelExecution", &[("reason: String", json!(reason))], true)
+        .await?;
+    Ok(match watch_to_end(session, id, Purpose::Finish).await? {
         ExitStatus::Detached => ExitStatus::Detached,
         _ => ExitStatus::Done,
     })
@@ -85,7 +87,7 @@ pub(crate) async fn cancel(
 
 pub(crate) async fn pause(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
     let id = find_execution(&session.client, id).await?.execution_id;
-    send_and_stop(session, id, "pauseExecution", &[]).await?;
+    send_and_drive(session, id, "pauseExecution", &[], true).await?;
     show_recorded(session, id).await
 }
 
@@ -110,36 +112,24 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution meanwhile. The response arrives after a worker has
-/// applied the command.
+/// Sends a command and drives the execution meanwhile. The response arrives after a worker has applied
+/// the command. If the command `stops` the execution, this process drives only after the command is in
+/// the inbox, so that no step starts before.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
     mutation: &str,
     arguments: &[Argument<'_>],
-) -> Result<ExecutionHead, Failure> {
-    tokio::select! {
-        told = send_command(&session.client, id, mutation, arguments) => told,
-        never = session.drive_forever(id) => match never {},
-    }
-}
-
-/// Sends a command that stops an execution. Drives the execution only after the command is in the
-/// inbox, so that no step starts before.
-async fn send_and_stop(
-    session: &Session<'_>,
-    id: ExecutionId,
-    mutation: &str,
-    arguments: &[Argument<'_>],
+    stops: bool,
 ) -> Result<ExecutionHead, Failure> {
     let driving = async {
-        if let Some(store) = session.store() {
-            until_told_to_stop(&**store, id).await;
+        if stops && let Some(store) = session.store() {
+            await_stop_command(&**store, id).await;
         }
         session.drive_forever(id).await
     };
     tokio::select! {
-        told = send_command(&session.client, id, mutation, arguments) => told,
+        sent = send_command(&session.client, id, mutation, arguments) => sent,
         never = driving => match never {},
     }
 }
@@ -182,7 +172,7 @@ async fn answer_and_drive(
                 let message = format!("recorded, but not driven: {}", failure.message);
                 Failure { message, ..failure }
             })?;
-            follow(session, root, Purpose::Drive).await
+            watch_to_end(session, root, Purpose::Drive).await
         })
         .await
 }
@@ -305,8 +295,7 @@ pub(crate) async fn warn_of_repeated_calls(
 
 fn call_table(calls: &[RepeatedCall]) -> String {
     let rows = calls.iter().map(|call| {
-        let unknown =
-            if call.outcome_unknown { ", with an unknown outcome" } else { "" };
+        let unknown = if call.outcome_unknown { ", with an unknown outcome" } else { "" };
         let calls = count(call.calls, "call");
         vec![format!("  {}", call.step_id), call.tool_name.to_string(), format!("{calls}{unknown}")]
     });
@@ -323,7 +312,7 @@ async fn ask_person(question: &str) -> Result<bool, Failure> {
     });
     let answer = tokio::select! {
         answer = read => answer,
-        () = signals::interrupted() => return Err(Failure::new("DETACHED", "nothing was started")),
+        () = signals::await_interrupt() => return Err(Failure::new("DETACHED", "nothing was started")),
     };
     let failed = |err: &dyn std::fmt::Display| {
         Failure::new("INTERNAL", format!("the answer cannot be read: {err}"))

@@ -111,7 +111,7 @@ async fn show_graph(
     match format {
         ToolkitFormat::Json => screen.print_json(&found)?,
         ToolkitFormat::Text => screen.print(&for_people(&read(found)?, screen.out))?,
-        _ => screen.document(found[fields].as_str().unwrap_or_default().trim_end())?,
+        _ => screen.print_document(found[fields].as_str().unwrap_or_default().trim_end())?,
     }
     Ok(ExitStatus::Done)
 }
@@ -155,5 +155,5 @@ async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Fail
     for warning in &change.warnings {
         screen.say(&screen.err.yellow(warning.to_string()));
     }
-    screen.result(&found, &format!("the toolkit has {}", count_parts(&change.toolkit)))
+    screen.print_result(&found, &format!("the toolkit has {}", count_parts(&change.toolkit)))
 }

@@ -18,7 +18,7 @@ use crate::cli::{
     plan_file::{read_json, read_text},
     session::Session,
     view::{
-        format::{first_line, indented, second},
+        format::{first_line, format_second, indent_json},
         outcome::paint_state,
         plain,
     },
@@ -52,7 +52,7 @@ pub(crate) async fn use_tools(session: &Session<'_>, what: Tools) -> Result<Exit
 
 fn list_tools(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Failure> {
     let headings = ["TOOL", "SET", "ACTIVE", "EFFECT", "DESCRIPTION"];
-    session.screen.list(found, &headings, |tool: &Tool, paint| {
+    session.screen.print_list(found, &headings, |tool: &Tool, paint| {
         let name = tool.name.to_string();
         vec![
             if tool.active { name } else { paint.dim(name) },
@@ -83,10 +83,10 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
         paint.dim(about),
         plain::safe_block(&tool.description).replace('\n', "\n  "),
         paint.cyan("parameters"),
-        indented(&tool.input_schema, 2)
+        indent_json(&tool.input_schema, 2)
     );
     if let Some(output) = &tool.output_schema {
-        let _ = write!(shown, "\n{}\n{}", paint.cyan("output"), indented(output, 2));
+        let _ = write!(shown, "\n{}\n{}", paint.cyan("output"), indent_json(output, 2));
     }
     screen.print(&shown)?;
     Ok(ExitStatus::Done)
@@ -150,7 +150,7 @@ async fn list_toolsets(session: &Session<'_>) -> Result<ExitStatus, Failure> {
     session.client.query::<Value>("tools", &[], "name").await?;
     let found = session.client.query("toolSets", &[], &ToolSet::fields()).await?;
     let headings = ["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"];
-    session.screen.list(&found, &headings, |set: &ToolSet, paint| {
+    session.screen.print_list(&found, &headings, |set: &ToolSet, paint| {
         vec![
             set.name.to_string(),
             set.source.to_string(),
@@ -185,7 +185,7 @@ async fn call_tool(
         screen.print_json(&found)?;
     } else if is_done {
         match &called.result {
-            Value::String(text) => screen.document(text)?,
+            Value::String(text) => screen.print_document(text)?,
             other => screen.print_json(other)?,
         }
     } else {
@@ -244,7 +244,7 @@ async fn load_tools(
         };
         loaded.push(json!({ "name": name, "status": status }));
     }
-    session.screen.list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &Loaded, _| {
+    session.screen.print_list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &Loaded, _| {
         vec![tool.name.to_string(), tool.status.to_string()]
     })
 }
@@ -252,14 +252,14 @@ async fn load_tools(
 async fn show_usage(session: &Session<'_>) -> Result<ExitStatus, Failure> {
     let found = session.client.query("toolUsage", &[], ToolUsage::FIELDS).await?;
     let headings = ["TOOL", "CALLS", "FAILURES", "P50 MS", "P99 MS", "LAST"];
-    session.screen.list(&found, &headings, |usage: &ToolUsage, _| {
+    session.screen.print_list(&found, &headings, |usage: &ToolUsage, _| {
         vec![
             usage.tool_name.to_string(),
             usage.calls.to_string(),
             usage.failures.to_string(),
-            usage.p50_ms.map(milliseconds).unwrap_or_default(),
-            usage.p99_ms.map(milliseconds).unwrap_or_default(),
-            usage.last_called_at.as_deref().map(second).unwrap_or_default(),
+            usage.p50_ms.map(format_ms).unwrap_or_default(),
+            usage.p99_ms.map(format_ms).unwrap_or_default(),
+            usage.last_called_at.as_deref().map(format_second).unwrap_or_default(),
         ]
     })
 }
@@ -272,18 +272,18 @@ async fn list_calls(
     let arguments = [("toolName: String", json!(tool)), ("first: Int", json!(first))];
     let found = session.client.query("toolHistory", &arguments, ToolResult::FIELDS).await?;
     let headings = ["AT", "TOOL", "STATUS", "MS", "RESULT"];
-    session.screen.list(&found, &headings, |call: &ToolResult, paint| {
+    session.screen.print_list(&found, &headings, |call: &ToolResult, paint| {
         let result = call.error.as_deref().map_or_else(|| call.result.to_string(), str::to_owned);
         vec![
-            second(&call.at),
+            format_second(&call.at),
             call.tool.to_string(),
             paint_state(&call.status, paint),
-            milliseconds(call.duration_ms),
+            format_ms(call.duration_ms),
             first_line(&result),
         ]
     })
 }
 
-fn milliseconds(ms: f64) -> String {
+fn format_ms(ms: f64) -> String {
     format!("{ms:.1}")
 }

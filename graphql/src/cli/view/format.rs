@@ -30,13 +30,13 @@ pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -
 }
 
 /// Returns the milliseconds between two times, or `None` if `until` is earlier.
-pub(crate) fn milliseconds(from: Timestamp, until: Timestamp) -> Option<f64> {
+pub(crate) fn ms_between(from: Timestamp, until: Timestamp) -> Option<f64> {
     let micros = u64::try_from((until - from).num_microseconds()?).ok()?;
     Some(std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0)
 }
 
 /// Formats a timestamp of the API to the second.
-pub(crate) fn second(at: &str) -> String {
+pub(crate) fn format_second(at: &str) -> String {
     plain::safe_line(at.split('.').next().unwrap_or_default().trim_end_matches('Z'))
         .replace('T', " ")
 }
@@ -53,17 +53,18 @@ pub(crate) fn first_line(text: &str) -> String {
     plain::safe_line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT))
 }
 
-pub(crate) fn in_line(value: &Value, max: usize) -> String {
+pub(crate) fn json_line(value: &Value, max: usize) -> String {
     clip(&plain::safe_line(&value.to_string()), max)
 }
 
-pub(crate) fn pretty(value: &Value) -> String {
+pub(crate) fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-pub(crate) fn indented(value: &Value, by: usize) -> String {
+pub(crate) fn indent_json(value: &Value, by: usize) -> String {
     let lead = " ".repeat(by);
-    let lines: Vec<String> = pretty(value).lines().map(|line| format!("{lead}{line}")).collect();
+    let lines: Vec<String> =
+        pretty_json(value).lines().map(|line| format!("{lead}{line}")).collect();
     lines.join("\n")
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn part_name(step: &str, index: Option<u64>) -> String {
 }
 
 /// Lists the first `max` names: `` `a`, `b` and 7 more ``.
-pub(crate) fn named<T: AsRef<str>>(names: &[T], max: usize) -> String {
+pub(crate) fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     let mut shown: Vec<String> = names
         .iter()
         .take(max)
@@ -94,7 +95,7 @@ pub(crate) fn named<T: AsRef<str>>(names: &[T], max: usize) -> String {
 }
 
 /// Quotes a name for a shell. Shells take brackets for a pattern.
-pub(crate) fn quoted(name: &str) -> String {
+pub(crate) fn quote_for_shell(name: &str) -> String {
     let name = plain::safe_line(name);
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
     if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
@@ -109,11 +110,17 @@ mod tests {
 
     #[test]
     fn names_are_few_and_safe() {
-        assert_eq!(named(&["a", "b", "c"], 3), "`a`, `b` and `c`");
-        assert_eq!(named(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
-        assert_eq!(named(&["a"], 2), "`a`");
-        assert_eq!((quoted("a.b-1"), quoted("l[1]")), ("a.b-1".into(), "'l[1]'".into()));
-        assert_eq!((quoted("it's"), quoted("-x")), (r"'it'\''s'".into(), "'-x'".into()));
+        assert_eq!(list_names(&["a", "b", "c"], 3), "`a`, `b` and `c`");
+        assert_eq!(list_names(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
+        assert_eq!(list_names(&["a"], 2), "`a`");
+        assert_eq!(
+            (quote_for_shell("a.b-1"), quote_for_shell("l[1]")),
+            ("a.b-1".into(), "'l[1]'".into())
+        );
+        assert_eq!(
+            (quote_for_shell("it's"), quote_for_shell("-x")),
+            (r"'it'\''s'".into(), "'-x'".into())
+        );
     }
 
     #[test]

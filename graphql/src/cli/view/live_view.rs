@@ -19,12 +19,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shared::clock::{Clock, Timestamp, WallClock};
 
 use super::{
-    format::{count, format_duration, milliseconds, named},
+    format::{count, format_duration, list_names, ms_between},
     news::News,
     paint::{self, Paint},
     plain,
     screen::Screen,
-    step::{StepLine, StepView, mark},
+    step::{StepLine, StepView, state_mark},
 };
 use crate::cli::client::types::{Plan, StepState};
 
@@ -45,24 +45,24 @@ const BAR: usize = 24;
 pub(crate) struct LiveView {
     screen: Screen,
     width: usize,
-    terminal: Option<(ProgressBar, Arc<Mutex<Stage>>)>,
+    terminal: Option<(ProgressBar, Arc<Mutex<Drawing>>)>,
 }
 
 impl LiveView {
     pub(crate) fn new(screen: &Screen, plan: &Plan) -> Self {
-        let stage = Stage::new(plan);
+        let stage = Drawing::new(plan);
         let width = stage.width;
         let terminal = screen.is_live.then(|| draw_repeatedly(stage, screen.err));
         Self { screen: screen.clone(), width, terminal }
     }
 
     pub(crate) fn tell(&mut self, news: &News, steps_over: usize) {
-        let line = line(news, self.width, self.screen.err);
+        let line = news_line(news, self.width, self.screen.err);
         match (&self.terminal, line) {
             (Some((bar, stage)), line) => {
                 stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, steps_over);
                 if let (News::Note(_), Some(line)) = (news, line) {
-                    bar.println(self.screen.err.drawn(&line));
+                    bar.println(self.screen.err.to_terminal(&line));
                 }
             }
             (None, Some(line)) => self.screen.say(&line),
@@ -87,7 +87,7 @@ impl Drop for LiveView {
     }
 }
 
-fn draw_repeatedly(stage: Stage, paint: Paint) -> (ProgressBar, Arc<Mutex<Stage>>) {
+fn draw_repeatedly(stage: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Drawing>>) {
     let stage = Arc::new(Mutex::new(stage));
     let shown = Arc::clone(&stage);
     let style = stage_style().with_key(
@@ -96,7 +96,7 @@ fn draw_repeatedly(stage: Stage, paint: Paint) -> (ProgressBar, Arc<Mutex<Stage>
             let stage = shown.lock().unwrap_or_else(PoisonError::into_inner);
             let lines = stage.draw_live(WallClock.now(), window_size(), paint);
             // If writing fails, the next tick draws again.
-            let _ = out.write_str(&paint.drawn(&lines.join("\n")));
+            let _ = out.write_str(&paint.to_terminal(&lines.join("\n")));
         },
     );
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -115,10 +115,10 @@ fn window_size() -> Size {
 }
 
 /// Formats news as one line. Returns `None` for news without a line.
-pub(crate) fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
+pub(crate) fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
-        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", named(steps, KEPT)))),
+        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, KEPT)))),
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
         News::Step { name, view } => view.line(name, width, paint),
     }
@@ -130,7 +130,7 @@ struct Size {
     columns: usize,
 }
 
-struct Stage {
+struct Drawing {
     layers: Vec<Vec<String>>,
     max_attempts: BTreeMap<String, u64>,
     width: usize,
@@ -164,7 +164,7 @@ enum Fold {
     Skipped,
 }
 
-impl Stage {
+impl Drawing {
     fn new(plan: &Plan) -> Self {
         let name = |step: &crate::cli::client::types::Text| (**step).to_owned();
         let layers: Vec<Vec<String>> =
@@ -173,7 +173,7 @@ impl Stage {
         let attempts = plan.tools.iter().map(|step| (name(&step.step_id), step.max_attempts()));
         Self {
             max_attempts: attempts.collect(),
-            width: own.iter().map(|step| paint::width(step)).max().unwrap_or(0).min(NAME),
+            width: own.iter().map(|step| paint::text_width(step)).max().unwrap_or(0).min(NAME),
             layers,
             steps: BTreeMap::new(),
             own,
@@ -220,7 +220,7 @@ impl Stage {
         let lines = size.lines.saturating_sub(2).max(1);
         let mut drawn = self.draw(now, Size { lines, ..size }, paint);
         let columns = size.columns.saturating_sub(1).max(10);
-        drawn.extend(self.bar(now, paint).map(|bar| paint::cut(&bar, columns)));
+        drawn.extend(self.draw_bar(now, paint).map(|bar| paint::cut_to_width(&bar, columns)));
         drawn
     }
 
@@ -229,38 +229,41 @@ impl Stage {
         // Names leave space for the times and codes of all lines.
         let mut frame = Frame { now, columns, names: self.width, paint };
         let essential =
-            self.steps.iter().map(|(name, step)| self.end_of(name, step, frame).essential);
+            self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
         // A number of five columns and a sign precede a name. Two spaces follow it.
         let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(LEAST_NAME);
         frame.names = self.width.min(room);
-        let mut lines =
-            if self.own.len() <= STEPS { self.all_steps(frame) } else { self.layers(frame) };
+        let mut lines = if self.own.len() <= STEPS {
+            self.draw_all_steps(frame)
+        } else {
+            self.draw_layers(frame)
+        };
         limit_lines(&mut lines, size.lines.max(1), paint);
-        lines.into_iter().map(|line| paint::cut(&line.text, columns)).collect()
+        lines.into_iter().map(|line| paint::cut_to_width(&line.text, columns)).collect()
     }
 
-    fn all_steps(&self, frame: Frame) -> Vec<Line> {
+    fn draw_all_steps(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         for (layer, steps) in self.layers.iter().enumerate() {
             for (place, step) in steps.iter().enumerate() {
                 let number =
                     if place == 0 { format!("{:>3}", layer + 1) } else { "   ".to_owned() };
-                lines.push(self.step(&frame.paint.dim(number), step, frame));
-                lines.extend(self.parts("     ", step, frame));
+                lines.push(self.draw_step(&frame.paint.dim(number), step, frame));
+                lines.extend(self.draw_parts("     ", step, frame));
             }
         }
         lines
     }
 
     /// Draws a long plan: layers that share a state are one line.
-    fn layers(&self, frame: Frame) -> Vec<Line> {
+    fn draw_layers(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut layers = self.layers.iter().enumerate().peekable();
         while let Some((first, layer)) = layers.next() {
-            let fold = self.fold(layer);
+            let fold = self.fold_layer(layer);
             let (mut last, mut steps) = (first, layer.iter().collect::<Vec<_>>());
             while let Some((at, more)) =
-                layers.next_if(|(_, more)| fold.is_some() && self.fold(more) == fold)
+                layers.next_if(|(_, more)| fold.is_some() && self.fold_layer(more) == fold)
             {
                 last = at;
                 steps.extend(more);
@@ -274,16 +277,16 @@ impl Stage {
             let shown =
                 |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
             let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
-            lines.push(self.folded(&place, &steps, shown.is_empty(), frame.paint));
+            lines.push(self.draw_folded(&place, &steps, shown.is_empty(), frame.paint));
             for step in shown {
-                lines.push(self.step("     ", step, frame));
-                lines.extend(self.parts("       ", step, frame));
+                lines.push(self.draw_step("     ", step, frame));
+                lines.extend(self.draw_parts("       ", step, frame));
             }
         }
         lines
     }
 
-    fn fold(&self, layer: &[String]) -> Option<Fold> {
+    fn fold_layer(&self, layer: &[String]) -> Option<Fold> {
         let mut steps = layer.iter().map(|step| self.steps.get(step));
         if steps.clone().all(|step| step.is_none()) {
             return Some(Fold::Pending);
@@ -295,7 +298,7 @@ impl Stage {
         Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
     }
 
-    fn folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
+    fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
         let known = || steps.iter().filter_map(|step| self.steps.get(*step));
         let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
         let in_state = |state| known().filter(|step| step.state == state).count();
@@ -308,7 +311,8 @@ impl Stage {
             _ if skipped + cancelled > 0 => StepState::Skipped,
             _ => StepState::Succeeded,
         };
-        let mark = if state == StepState::Running { paint.cyan("▸") } else { mark(state, paint) };
+        let mark =
+            if state == StepState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
         let names: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
         let more = if total > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
@@ -324,19 +328,20 @@ impl Stage {
         Line { rank: 2 + u8::from(is_all), text: format!("{place} {mark} {text}  {names}") }
     }
 
-    fn step(&self, number: &str, name: &str, frame: Frame) -> Line {
+    fn draw_step(&self, number: &str, name: &str, frame: Frame) -> Line {
         let paint = frame.paint;
         let shown = plain::safe_line(name);
         let Some(step) = self.steps.get(name) else {
-            let mark = mark(StepState::Pending, paint);
+            let mark = state_mark(StepState::Pending, paint);
             return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
         };
-        let StepLine { mark, rest, essential } = self.end_of(name, step, frame);
+        let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
         // If space is short, the name is cut before the outcome.
         let behind = if essential > 0 { 2 + essential } else { 0 };
-        let taken = paint::width(number) + paint::width(&mark) + 2 + behind;
-        let shown = paint::cut(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
-        let padding = " ".repeat(frame.names.saturating_sub(paint::width(&shown)));
+        let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + behind;
+        let shown =
+            paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
+        let padding = " ".repeat(frame.names.saturating_sub(paint::text_width(&shown)));
         let rank = match step.state {
             _ if step.is_quiet() => 3,
             StepState::Running | StepState::Retrying => 1,
@@ -346,7 +351,7 @@ impl Stage {
         Line { rank, text }
     }
 
-    fn end_of(&self, name: &str, step: &StepView, frame: Frame) -> StepLine {
+    fn draw_outcome(&self, name: &str, step: &StepView, frame: Frame) -> StepLine {
         let attempt = |attempt: u64| match self.max_attempts.get(name) {
             Some(max) if *max >= attempt => format!("{attempt} of {max}"),
             _ => attempt.to_string(),
@@ -355,23 +360,23 @@ impl Stage {
     }
 
     /// Draws the parts of a step: its items, the steps of its child, its compensation.
-    fn parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
+    fn draw_parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
         let behind = self.steps.range(step.to_owned()..);
         behind
             .take_while(|(name, _)| name.starts_with(step))
             .filter(|(name, _)| !self.own.contains(*name) && is_part(step, name))
-            .map(|(name, _)| self.step(indent, name, frame))
+            .map(|(name, _)| self.draw_step(indent, name, frame))
             .collect()
     }
 
-    fn bar(&self, now: Timestamp, paint: Paint) -> Option<String> {
+    fn draw_bar(&self, now: Timestamp, paint: Paint) -> Option<String> {
         let total = self.own.len();
         if total < 2 || self.steps_over == 0 {
             return None;
         }
         let full = self.steps_over.min(total) * BAR / total;
         let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
-        let elapsed = self.started_at.and_then(|from| milliseconds(from, now)).map(format_duration);
+        let elapsed = self.started_at.and_then(|from| ms_between(from, now)).map(format_duration);
         let elapsed = paint.dim(elapsed.unwrap_or_default());
         Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))
     }

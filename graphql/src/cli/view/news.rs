@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::clock::Timestamp;
 
 use super::{
-    format::{count, milliseconds, part_name, quoted},
+    format::{count, ms_between, part_name, quote_for_shell},
     plain,
     step::{Next, Progress, StepView},
 };
@@ -53,7 +53,7 @@ impl News {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct List {
+struct LoopCount {
     total: u64,
     over: u64,
     failed: u64,
@@ -62,7 +62,7 @@ struct List {
 
 /// The state of an execution, folded from the events read so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct ExecutionView {
     id: String,
     pub(crate) seq: u64,
     pub(crate) steps_over: usize,
@@ -70,12 +70,12 @@ pub(crate) struct Board {
     running: BTreeMap<String, Option<Timestamp>>,
     retrying: BTreeSet<String>,
     asking: BTreeSet<String>,
-    lists: BTreeMap<String, List>,
+    lists: BTreeMap<String, LoopCount>,
     /// The running children by step.
     children: BTreeMap<String, String>,
 }
 
-impl Board {
+impl ExecutionView {
     pub(crate) fn new(id: &str) -> Self {
         Self { id: id.to_owned(), ..Self::default() }
     }
@@ -114,19 +114,19 @@ impl Board {
         let data = &event.data;
         let name = part_name(step, data.index);
         let (state, detail) = match &*event.kind {
-            "step_started" => return self.start(step, name, event),
+            "step_started" => return self.start_step(step, name, event),
             "step_compensation_started" => {
-                let name = undo_name(&name);
-                return Some(self.run(name, event));
+                let name = compensation_name(&name);
+                return Some(self.run_part(name, event));
             }
             "step_progress" => return Some(News::Progress { name, progress: progress_of(data) }),
             "step_compensation_progress" => {
                 return Some(News::Progress {
-                    name: undo_name(&name),
+                    name: compensation_name(&name),
                     progress: progress_of(data),
                 });
             }
-            "step_succeeded" => (StepState::Succeeded, self.result(step, data)),
+            "step_succeeded" => (StepState::Succeeded, self.describe_result(step, data)),
             "step_compensated" => (StepState::Compensated, None),
             "step_failed" => (StepState::Failed, error_code(data)),
             "step_retry_scheduled" | "step_compensation_retry_scheduled" => {
@@ -148,13 +148,13 @@ impl Board {
             }
         };
         let is_undo = event.kind.starts_with("step_compensat");
-        let name = if is_undo { undo_name(&name) } else { name };
-        let view = self.end(&name, state, detail, event);
+        let name = if is_undo { compensation_name(&name) } else { name };
+        let view = self.end_part(&name, state, detail, event);
         if is_undo || name != step {
             return if is_undo {
                 Some(News::Step { name, view })
             } else {
-                self.item(step, name, view)
+                self.count_item(step, name, view)
             };
         }
         if view.is_over() {
@@ -164,20 +164,20 @@ impl Board {
         Some(News::Step { name, view })
     }
 
-    fn start(&mut self, step: &str, name: String, event: &Event) -> Option<News> {
+    fn start_step(&mut self, step: &str, name: String, event: &Event) -> Option<News> {
         if let Some(total) = event.data.items {
-            self.lists.insert(name.clone(), List { total, ..List::default() });
+            self.lists.insert(name.clone(), LoopCount { total, ..LoopCount::default() });
         }
         let child = event.data.child_execution_id.as_deref().map(str::to_owned);
         let is_whole = name == step;
-        let news = self.run(name.clone(), event);
+        let news = self.run_part(name.clone(), event);
         self.children.extend(child.map(|child| (name, child)));
         // Items are counted when they finish. A list may have thousands.
         is_whole.then_some(news)
     }
 
-    fn run(&mut self, name: String, event: &Event) -> News {
-        self.leave(&name);
+    fn run_part(&mut self, name: String, event: &Event) -> News {
+        self.clear_part(&name);
         self.running.insert(name.clone(), event.at);
         let (state, attempt) = (StepState::Running, event.attempt.unwrap_or(1));
         News::Step {
@@ -187,7 +187,7 @@ impl Board {
     }
 
     /// Ends an attempt or a wait.
-    fn end(
+    fn end_part(
         &mut self,
         name: &str,
         state: StepState,
@@ -196,8 +196,8 @@ impl Board {
     ) -> StepView {
         // Clocks of machines differ, so the end is never earlier than the start.
         let since = self.running.get(name).copied().flatten();
-        let took_ms = since.and_then(|from| milliseconds(from, event.at?.max(from)));
-        self.leave(name);
+        let took_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
+        self.clear_part(name);
         let id = plain::safe_line(&self.id);
         let next = match state {
             StepState::Retrying => {
@@ -205,12 +205,12 @@ impl Board {
                 let attempt = event.attempt.unwrap_or(1) + 1;
                 event.data.until.map(|at| Next::Attempt { attempt, at: Some(at) })
             }
-            StepState::Waiting if event.data.awaited.as_deref() == Some("signal") => {
-                Some(Next::Command(format!("faber signal {id} {}", quoted(&event.data.name))))
-            }
+            StepState::Waiting if event.data.awaited.as_deref() == Some("signal") => Some(
+                Next::Command(format!("faber signal {id} {}", quote_for_shell(&event.data.name))),
+            ),
             StepState::Waiting => {
                 self.asking.insert(name.to_owned());
-                Some(Next::Command(format!("faber approve {id} {}", quoted(name))))
+                Some(Next::Command(format!("faber approve {id} {}", quote_for_shell(name))))
             }
             _ => None,
         };
@@ -218,7 +218,7 @@ impl Board {
     }
 
     /// Counts an item. Only the first failures and waits of a list have their own news.
-    fn item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
+    fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == StepState::Failed;
         if view.is_over() {
@@ -236,10 +236,10 @@ impl Board {
     }
 
     /// Returns details of a step that succeeded.
-    fn result(&self, step: &str, data: &EventData) -> Option<String> {
+    fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {
         match self.lists.get(step) {
-            Some(List { total, failed: 0, .. }) => Some(count(*total, "item")),
-            Some(List { total, failed, .. }) => {
+            Some(LoopCount { total, failed: 0, .. }) => Some(count(*total, "item")),
+            Some(LoopCount { total, failed, .. }) => {
                 Some(format!("{}, {failed} of them failed", count(*total, "item")))
             }
             None => data.cached.then(|| "from the cache".to_owned()),
@@ -278,7 +278,7 @@ impl Board {
         Some(News::Note(note))
     }
 
-    fn leave(&mut self, step: &str) {
+    fn clear_part(&mut self, step: &str) {
         self.running.remove(step);
         self.retrying.remove(step);
         self.asking.remove(step);
@@ -286,7 +286,7 @@ impl Board {
     }
 }
 
-fn undo_name(step: &str) -> String {
+fn compensation_name(step: &str) -> String {
     format!("{step} (undo)")
 }
 

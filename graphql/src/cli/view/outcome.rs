@@ -9,7 +9,7 @@ use serde_json::Value;
 use shared::execution::ExecutionState;
 
 use super::{
-    format::{clip, format_duration, in_line, milliseconds, named, part_name},
+    format::{clip, format_duration, json_line, list_names, ms_between, part_name},
     paint::Paint,
     plain,
 };
@@ -27,10 +27,10 @@ const PARAMETERS: usize = 200;
 
 /// Returns the duration of a finished execution.
 pub(crate) fn took_ms(execution: &Execution) -> Option<f64> {
-    milliseconds(execution.started_at.or(execution.created_at)?, execution.finished_at?)
+    ms_between(execution.started_at.or(execution.created_at)?, execution.finished_at?)
 }
 
-pub(crate) fn summary(execution: &Execution) -> String {
+pub(crate) fn summary_line(execution: &Execution) -> String {
     let Execution { execution_id: id, total, successful, failed, .. } = execution;
     if execution.dry_run {
         return match failed {
@@ -61,8 +61,8 @@ pub(crate) fn paint_state(name: &str, paint: Paint) -> String {
 }
 
 /// Returns the lines for a finished execution: findings, useful commands, and the summary.
-pub(crate) fn ending(execution: &Execution, paint: Paint) -> Vec<String> {
-    let mut lines = findings(execution, &[], paint);
+pub(crate) fn ending_lines(execution: &Execution, paint: Paint) -> Vec<String> {
+    let mut lines = list_findings(execution, &[], paint);
     let (id, is_dry) = (&execution.execution_id, execution.dry_run);
     if matches!(execution.state, ExecutionState::Failed | ExecutionState::Cancelled) && !is_dry {
         lines.push(format!("{} faber retry {id}", paint.cyan("again:")));
@@ -77,13 +77,13 @@ pub(crate) fn ending(execution: &Execution, paint: Paint) -> Vec<String> {
         ExecutionState::Failed => paint.red(name),
         _ => paint.yellow(name),
     };
-    lines.push(format!("{shown}  {}", summary(execution)));
+    lines.push(format!("{shown}  {}", summary_line(execution)));
     lines
 }
 
 /// Returns sentences about an execution, most important first. `timeline` has the entries of its
 /// request. If it is empty, as at the end of a command, errors have more detail.
-pub(crate) fn findings(
+pub(crate) fn list_findings(
     execution: &Execution,
     timeline: &[TimelineEntry],
     paint: Paint,
@@ -107,7 +107,7 @@ pub(crate) fn findings(
     told.extend(describe_compensations(execution, paint));
     let skipped = step_names(execution, |step| step.skip_reason.as_deref() == Some("condition"));
     if !skipped.is_empty() {
-        let steps = named(&skipped, NAMES);
+        let steps = list_names(&skipped, NAMES);
         told.push(format!("Skipped, as a condition does not hold: {steps}."));
     }
     let warnings = execution.steps.iter().flat_map(|step| {
@@ -177,7 +177,7 @@ impl<'a> Outcome<'a> {
             let tool = &error.tool_name;
             told.push(format!("`{name}` ({tool}) failed with {code}{attempts}: {message}"));
             if let (true, Some(parameters)) = (is_detailed, self.parameters(error)) {
-                told.push(format!("  It was given {}", in_line(parameters, PARAMETERS)));
+                told.push(format!("  It was given {}", json_line(parameters, PARAMETERS)));
             }
             if let Some(why) = self.why_not_retried(error) {
                 told.push(format!("  It was not tried again: {why}."));
@@ -199,8 +199,9 @@ impl<'a> Outcome<'a> {
                 return None;
             }
             _ if self.execution.dry_run => return None,
-            "tool.outcome_unknown" => "its outcome is unknown, so only a person may retry it"
-                .to_owned(),
+            "tool.outcome_unknown" => {
+                "its outcome is unknown, so only a person may retry it".to_owned()
+            }
             _ if !error.retryable => "it would fail again".to_owned(),
             _ if max_attempts == 1 => {
                 "its plan allows one attempt (`retry.maxAttempts`)".to_owned()
@@ -217,10 +218,10 @@ impl<'a> Outcome<'a> {
         let is_fatal = self.planned(step).is_none_or(|step| step.on_error == "fail");
         let mut told = Vec::new();
         if !dependent.is_empty() {
-            told.push(format!("  So {} did not run.", named(&dependent, NAMES)));
+            told.push(format!("  So {} did not run.", list_names(&dependent, NAMES)));
         }
         if is_fatal && !others.is_empty() {
-            let others = named(&others, NAMES);
+            let others = list_names(&others, NAMES);
             told.push(format!("  The execution ended before {others} began."));
         }
         told
@@ -304,7 +305,7 @@ fn describe_takeover(
     Some(if cut.is_empty() {
         format!("The worker {new} took it over from {old}.")
     } else {
-        let steps = named(&cut, NAMES);
+        let steps = list_names(&cut, NAMES);
         format!("The worker {old} was lost while {steps} ran, and {new} took the execution over.")
     })
 }
@@ -345,7 +346,7 @@ fn describe_retries(execution: &Execution, entries: &[&TimelineEntry]) -> Vec<St
 
 fn describe_compensations(execution: &Execution, paint: Paint) -> Vec<String> {
     let done = step_names(execution, |step| step.state == StepState::Compensated);
-    let done = (!done.is_empty()).then(|| format!("Undone: {}.", named(&done, NAMES)));
+    let done = (!done.is_empty()).then(|| format!("Undone: {}.", list_names(&done, NAMES)));
     let failed = execution.steps.iter().filter_map(|step| {
         let error = step.compensation.as_ref()?.error.as_ref()?;
         let (name, code) = (&step.step_id, paint.red(error.code.to_string()));
@@ -364,7 +365,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(document: Value, expected: Expect) {
         let execution: Execution = serde_json::from_value(document).unwrap();
-        expected.assert_eq(&ending(&execution, Paint::new(false)).join("\n"));
+        expected.assert_eq(&ending_lines(&execution, Paint::new(false)).join("\n"));
     }
 
     #[test]
@@ -431,7 +432,10 @@ mod tests {
         let execution: Execution = serde_json::from_value(execution).unwrap();
         let outcome = Outcome::new(&execution);
         assert_eq!(outcome.not_run_after("a"), (vec!["b", "c"], vec!["d"]));
-        assert_eq!(summary(&execution), "0 of 4 steps done, 1 failed, 3 skipped in 1.5 s  exec_1");
+        assert_eq!(
+            summary_line(&execution),
+            "0 of 4 steps done, 1 failed, 3 skipped in 1.5 s  exec_1"
+        );
         for (step, code, attempt, retryable, expected) in [
             ("a", "tool.failed", 3, true, Some("all of its 3 attempts were used")),
             ("a", "tool.failed", 2, true, Some("the execution had failed already")),

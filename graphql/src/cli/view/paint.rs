@@ -54,10 +54,10 @@ impl Paint {
     }
 
     /// Turns marks into colours, and escapes the rest.
-    pub(crate) fn drawn(self, text: &str) -> String {
+    pub(crate) fn to_terminal(self, text: &str) -> String {
         let mut drawn = String::with_capacity(text.len());
-        for (before, letter, after) in plain::around(text) {
-            match code(letter).filter(|_| self.is_on) {
+        for (before, letter, after) in plain::with_neighbours(text) {
+            match ansi_code(letter).filter(|_| self.is_on) {
                 Some(code) => drawn.push_str(code),
                 None if matches!(letter, '\n' | '\t') => drawn.push(letter),
                 None => plain::push(&mut drawn, before, letter, after),
@@ -68,22 +68,22 @@ impl Paint {
 }
 
 /// Returns the columns of a painted text.
-pub(crate) fn width(text: &str) -> usize {
-    if !text.chars().any(|letter| code(letter).is_some()) {
+pub(crate) fn text_width(text: &str) -> usize {
+    if !text.chars().any(|letter| ansi_code(letter).is_some()) {
         return console::measure_text_width(text);
     }
-    let bare: String = text.chars().filter(|letter| code(*letter).is_none()).collect();
+    let bare: String = text.chars().filter(|letter| ansi_code(*letter).is_none()).collect();
     console::measure_text_width(&bare)
 }
 
 /// Cuts a painted text to a number of columns.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
+pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
+    if text_width(text) <= columns {
         return text.to_owned();
     }
     let (mut cut, mut taken, mut is_painted) = (String::new(), 0, false);
     for letter in text.chars() {
-        if code(letter).is_some() {
+        if ansi_code(letter).is_some() {
             is_painted = letter != END;
         } else {
             taken += console::measure_text_width(letter.encode_utf8(&mut [0; 4]));
@@ -100,7 +100,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     cut
 }
 
-fn code(mark: char) -> Option<&'static str> {
+fn ansi_code(mark: char) -> Option<&'static str> {
     Some(match mark {
         END => "\u{1b}[0m",
         BOLD => "\u{1b}[1m",
@@ -121,17 +121,20 @@ mod tests {
     fn only_our_colours_reach_a_terminal() {
         let paint = Paint::new(true);
         let text = format!("{} \u{1b}[31mx\u{9b}\n", paint.red("no"));
-        assert_eq!(paint.drawn(&text), "\u{1b}[31m\u{1b}[1mno\u{1b}[0m ␛[31mx\\u{9b}\n");
-        assert_eq!(width(&paint.red("日本")), 4);
-        assert_eq!(cut(&paint.red("abcdef"), 4), paint.red("abc…"));
-        assert_eq!((cut("日本語", 5), cut("abcd", 4)), ("日本…".to_owned(), "abcd".to_owned()));
+        assert_eq!(paint.to_terminal(&text), "\u{1b}[31m\u{1b}[1mno\u{1b}[0m ␛[31mx\\u{9b}\n");
+        assert_eq!(text_width(&paint.red("日本")), 4);
+        assert_eq!(cut_to_width(&paint.red("abcdef"), 4), paint.red("abc…"));
+        assert_eq!(
+            (cut_to_width("日本語", 5), cut_to_width("abcd", 4)),
+            ("日本…".to_owned(), "abcd".to_owned())
+        );
         let foreign = paint.red(plain::safe_line("\u{fdd0}x"));
-        assert_eq!(paint.drawn(&foreign), "\u{1b}[31m\u{1b}[1m\\u{fdd0}x\u{1b}[0m");
+        assert_eq!(paint.to_terminal(&foreign), "\u{1b}[31m\u{1b}[1m\\u{fdd0}x\u{1b}[0m");
     }
 
     #[test]
     fn without_colours_marks_are_foreign() {
         let paint = Paint::new(false);
-        assert_eq!(paint.drawn(&format!("{}\u{fdd3}", paint.red("no"))), "no\\u{fdd3}");
+        assert_eq!(paint.to_terminal(&format!("{}\u{fdd3}", paint.red("no"))), "no\\u{fdd3}");
     }
 }

@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Write as _};
 /// Escapes a text into one line.
 pub(crate) fn safe_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for (before, letter, after) in around(text.trim_end_matches(['\r', '\n'])) {
+    for (before, letter, after) in with_neighbours(text.trim_end_matches(['\r', '\n'])) {
         match letter {
             '\r' if after == '\n' => (),
             '\n' => shown.push('⏎'),
@@ -23,7 +23,7 @@ pub(crate) fn safe_line(text: &str) -> String {
 /// Escapes a text and keeps its lines.
 pub(crate) fn safe_block(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for (before, letter, after) in around(text) {
+    for (before, letter, after) in with_neighbours(text) {
         match letter {
             '\r' if after == '\n' => (),
             '\n' | '\t' => shown.push(letter),
@@ -35,13 +35,13 @@ pub(crate) fn safe_block(text: &str) -> String {
 
 /// Escapes unsafe characters in a JSON document without changing its meaning.
 pub(crate) fn safe_json(text: &str) -> Cow<'_, str> {
-    if !around(text)
+    if !with_neighbours(text)
         .any(|(before, letter, after)| letter != '\n' && is_shown_otherwise(before, letter, after))
     {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
-    for (before, letter, after) in around(text) {
+    for (before, letter, after) in with_neighbours(text) {
         if letter != '\n' && is_shown_otherwise(before, letter, after) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 let _ = write!(shown, "\\u{unit:04x}");
@@ -88,7 +88,7 @@ pub(crate) fn push(shown: &mut String, before: char, letter: char, after: char) 
 }
 
 /// Returns each character with its neighbours, or spaces at the ends.
-pub(crate) fn around(text: &str) -> impl Iterator<Item = (char, char, char)> {
+pub(crate) fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     let after = text.chars().skip(1).chain([' ']);
     let before = [' '].into_iter().chain(text.chars());
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
@@ -98,14 +98,17 @@ pub(crate) fn around(text: &str) -> impl Iterator<Item = (char, char, char)> {
 fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {
-            before < '\u{300}' || after < '\u{300}' || steers(before) || steers(after)
+            before < '\u{300}'
+                || after < '\u{300}'
+                || controls_terminal(before)
+                || controls_terminal(after)
         }
-        letter => steers(letter),
+        letter => controls_terminal(letter),
     }
 }
 
 /// Returns whether a character controls a terminal or is invisible.
-fn steers(letter: char) -> bool {
+fn controls_terminal(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}'
         | '\u{7f}'..='\u{9f}'

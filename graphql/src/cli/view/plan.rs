@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, count, in_line},
+    format::{clip, count, json_line},
     paint::{self, Paint},
     plain,
 };
@@ -27,11 +27,11 @@ const NAME: usize = 40;
 const DEPENDENCIES: usize = 8;
 
 /// Draws a plan: its steps by layers, each with its dependencies.
-pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
+pub(crate) fn draw_plan(plan: &Plan, paint: Paint) -> String {
     let steps: BTreeMap<&str, &PlannedStep> =
         plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
     let mut shown = draw_head(plan, paint);
-    let width = steps.keys().map(|name| paint::width(name)).max().unwrap_or(0).min(NAME);
+    let width = steps.keys().map(|name| paint::text_width(name)).max().unwrap_or(0).min(NAME);
     let order = plan.layers.iter().enumerate().flat_map(|(layer, steps)| {
         steps.iter().enumerate().map(move |(place, id)| (layer, place, steps.len(), id))
     });
@@ -44,7 +44,7 @@ pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
             _ => "├",
         };
         if let Some(step) = steps.get(&**id) {
-            let padding = " ".repeat(width.saturating_sub(paint::width(id)));
+            let padding = " ".repeat(width.saturating_sub(paint::text_width(id)));
             let lead = paint.dim(format!("{number} {branch}"));
             let id = paint.cyan(id.to_string());
             let _ = write!(shown, "\n{lead} {id}{padding}  {}", describe_step(step, paint));
@@ -59,11 +59,11 @@ pub(crate) fn plan(plan: &Plan, paint: Paint) -> String {
 
 /// Draws a plan that is about to be executed. Of a long plan, only counts the steps, because the
 /// live view shows them.
-pub(crate) fn plan_in_short(whole: &Plan, paint: Paint) -> String {
+pub(crate) fn draw_short_plan(whole: &Plan, paint: Paint) -> String {
     let layers = whole.layers.iter().map(Vec::len);
     let (steps, widest) = (layers.clone().sum::<usize>(), layers.max().unwrap_or(0));
     if steps <= FEW_STEPS {
-        return plan(whole, paint);
+        return draw_plan(whole, paint);
     }
     format!(
         "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
@@ -86,7 +86,7 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     if tool.rsplit('.').next() != Some(id) && tool != id {
         parts.push(plain::safe_line(tool));
     }
-    parts.push(paint.dim(in_line(&step.parameters, PARAMETERS)));
+    parts.push(paint.dim(json_line(&step.parameters, PARAMETERS)));
     let needs: Vec<String> =
         step.depends_on.iter().take(DEPENDENCIES).map(ToString::to_string).collect();
     if !needs.is_empty() {
@@ -112,7 +112,7 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
 }
 
 /// Draws diagnostics: code, place, message, help.
-pub(crate) fn diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
+pub(crate) fn draw_diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
     let shown: Vec<String> =
         diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();
     shown.join("\n")
@@ -136,7 +136,7 @@ fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String 
     shown
 }
 
-pub(crate) fn failure(failure: &Failure, paint: Paint) -> String {
+pub(crate) fn draw_failure(failure: &Failure, paint: Paint) -> String {
     let more = |key: &str| failure.more.get(key);
     let text = |key: &str| more(key).and_then(Value::as_str);
     let found: Vec<Diagnostic> = more("diagnostics")
@@ -146,7 +146,7 @@ pub(crate) fn failure(failure: &Failure, paint: Paint) -> String {
         let head = paint.red(format!("error[{}]", plain::safe_line(&failure.code)));
         format!("{head}: {}", plain::safe_line(&failure.message))
     } else {
-        diagnostics(&found, text("file").unwrap_or_default(), paint)
+        draw_diagnostics(&found, text("file").unwrap_or_default(), paint)
     };
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
     // Names in the message are not repeated.
@@ -194,8 +194,11 @@ mod tests {
               1 ┬ createAuthor  {"name":"Alice"}
                 └ b             flow.echo  {}
               2 ─ createBlog    {"authorId":"{{createAuthor._id}}"}  ← createAuthor"#]]
-        .assert_eq(&super::plan(&plan, Paint::new(false)));
-        assert_eq!(plan_in_short(&plan, Paint::new(false)), super::plan(&plan, Paint::new(false)));
+        .assert_eq(&super::draw_plan(&plan, Paint::new(false)));
+        assert_eq!(
+            draw_short_plan(&plan, Paint::new(false)),
+            super::draw_plan(&plan, Paint::new(false))
+        );
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
         expect![[r"
             plan_1_aaaaaaaaa  version 2, offline
             90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
-        .assert_eq(&plan_in_short(&plan, Paint::new(false)));
+        .assert_eq(&draw_short_plan(&plan, Paint::new(false)));
     }
 
     #[test]
@@ -221,6 +224,6 @@ mod tests {
             error[plan.unknown_tool]: there is no tool `createAuthr`
               --> plan.json: tools[0].name
                = help: did you mean `createAuthor`?"]]
-        .assert_eq(&diagnostics(&[problem], "plan.json", Paint::new(false)));
+        .assert_eq(&draw_diagnostics(&[problem], "plan.json", Paint::new(false)));
     }
 }

@@ -9,12 +9,14 @@ use serde_json::Value;
 use shared::execution::ExecutionState;
 
 use super::{
-    format::{clip, count, format_duration, in_line, indented, part_name, quoted},
-    outcome::{self, Outcome, paint_state, summary},
+    format::{clip, count, format_duration, indent_json, json_line, part_name, quote_for_shell},
+    outcome::{self, Outcome, paint_state, summary_line},
     paint::Paint,
     plain,
-    plan::{diagnostics, plan as whole_plan},
-    timeline::{Timeline, attempts, duration_of, items, tally, wait_of},
+    plan::{draw_diagnostics, draw_plan},
+    timeline::{
+        Timeline, describe_attempts, describe_duration, describe_tally, describe_wait, list_items,
+    },
     transcript,
 };
 use crate::cli::client::types::{
@@ -53,7 +55,7 @@ pub(crate) fn draw_report(
         let id = paint.bold(other.execution_id.to_string());
         let relation = match (&other.parent_execution_id, &other.parent_step_id) {
             (Some(parent), Some(step)) => format!("part of {parent}, step {step}"),
-            _ => summary(other),
+            _ => summary_line(other),
         };
         let state = paint_state(other.state.as_str(), paint);
         let _ = writeln!(told, "\n{id}  {state}  {}", paint.dim(relation));
@@ -75,7 +77,7 @@ pub(crate) fn draw_report(
 fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     let name = execution.state.as_str();
     let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
-    let mut told = format!("{}  {}\n", paint_state(&name, paint), summary(execution));
+    let mut told = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
     let plan = match &execution.plan {
         Plan { version: 0, .. } => execution.plan_id.to_string(),
         Plan { version, planner, .. } => {
@@ -83,7 +85,7 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
         }
     };
     let text = |text: &Option<_>| text.as_ref().map(ToString::to_string).unwrap_or_default();
-    let input = execution.input.as_ref().map(|input| in_line(input, QUERY));
+    let input = execution.input.as_ref().map(|input| json_line(input, QUERY));
     for (label, text) in [
         ("query", clip(&plain::safe_line(&request.query), QUERY)),
         ("time", period_of(execution)),
@@ -151,7 +153,7 @@ fn period_of(execution: &Execution) -> String {
 }
 
 fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Paint) -> String {
-    let mut findings = outcome::findings(execution, &request.timeline, paint);
+    let mut findings = outcome::list_findings(execution, &request.timeline, paint);
     if findings.is_empty() && execution.state == ExecutionState::Completed {
         let Execution { successful, total, .. } = execution;
         findings.push(match total {
@@ -174,7 +176,7 @@ fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Pai
     let parameters = error.and_then(|error| Outcome::new(execution).parameters(error));
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = part_name(&error.step_id.to_string(), error.index);
-        let lines = first_lines(&indented(parameters, 0), PARAMETERS);
+        let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
         told.push_str(&draw_section(&format!("What {name} was given"), &lines, paint));
     }
     told
@@ -190,8 +192,9 @@ fn first_lines(text: &str, max: usize) -> Vec<String> {
 fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     let skipped = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let reused = step.reused.then(|| "reused".to_owned());
-    let about = [duration_of(step), wait_of(step), attempts(step)].into_iter();
-    let about = about.chain(skipped).chain(reused).chain(step.item_tally.as_ref().map(tally));
+    let about = [describe_duration(step), describe_wait(step), describe_attempts(step)].into_iter();
+    let about =
+        about.chain(skipped).chain(reused).chain(step.item_tally.as_ref().map(describe_tally));
     let about: Vec<String> = about.filter(|part| !part.is_empty()).collect();
     let (name, state) =
         (paint.cyan(step.step_id.to_string()), paint_state(step.state.as_str(), paint));
@@ -202,7 +205,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
         values.into_iter().filter_map(|(label, value)| Some((label, value.as_ref()?)))
     {
         lines.push(format!("  {}", paint.dim(label)));
-        lines.extend(indented(value, 4).lines().map(plain::safe_line));
+        lines.extend(indent_json(value, 4).lines().map(plain::safe_line));
     }
     if let Some(error) = &step.error {
         let code = paint.red(format!("error[{}]", error.code));
@@ -212,7 +215,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     lines.extend(warnings.map(|text| format!("  {} {text}", paint.yellow("warning:"))));
     let child = step.child_execution_id.as_ref();
     lines.extend(child.map(|child| format!("  {} {child}", paint.dim("executes"))));
-    lines.extend(items(step, ITEMS, "  "));
+    lines.extend(list_items(step, ITEMS, "  "));
     if let Some(undo) = &step.compensation {
         lines.push(format!("  {}", paint.dim("undone by")));
         lines.extend(step_in_full(undo, paint).into_iter().map(|line| format!("  {line}")));
@@ -225,11 +228,11 @@ fn draw_planning(request: &Request, paint: Paint) -> String {
     for entry in &request.transcript {
         let head = paint.cyan(entry.kind.to_string());
         let _ = writeln!(told, "\n{head}  {}", paint.dim(entry.at.to_string()));
-        let _ = writeln!(told, "{}", transcript::entry(&entry.kind, &entry.content, paint));
+        let _ = writeln!(told, "{}", transcript::draw_entry(&entry.kind, &entry.content, paint));
     }
     for plan in &request.plans {
-        let _ = writeln!(told, "\n{}", whole_plan(plan, paint));
-        let warnings = diagnostics(&plan.diagnostics, "", paint);
+        let _ = writeln!(told, "\n{}", draw_plan(plan, paint));
+        let warnings = draw_diagnostics(&plan.diagnostics, "", paint);
         if !warnings.is_empty() {
             let _ = writeln!(told, "{warnings}");
         }
@@ -345,7 +348,7 @@ fn answer_commands(execution: &Execution) -> Vec<Hint> {
     let mut all = Vec::new();
     for wait in execution.waits_for.iter().take(OTHERS) {
         let step = wait.step_id.as_deref().unwrap_or_default();
-        let step = quoted(&part_name(step, wait.index));
+        let step = quote_for_shell(&part_name(step, wait.index));
         match &*wait.kind {
             "approval" | "decision" => {
                 all.push((format!("faber approve {id} {step}"), "approves the step"));
@@ -358,7 +361,7 @@ fn answer_commands(execution: &Execution) -> Vec<Hint> {
                 }
             }
             "signal" => {
-                let name = quoted(wait.name.as_deref().unwrap_or_default());
+                let name = quote_for_shell(wait.name.as_deref().unwrap_or_default());
                 all.push((format!("faber signal {id} {name}"), "sends the signal"));
             }
             _ => (),
@@ -375,7 +378,7 @@ fn other_executions(request: &Request, main: &Execution, paint: Paint) -> String
         roots.filter(|other| other.execution_id != main.execution_id).collect();
     all.sort_by_key(|execution| std::cmp::Reverse(execution.created_at));
     let line = |other: &&Execution| {
-        format!("{}  {}", paint_state(other.state.as_str(), paint), summary(other))
+        format!("{}  {}", paint_state(other.state.as_str(), paint), summary_line(other))
     };
     let mut lines: Vec<String> = all.iter().take(OTHERS).map(line).collect();
     if all.len() > OTHERS {

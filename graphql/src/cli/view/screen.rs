@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    format::pretty,
+    format::pretty_json,
     paint::{self, Paint},
     plain, plan,
 };
@@ -43,26 +43,30 @@ impl Screen {
     }
 
     /// Returns the columns of the window, if standard output is a terminal.
-    fn columns(&self) -> Option<usize> {
+    fn window_columns(&self) -> Option<usize> {
         self.is_terminal.then(|| Term::stdout().size().1.into())
     }
 
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
-        write(&self.out.drawn(text))
+        write_line(&self.out.to_terminal(text))
     }
 
     /// Prints a document. Escapes it only for a terminal.
-    pub(crate) fn document(&self, text: &str) -> Result<(), Failure> {
-        if self.is_terminal { write(&plain::safe_block(text)) } else { write(text) }
+    pub(crate) fn print_document(&self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal { write_line(&plain::safe_block(text)) } else { write_line(text) }
     }
 
     pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
-        let document = pretty(value);
-        if self.is_terminal { write(&plain::safe_json(&document)) } else { write(&document) }
+        let document = pretty_json(value);
+        if self.is_terminal {
+            write_line(&plain::safe_json(&document))
+        } else {
+            write_line(&document)
+        }
     }
 
     /// Prints a result: a text for people, or the document with `--json`.
-    pub(crate) fn result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
+    pub(crate) fn print_result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
         if self.json {
             self.print_json(document)?
         } else {
@@ -72,7 +76,7 @@ impl Screen {
     }
 
     /// Prints a list as a table, or as JSON.
-    pub(crate) fn list<T: DeserializeOwned>(
+    pub(crate) fn print_list<T: DeserializeOwned>(
         &self,
         items: &Value,
         headings: &[&str],
@@ -87,7 +91,7 @@ impl Screen {
         if rows.is_empty() {
             self.say("nothing found");
         } else {
-            self.print(&draw_table(headings, &rows, self.columns(), self.out))?;
+            self.print(&draw_table(headings, &rows, self.window_columns(), self.out))?;
         }
         Ok(ExitStatus::Done)
     }
@@ -100,7 +104,7 @@ impl Screen {
     /// Writes a line to standard error. Errors of writing are ignored.
     pub(crate) fn say(&self, text: &str) {
         let mut err = io::stderr().lock();
-        let _ = writeln!(err, "{}", self.err.drawn(text));
+        let _ = writeln!(err, "{}", self.err.to_terminal(text));
     }
 
     /// Reports a failure. Returns the exit status.
@@ -109,7 +113,7 @@ impl Screen {
             // If writing fails, no stream is left to report it.
             let _ = self.print_json(&failure.to_json());
         } else {
-            self.say(&plan::failure(failure, self.err));
+            self.say(&plan::draw_failure(failure, self.err));
         }
         failure.status()
     }
@@ -143,35 +147,36 @@ pub(crate) fn draw_table(
     let mut widths: Vec<usize> = headings.iter().map(|heading| heading.len()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(paint::width(cell));
+            *width = (*width).max(paint::text_width(cell));
         }
     }
     let head: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
     let mut lines = vec![paint.bold(draw_row(&head, &widths))];
     lines.extend(rows.iter().map(|row| draw_row(row, &widths)));
     let columns = columns.unwrap_or(COLUMNS);
-    let lines: Vec<String> = lines.iter().map(|line| paint::cut(line, columns)).collect();
+    let lines: Vec<String> = lines.iter().map(|line| paint::cut_to_width(line, columns)).collect();
     lines.join("\n")
 }
 
 /// Draws rows without headings.
 pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::width(cell));
+    let width = |at: usize| {
+        rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::text_width(cell))
+    };
     let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
     rows.iter().map(|row| draw_row(row, &widths)).collect::<Vec<_>>().join("\n")
 }
 
 fn draw_row(cells: &[String], widths: &[usize]) -> String {
     let padded = cells.iter().zip(widths).map(|(cell, width)| {
-        let padding = width.saturating_sub(paint::width(cell));
+        let padding = width.saturating_sub(paint::text_width(cell));
         format!("{cell}{}", " ".repeat(padding))
     });
     padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
-fn write(text: &str) -> Result<(), Failure> {
+fn write_line(text: &str) -> Result<(), Failure> {
     write_bytes(format!("{text}\n").as_bytes())
 }
 

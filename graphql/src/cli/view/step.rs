@@ -3,7 +3,7 @@
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, format_duration, milliseconds},
+    format::{clip, format_duration, ms_between},
     paint::{self, Paint},
     plain,
 };
@@ -79,19 +79,19 @@ impl StepView {
         let essential;
         match &self.next {
             _ if self.state == StepState::Running => {
-                let elapsed = self.since.and_then(|since| milliseconds(since, now)).unwrap_or(0.0);
+                let elapsed = self.since.and_then(|since| ms_between(since, now)).unwrap_or(0.0);
                 rest.push(paint.dim(format_duration(elapsed)));
                 if self.attempt > 1 {
                     rest.push(format!("attempt {}", attempt(self.attempt)));
                 }
-                essential = paint::width(&rest.join("  "));
+                essential = paint::text_width(&rest.join("  "));
                 rest.extend(self.progress.as_ref().map(Progress::draw));
             }
             Some(Next::Attempt { attempt: number, at }) => {
-                let left = at.and_then(|at| milliseconds(now, at)).unwrap_or(0.0);
+                let left = at.and_then(|at| ms_between(now, at)).unwrap_or(0.0);
                 let number = attempt(*number);
                 rest.push(paint.yellow(format!("attempt {number} in {}", format_duration(left))));
-                essential = paint::width(&rest[0]);
+                essential = paint::text_width(&rest[0]);
                 rest.extend(detail.map(|detail| paint.dim(detail)));
             }
             Some(Next::Command(command)) => {
@@ -101,10 +101,10 @@ impl StepView {
             }
             None => {
                 rest.extend(self.took_ms.map(|ms| paint.dim(format_duration(ms))));
-                rest.extend(word(self.state).map(|word| paint.dim(word)));
-                let code = detail.as_deref().and_then(leading_code).map(paint::width);
+                rest.extend(state_word(self.state).map(|word| paint.dim(word)));
+                let code = detail.as_deref().and_then(leading_code).map(paint::text_width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
-                essential = paint::width(&rest.join("  ")) + gap + code.unwrap_or(0);
+                essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
                 rest.extend(detail.map(|detail| match self.state {
                     StepState::Failed => paint.red(detail),
                     _ => paint.dim(detail),
@@ -114,7 +114,7 @@ impl StepView {
         let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
         let mark = match self.state {
             StepState::Running => paint.cyan(SPINNER[turn]),
-            state => mark(state, paint),
+            state => state_mark(state, paint),
         };
         StepLine { mark, rest: rest.join("  "), essential }
     }
@@ -139,10 +139,10 @@ impl StepView {
             _ => paint.dim(detail),
         });
         let took = took.map(|ms| paint.dim(format_duration(ms)));
-        let word = word(self.state).map(|word| paint.dim(word));
+        let word = state_word(self.state).map(|word| paint.dim(word));
         let rest: Vec<String> = [took, word, detail].into_iter().flatten().collect();
-        let padding = " ".repeat(width.saturating_sub(paint::width(&name)));
-        let mark = mark(self.state, paint);
+        let padding = " ".repeat(width.saturating_sub(paint::text_width(&name)));
+        let mark = state_mark(self.state, paint);
         Some(format!("{mark} {name}{padding}  {}", rest.join("  ")).trim_end().to_owned())
     }
 }
@@ -176,7 +176,7 @@ fn leading_code(detail: &str) -> Option<&str> {
     (!code.contains(' ')).then_some(code)
 }
 
-pub(crate) fn mark(state: StepState, paint: Paint) -> String {
+pub(crate) fn state_mark(state: StepState, paint: Paint) -> String {
     match state {
         StepState::Pending => paint.dim("·"),
         StepState::Running => paint.cyan("●"),
@@ -191,7 +191,7 @@ pub(crate) fn mark(state: StepState, paint: Paint) -> String {
 }
 
 /// Returns a word for a state with an ambiguous sign.
-fn word(state: StepState) -> Option<&'static str> {
+fn state_word(state: StepState) -> Option<&'static str> {
     Some(match state {
         StepState::Skipped => "skipped",
         StepState::Cancelled => "cancelled",

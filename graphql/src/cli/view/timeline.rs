@@ -8,11 +8,11 @@ use std::{
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, count, format_duration, in_line, milliseconds},
+    format::{clip, count, format_duration, json_line, ms_between},
     outcome::Outcome,
     paint::{self, Paint},
     plain,
-    step::mark,
+    step::state_mark,
 };
 use crate::cli::client::types::{Execution, ItemTally, StepState, StepStatus};
 
@@ -42,7 +42,7 @@ impl<'a> Timeline<'a> {
         let mut steps: Vec<&StepStatus> = execution.steps.iter().collect();
         // Steps that never started follow in the order of the plan.
         steps.sort_by_key(|step| (step.started_at.is_none(), step.started_at));
-        let names = steps.iter().map(|step| paint::width(&step.step_id));
+        let names = steps.iter().map(|step| paint::text_width(&step.step_id));
         Self {
             started_at: execution.started_at.or(execution.created_at),
             is_short: steps.len() <= STEPS,
@@ -64,7 +64,7 @@ impl<'a> Timeline<'a> {
                 lines.push(self.folded(&rest[..folded]));
             } else {
                 lines.push(self.line(first));
-                lines.extend(items(first, ITEMS, &" ".repeat(16)));
+                lines.extend(list_items(first, ITEMS, &" ".repeat(16)));
             }
             rest = &rest[folded.max(1)..];
         }
@@ -88,17 +88,22 @@ impl<'a> Timeline<'a> {
         let tool = if tool.rsplit('.').next() == Some(id) { "" } else { tool };
         let waits = step.waits_for.as_ref().map(|waits| format!("waits for {waits}"));
         let child = step.child_execution_id.as_ref().map(|child| format!("executes {child}"));
-        let rest = [plain::safe_line(tool), duration_of(step), wait_of(step), attempts(step)];
-        let tally = step.item_tally.as_ref().map(tally).unwrap_or_default();
+        let rest = [
+            plain::safe_line(tool),
+            describe_duration(step),
+            describe_wait(step),
+            describe_attempts(step),
+        ];
+        let tally = step.item_tally.as_ref().map(describe_tally).unwrap_or_default();
         let rest = rest.into_iter().chain([tally]).chain(state_and_reason(step));
         let code = step.error.as_ref().map(|error| error.code.to_string());
         let rest = rest.chain(waits).chain(code).chain(child);
         let rest: Vec<String> = rest.filter(|part| !part.is_empty()).collect();
         let name = plain::safe_line(id);
-        let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
+        let padding = " ".repeat(self.width.saturating_sub(paint::text_width(&name)));
         let is_critical = self.critical.contains(id);
         let path = if is_critical { self.paint.cyan("◆") } else { " ".to_owned() };
-        let (since, mark) = (self.since(step), mark(step.state, self.paint));
+        let (since, mark) = (self.since(step), state_mark(step.state, self.paint));
         let line = format!("{since}  {path} {mark} {name}{padding}  {}", rest.join("  "));
         line.trim_end().to_owned()
     }
@@ -106,7 +111,7 @@ impl<'a> Timeline<'a> {
     /// Formats the start of a step relative to the start of the execution.
     fn since(&self, step: &StepStatus) -> String {
         let since = self.started_at.zip(step.started_at);
-        let since = since.and_then(|(from, at)| milliseconds(from, at));
+        let since = since.and_then(|(from, at)| ms_between(from, at));
         let text = since.map(|ms| format!("+{}", format_duration(ms))).unwrap_or_default();
         format!("{text:>9}")
     }
@@ -115,9 +120,9 @@ impl<'a> Timeline<'a> {
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let finished_at = steps.iter().filter_map(|step| step.finished_at).max();
         let took = first.started_at.zip(finished_at);
-        let took = took.and_then(|(from, until)| milliseconds(from, until));
+        let took = took.and_then(|(from, until)| ms_between(from, until));
         let took = took.map(|ms| format!("  {}", format_duration(ms))).unwrap_or_default();
-        let (since, mark) = (self.since(first), mark(first.state, self.paint));
+        let (since, mark) = (self.since(first), state_mark(first.state, self.paint));
         let (n, state) = (steps.len(), first.state.as_str().to_lowercase());
         format!("{since}    {mark} {n} steps {state}: {} … {}{took}", first.step_id, last.step_id)
     }
@@ -142,13 +147,13 @@ impl<'a> Timeline<'a> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
             let succeeded = step.state == StepState::Succeeded;
-            let output = step.output.as_ref().map(|output| in_line(output, VALUE));
+            let output = step.output.as_ref().map(|output| json_line(output, VALUE));
             let output = output.or_else(|| succeeded.then(|| "null".to_owned()));
             let output = output.map(|output| format!("{} {output}", self.paint.dim("→")));
-            let given = step.resolved_parameters.as_ref().map(|given| in_line(given, VALUE));
+            let given = step.resolved_parameters.as_ref().map(|given| json_line(given, VALUE));
             let text: Vec<String> = given.into_iter().chain(output).collect();
             let name = step.step_id.to_string();
-            let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
+            let padding = " ".repeat(self.width.saturating_sub(paint::text_width(&name)));
             (!text.is_empty()).then(|| format!("{name}{padding}  {}", text.join(" ")))
         });
         lines.collect()
@@ -156,7 +161,7 @@ impl<'a> Timeline<'a> {
 }
 
 /// Lists the items of a step that run, wait or failed.
-pub(crate) fn items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
+pub(crate) fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use StepState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
         |item: &&StepStatus| !matches!(item.state, Succeeded | Pending | Compensated | Skipped);
@@ -173,7 +178,7 @@ pub(crate) fn items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     lines
 }
 
-pub(crate) fn duration_of(step: &StepStatus) -> String {
+pub(crate) fn describe_duration(step: &StepStatus) -> String {
     worked_ms(step).map(format_duration).unwrap_or_default()
 }
 
@@ -181,12 +186,12 @@ fn worked_ms(step: &StepStatus) -> Option<f64> {
     step.work_ms.or(step.duration_ms)
 }
 
-pub(crate) fn wait_of(step: &StepStatus) -> String {
+pub(crate) fn describe_wait(step: &StepStatus) -> String {
     let waited = step.waited_ms.filter(|ms| *ms > 0.0);
     waited.map(|ms| format!("waited {}", format_duration(ms))).unwrap_or_default()
 }
 
-pub(crate) fn attempts(step: &StepStatus) -> String {
+pub(crate) fn describe_attempts(step: &StepStatus) -> String {
     if step.attempts > 1 { format!("{} attempts", step.attempts) } else { String::new() }
 }
 
@@ -202,7 +207,7 @@ fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
 }
 
 /// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
-pub(crate) fn tally(tally: &ItemTally) -> String {
+pub(crate) fn describe_tally(tally: &ItemTally) -> String {
     let items = count(tally.total, "item");
     if tally.successful == tally.total {
         return format!("{items} ✓");

@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, format_duration, in_line, indented},
+    format::{clip, format_duration, indent_json, json_line},
     paint::Paint,
     plain,
-    plan::diagnostics,
+    plan::draw_diagnostics,
 };
 use crate::cli::client::types::Text;
 
@@ -66,7 +66,7 @@ fn read<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
     T::deserialize(content).ok()
 }
 
-pub(crate) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
+pub(crate) fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
     let told = match kind {
         "selection" => read(content).map(|selection| tell_selection(&selection, paint)),
         "clauses" => read::<Vec<Value>>(content).map(|clauses| tell_clauses(&clauses)),
@@ -77,7 +77,7 @@ pub(crate) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         "plan" => tell_plan(content),
         "error" => tell_error(content, paint),
         "diagnostics" => {
-            read::<Vec<Diagnostic>>(content).map(|found| diagnostics(&found, "", paint))
+            read::<Vec<Diagnostic>>(content).map(|found| draw_diagnostics(&found, "", paint))
         }
         "prompt" | "reply" | "repair" | "usage" => {
             content.as_object().map(|fields| tell_exchange(fields, paint))
@@ -85,7 +85,8 @@ pub(crate) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         _ => None,
     };
     let told = told.filter(|text| !text.is_empty());
-    let told = told.unwrap_or_else(|| cut_text(&plain::safe_block(&indented(content, 0)), paint));
+    let told =
+        told.unwrap_or_else(|| cut_text(&plain::safe_block(&indent_json(content, 0)), paint));
     let lines: Vec<String> = told.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
@@ -156,7 +157,7 @@ fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
     let assumptions: Vec<Assumption> = read(content)?;
     let lines = assumptions.iter().map(|Assumption { path, clause, value }| {
         let from = paint.dim(format!("from `{clause}`"));
-        format!("{path} = {}  {from}", in_line(value, WIDTH))
+        format!("{path} = {}  {from}", json_line(value, WIDTH))
     });
     Some(lines.collect::<Vec<_>>().join("\n"))
 }
@@ -167,7 +168,7 @@ fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
         let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
         let tool = tool.unwrap_or_else(|| "a plan".to_owned());
         let id = text("id").filter(|id| *id != tool).map(|id| format!("{id}: "));
-        let parameters = paint.dim(in_line(&step["parameters"], WIDTH));
+        let parameters = paint.dim(json_line(&step["parameters"], WIDTH));
         format!("{}{tool}  {parameters}", id.unwrap_or_default())
     });
     Some(cut_text(&lines.collect::<Vec<_>>().join("\n"), paint))
@@ -180,7 +181,7 @@ fn tell_cache(content: &Value) -> Option<String> {
 
 fn tell_plan(content: &Value) -> Option<String> {
     let id = plain::safe_line(content["planId"].as_str()?);
-    Some(format!("{id}, version {}", in_line(&content["version"], WIDTH)))
+    Some(format!("{id}, version {}", json_line(&content["version"], WIDTH)))
 }
 
 fn tell_error(content: &Value, paint: Paint) -> Option<String> {
@@ -197,7 +198,7 @@ fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
             (_, Value::Null) => (),
             ("diagnostics", Value::Array(_)) => {
                 let found: Vec<Diagnostic> = read(value).unwrap_or_default();
-                told.push(diagnostics(&found, "", paint));
+                told.push(draw_diagnostics(&found, "", paint));
             }
             ("messages", Value::Array(all)) => {
                 for message in all {
@@ -238,7 +239,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
             return format!("{name} {}", clip(&plain::safe_block(text), WIDTH));
         }
         Value::String(text) => plain::safe_block(text),
-        Value::Array(_) | Value::Object(_) => plain::safe_block(&indented(value, 0)),
+        Value::Array(_) | Value::Object(_) => plain::safe_block(&indent_json(value, 0)),
         other => return format!("{name} {other}"),
     };
     format!("{name}\n{}", cut_text(&text, paint))

@@ -16,7 +16,8 @@ impl AccessConfig {
         };
         let of = |token: &TokenConfig| {
             let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
-            idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name)).collect::<Vec<_>>()
+            idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name))
+                .collect::<Vec<_>>()
         };
         self.tokens.iter().flat_map(of).collect()
     }

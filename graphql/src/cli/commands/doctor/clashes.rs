@@ -12,9 +12,9 @@ const TOLD: usize = 10;
 
 /// Lists names that several tools share. This is no problem: the name means the tool of the
 /// earliest toolset.
-pub(crate) fn names(toolbox: &Toolbox) -> Check {
-    let clashes = clashes(toolbox);
-    let mut told: Vec<String> = clashes.iter().take(TOLD).map(Clash::told).collect();
+pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
+    let clashes = find_clashes(toolbox);
+    let mut told: Vec<String> = clashes.iter().take(TOLD).map(Clash::describe).collect();
     let found = match clashes.len() {
         0 => "every name means one tool".to_owned(),
         n => {
@@ -27,7 +27,7 @@ pub(crate) fn names(toolbox: &Toolbox) -> Check {
             )
         }
     };
-    Check { name: "names of tools".to_owned(), found: Ok(found), help: "" }
+    Check::new("names of tools", Ok(found), "")
 }
 
 struct Clash {
@@ -39,18 +39,18 @@ struct Clash {
 }
 
 impl Clash {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let others: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
         let off = if self.is_off { ", which is inactive" } else { "" };
         format!("`{}` is `{}`{off}, not {}", self.name, self.meant, others.join(" or "))
     }
 }
 
-fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
+fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let sets = toolbox.sets();
     let mut tools: BTreeMap<ToolName, Vec<&ToolDefinition>> = BTreeMap::new();
     for tool in sets.iter().flat_map(|set| set.tools.iter().map(|tool| &**tool.definition())) {
-        for name in callings(tool) {
+        for name in names_of(tool) {
             tools.entry(name).or_default().push(tool);
         }
     }
@@ -71,7 +71,7 @@ fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
 }
 
 /// Returns all names of a tool.
-fn callings(tool: &ToolDefinition) -> BTreeSet<ToolName> {
+fn names_of(tool: &ToolDefinition) -> BTreeSet<ToolName> {
     let short = tool.name.as_str().split_once('.').and_then(|(_, name)| name.parse().ok());
     [Some(tool.qualified_name()), Some(tool.name.clone()), short].into_iter().flatten().collect()
 }
@@ -94,13 +94,12 @@ mod tests {
             let set = json!({ "name": name, "active": active, "source": { "tools": tools } });
             sources.put(serde_json::from_value(set).unwrap());
         }
-        names(&toolbox).found.unwrap()
+        check_shared_names(&toolbox).found.unwrap()
     }
 
     #[test]
     fn the_earliest_set_is_meant() {
-        expect!["every name means one tool"]
-            .assert_eq(&told(&json!({ "a": ["x"], "b": ["y"] })));
+        expect!["every name means one tool"].assert_eq(&told(&json!({ "a": ["x"], "b": ["y"] })));
         expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
             .assert_eq(&told(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
         let many: Vec<String> = (0..12).map(|it| format!("t{it:02}")).collect();

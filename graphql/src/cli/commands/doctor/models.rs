@@ -9,30 +9,27 @@ use crate::config::Config;
 const HELLO: &str = "Answer with the word OK.";
 
 /// Checks the planner. The offline planner always works.
-pub(crate) async fn planner(config: &Config) -> Vec<Check> {
+pub(crate) async fn check_planner(config: &Config) -> Vec<Check> {
     let Some(model) = config.planning_model() else {
         let found = Ok("offline: no model, no network".to_owned());
-        return vec![Check { name: "planner".to_owned(), found, help: "" }];
+        return vec![Check::new("planner", found, "")];
     };
     let settings = model.settings();
-    let mut checks = vec![check("planner", &settings).await];
+    let mut checks = vec![check_model("planner", &settings).await];
     if let Some(fallback) = &settings.fallback {
-        checks.push(check("planner.fallback", fallback).await);
+        checks.push(check_model("planner.fallback", fallback).await);
     }
     checks
 }
 
-async fn check(name: &str, settings: &Settings) -> Check {
-    let found = answers(settings).await.map_err(|err| err.to_string());
-    Check {
-        name: name.to_owned(),
-        found,
-        help: "correct `planner` in the configuration, set the variable that `api_key_env` names, \
-               or plan without a model: `planner: offline`",
-    }
+async fn check_model(name: &str, settings: &Settings) -> Check {
+    let found = ask_model(settings).await.map_err(|err| err.to_string());
+    let help = "correct `planner` in the configuration, set the variable that `api_key_env` names, \
+                or plan without a model: `planner: offline`";
+    Check::new(name, found, help)
 }
 
-async fn answers(settings: &Settings) -> Result<String, ModelError> {
+async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
     let provider = Provider::new(settings)?;
     let name = provider.name().to_owned();
     match provider.is_listed().await {

@@ -9,7 +9,7 @@ use super::Check;
 use crate::{cli::view::format::count, config::AccessConfig};
 
 /// Checks that this kernel can confine the commands of the active toolsets.
-pub(crate) fn confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
+pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
     let there = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
     let refused: Vec<_> = refused.map(|set| set.name.as_str()).collect();
@@ -26,12 +26,13 @@ pub(crate) fn confinement(sets: &[SetConfig], support: sandbox::Support) -> Chec
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or say \
                 `confine: {required: false}` where a command may do without";
-    Check { name: "confinement".to_owned(), found, help }
+    Check::new("confinement", found, help)
 }
 
 /// Checks the access to a server at `listen`.
-pub(crate) fn access(
-    (access, sets): (&AccessConfig, &[SetConfig]),
+pub(crate) fn check_access(
+    access: &AccessConfig,
+    sets: &[SetConfig],
     listen: SocketAddr,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Check {
@@ -49,11 +50,11 @@ pub(crate) fn access(
         }
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
-    Check { name: "access".to_owned(), found, help }
+    Check::new("access", found, help)
 }
 
 /// Reports tool patterns of access tokens that match no tool.
-pub(crate) fn patterns(
+pub(crate) fn check_patterns(
     access: &AccessConfig,
     sets: &[SetConfig],
     there: &[ToolSet],
@@ -62,16 +63,16 @@ pub(crate) fn patterns(
     if idle.is_empty() {
         return None;
     }
-    Some(Check {
-        name: "tools of tokens".to_owned(),
-        found: Err(format!("no tool matches {}", idle.join(", "))),
-        help: "correct `tools` in `access.tokens`: `faber tools list` lists the tools, and \
-               `set.*` means all of a set",
-    })
+    let help = "correct `tools` in `access.tokens`: `faber tools list` lists the tools, and `set.*` \
+                means all tools of a set";
+    Some(Check::new("tools of tokens", Err(format!("no tool matches {}", idle.join(", "))), help))
 }
 
 /// Reports secrets of toolsets that the environment lacks.
-pub(crate) fn secrets(sets: &[SetConfig], variable: impl Fn(&str) -> Option<String>) -> Vec<Check> {
+pub(crate) fn check_secrets(
+    sets: &[SetConfig],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<Check> {
     let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for set in sets {
         for secret in set.secrets() {
@@ -82,15 +83,15 @@ pub(crate) fn secrets(sets: &[SetConfig], variable: impl Fn(&str) -> Option<Stri
     let mut missing: Vec<Check> = users
         .into_iter()
         .filter(|(secret, _)| variable(secret).is_none())
-        .map(|(secret, sets)| Check {
-            name: format!("secret {secret}"),
-            found: Err(format!("it is not in the environment; `{}` needs it", sets.join("`, `"))),
-            help: "set it in Faber's environment, or remove it from the toolset",
+        .map(|(secret, sets)| {
+            let found = format!("it is not in the environment; `{}` needs it", sets.join("`, `"));
+            let help = "set it in Faber's environment, or remove it from the toolset";
+            Check::new(format!("secret {secret}"), Err(found), help)
         })
         .collect();
     if missing.is_empty() && named > 0 {
         let found = Ok(format!("{named} named, all of them in the environment"));
-        missing.push(Check { name: "secrets".to_owned(), found, help: "" });
+        missing.push(Check::new("secrets", found, ""));
     }
     missing
 }
@@ -105,7 +106,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(tokens: Value, listen: &str, expected: Expect) {
         let config = AccessConfig::read(json!({ "tokens": tokens })).unwrap();
-        let check = access((&config, &[]), listen.parse().unwrap(), |name| {
+        let check = check_access(&config, &[], listen.parse().unwrap(), |name| {
             (name == "CI").then(|| "a-long-enough-token".to_owned())
         });
         expected.assert_eq(&check.found.unwrap_or_else(|why| format!("✗ {why}")));
@@ -154,7 +155,7 @@ mod tests {
             let set = json!({ "name": "sh", "active": active, "source": source });
             serde_json::from_value(set).unwrap()
         };
-        let is_well = |set, support| confinement(&[set], support).found.is_ok();
+        let is_well = |set, support| check_confinement(&[set], support).found.is_ok();
         let old = sandbox::Support { files: false, ..all };
         let open = sandbox::Support { calls: false, ..all };
         assert!(is_well(set(true, json!({})), all));
@@ -162,7 +163,7 @@ mod tests {
             assert!(!is_well(set(true, json!({})), support));
             assert!(is_well(set(false, json!({})), support));
             assert!(is_well(set(true, json!({ "required": false })), support));
-            let said = confinement(&[], support).found.unwrap();
+            let said = check_confinement(&[], support).found.unwrap();
             assert!(said.contains("are refused"), "{said}");
         }
         assert!(is_well(set(true, json!({ "network": true, "sockets": true })), open));
@@ -178,7 +179,7 @@ mod tests {
         let sets: [SetConfig; 3] = [set("a", "GONE"), set("b", "THERE"), set("c", "GONE")];
         let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
         let told = |sets: &[SetConfig]| {
-            let checks = secrets(sets, there).into_iter();
+            let checks = check_secrets(sets, there).into_iter();
             checks.map(|it| (it.name, it.found)).collect::<Vec<_>>()
         };
         let why = "it is not in the environment; `a`, `c` needs it".to_owned();

@@ -6,7 +6,7 @@ use crate::config::Environment;
 
 /// Opens an address in the browser. Returns `false` if it started no program.
 pub(crate) fn open(environment: &Environment, is_live: bool, url: &str) -> bool {
-    let Some((program, arguments)) = program(environment, is_live) else { return false };
+    let Some((program, arguments)) = browser_program(environment, is_live) else { return false };
     let mut command = Command::new(program);
     command.args(arguments).arg(url);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -15,7 +15,7 @@ pub(crate) fn open(environment: &Environment, is_live: bool, url: &str) -> bool 
 
 /// Returns the program that opens addresses: `BROWSER`, or the system's if the machine has a
 /// display.
-fn program(environment: &Environment, is_live: bool) -> Option<(&str, Vec<&str>)> {
+fn browser_program(environment: &Environment, is_live: bool) -> Option<(&str, Vec<&str>)> {
     if let Some(browser) = &environment.browser {
         let mut words = browser.split_whitespace();
         return Some((words.next()?, words.collect()));
@@ -37,9 +37,9 @@ mod tests {
             ..Environment::default()
         };
         let named = environment(Some("firefox -P work"), false);
-        assert_eq!(program(&named, false), Some(("firefox", vec!["-P", "work"])));
-        assert_eq!(program(&environment(Some(" "), true), true), None);
-        assert!(program(&environment(None, true), true).is_some());
-        assert_eq!(program(&environment(None, true), false), None, "nobody looks");
+        assert_eq!(browser_program(&named, false), Some(("firefox", vec!["-P", "work"])));
+        assert_eq!(browser_program(&environment(Some(" "), true), true), None);
+        assert!(browser_program(&environment(None, true), true).is_some());
+        assert_eq!(browser_program(&environment(None, true), false), None, "nobody looks");
     }
 }

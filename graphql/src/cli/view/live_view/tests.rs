@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::{client::types::Event, view::news::Board};
+use crate::cli::{client::types::Event, view::news::ExecutionView};
 
 /// The second that an event happens at.
 fn at(second: f64) -> String {
@@ -21,7 +21,7 @@ fn moment(text: &str) -> Timestamp {
 /// of each.
 fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f64) -> String {
     let plan = serde_json::from_value(plan.clone()).unwrap();
-    let (mut stage, mut board) = (Stage::new(&plan), Board::new("exec_1_aaaaaaaaa"));
+    let (mut stage, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));
     for (second, kind, step, data) in events {
         let attempt = data["attempt"].as_u64().unwrap_or(1);
         let event = json!({ "at": at(*second), "type": kind, "stepId": step, "attempt": attempt,
@@ -61,7 +61,7 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
-    // What all lines begin with, `expect!` takes away.
+    // `expect!` removes common indentation.
     let lead = drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     let lines: Vec<&str> = drawn.lines().map(|line| &line[lead..]).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -178,7 +178,7 @@ fn names_give_way_before_what_came_of_them() {
     for columns in [1, 5, 11, 15, 30] {
         let drawn = drawn(columns);
         assert!(
-            drawn.lines().all(|line| paint::width(line) < columns.max(11)),
+            drawn.lines().all(|line| paint::text_width(line) < columns.max(11)),
             "{columns}: {drawn}"
         );
     }
@@ -223,13 +223,13 @@ fn layers_of_a_long_plan_are_folded() {
         4–100 · 1940 steps  l3s0, l3s1, l3s2, …
         ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"]],
     );
-    // What failed stays in sight, however little room there is.
+    // Failed steps stay visible in the smallest window.
     let drawn = draw(&plan, Size { lines: 5, columns: 60 }, &log, 2.0);
     assert!(drawn.contains("✗ l2s5"), "{drawn}");
     for lines in [1, 2, 5, 10] {
         let drawn = draw(&plan, Size { lines, columns: 40 }, &log, 2.0);
         assert!(drawn.lines().count() <= lines.max(2), "{lines}: {drawn}");
-        assert!(drawn.lines().all(|line| paint::width(line) < 40), "{drawn}");
+        assert!(drawn.lines().all(|line| paint::text_width(line) < 40), "{drawn}");
     }
 }
 

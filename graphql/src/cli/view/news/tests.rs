@@ -20,7 +20,7 @@ fn step(news: Option<News>) -> (String, StepView) {
 
 #[test]
 fn durations_are_those_of_the_log() {
-    let mut board = Board::default();
+    let mut board = ExecutionView::default();
     board.apply(&event(1000, "step_started", Some("a"), &json!({})));
     let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
     let (_, view) = step(news);
@@ -35,7 +35,7 @@ fn durations_may_be_long_and_are_never_negative() {
     };
     for (until, expected) in [("2026-01-02T00:00:00Z", 86_400_000.0), ("2025-12-31T23:59:59Z", 0.0)]
     {
-        let mut board = Board::default();
+        let mut board = ExecutionView::default();
         board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
         let news = board.apply(&at("step_succeeded", until));
         assert_eq!(step(news).1.took_ms, Some(expected), "{until}");
@@ -44,7 +44,7 @@ fn durations_may_be_long_and_are_never_negative() {
 
 #[test]
 fn a_person_is_waited_for_once_nothing_else_can_go_on() {
-    let mut board = Board::default();
+    let mut board = ExecutionView::default();
     board.apply(&event(1, "step_started", Some("a"), &json!({})));
     board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
     assert!(!board.waits_for_person(|_| false));
@@ -56,7 +56,7 @@ fn a_person_is_waited_for_once_nothing_else_can_go_on() {
 
 #[test]
 fn a_child_that_waits_for_person_is_a_step_that_does() {
-    let mut board = Board::default();
+    let mut board = ExecutionView::default();
     let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
     board.apply(&event(1, "step_started", Some("a"), &begun));
     assert!(!board.waits_for_person(|_| false));
@@ -67,7 +67,7 @@ fn a_child_that_waits_for_person_is_a_step_that_does() {
 
 #[test]
 fn items_are_counted_and_few_are_told_of() {
-    let mut board = Board::default();
+    let mut board = ExecutionView::default();
     board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
     let mut told = 0;
     for index in 0..10 {
@@ -93,7 +93,7 @@ fn items_are_counted_and_few_are_told_of() {
 
 #[test]
 fn what_is_undone_does_not_count_as_a_step() {
-    let mut board = Board::default();
+    let mut board = ExecutionView::default();
     let note = board.apply(&event(1, "compensation_started", None, &json!({})));
     assert_eq!(note, Some(News::Note("compensating".to_owned())));
     board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
@@ -105,7 +105,7 @@ fn what_is_undone_does_not_count_as_a_step() {
 
 #[test]
 fn a_signal_is_no_person() {
-    let mut board = Board::new("exec_1");
+    let mut board = ExecutionView::new("exec_1");
     let data = json!({ "for": "signal", "name": "go" });
     let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
     let StepView { detail, next, .. } = step(news).1;

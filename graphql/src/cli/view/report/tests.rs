@@ -356,7 +356,7 @@ fn of_a_wait_and_of_a_worker_that_was_lost() {
     let lost = "The worker `work_1_aaaaaaaaa` on a was lost while `charge` ran, and `work_2_bbbbbbbbb` on b took the execution over.";
     assert!(text.contains(lost), "{text}");
     assert!(text.contains("`charge` succeeded at attempt 2; before, attempt 1 of `charge` was interrupted: the worker"), "{text}");
-    // One that lets it go while it waits is not lost.
+    // A worker that releases a waiting execution is not lost.
     let mut released = taken_over();
     released["timeline"].as_array_mut().unwrap().pop();
     let text = told(released);

@@ -7,7 +7,7 @@ use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(kind: &str, content: Value, expected: Expect) {
-    let told = entry(kind, &content, Paint::new(false));
+    let told = draw_entry(kind, &content, Paint::new(false));
     let indented = told.lines().map(|it| it.strip_prefix("  ").expect("a little to the right"));
     expected.assert_eq(&indented.collect::<Vec<_>>().join("\n"));
 }
@@ -108,9 +108,9 @@ fn what_a_planner_noted_reads_like_sentences() {
 fn what_would_steer_a_terminal_is_shown_once() {
     let told = |kind: &str, content: Value| {
         let painted = Paint::new(true);
-        let twice = painted.drawn(&entry(kind, &content, painted));
+        let twice = painted.to_terminal(&draw_entry(kind, &content, painted));
         assert!(!twice.contains(['\u{202e}', '\u{9b}', '\u{fdd3}']), "{twice:?}");
-        entry(kind, &content, Paint::new(false))
+        draw_entry(kind, &content, Paint::new(false))
     };
     let evil = "\u{202e}evil\u{9b}2J\u{fdd3}";
     let shown = r"\u{202e}evil\u{9b}2J\u{fdd3}";
@@ -170,6 +170,6 @@ fn exchanges_with_models_begin_with_what_they_cost() {
               rounds: 2"]],
     );
     let long = "line\n".repeat(100);
-    let told = entry("reply", &json!({ "text": long }), Paint::new(false));
+    let told = draw_entry("reply", &json!({ "text": long }), Paint::new(false));
     assert!(told.ends_with("… 60 more lines; `--json` has all of it"), "{told}");
 }
