@@ -113,7 +113,8 @@ impl Call {
         CallOutcome { is_found, result }
     }
 
-    /// Calls the tool within the time limit. Errors before the call are definite: they had no effect.
+    /// Calls the tool within the time limit. Errors before the call are definite: they had no
+    /// effect.
     async fn call_in_time(
         self,
         toolbox: &Toolbox,

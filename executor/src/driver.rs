@@ -252,8 +252,8 @@ impl Driver {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Commands stay in the inbox until the execution has finished. One of them may be the one that
-        // is too large.
+        // Commands stay in the inbox until the execution has finished. One of them may be the one
+        // that is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, place);
         driver.record_claim();
@@ -306,8 +306,8 @@ impl Driver {
     /// Runs until the driver stops. Dropping the future is safe: it has the same effect as a crash.
     pub(crate) async fn run(mut self) -> Result<DriverStop, DriveError> {
         loop {
-            // The drain signal comes first. Otherwise a call that the drain cancelled would be handled
-            // as if the worker still started tasks.
+            // The drain signal comes first. Otherwise a call that the drain cancelled would be
+            // handled as if the worker still started tasks.
             self.intake.is_draining = self.context.drain.is_cancelled();
             self.check_tools();
             if self.claim.must_decide_again && self.start_permission() == StartPermission::Now {

@@ -27,7 +27,8 @@ struct State {
 pub(crate) struct Term(u64);
 
 impl LeaseClock {
-    /// Creates a clock without a lease. The safety margin is a fifth of the lease, time to send a call.
+    /// Creates a clock without a lease. The safety margin is a fifth of the lease, time to send a
+    /// call.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { state: Mutex::default(), margin: lease / 5 }
     }

@@ -289,8 +289,8 @@ impl Decision<'_> {
         self.execution.task(task).map(|task| &task.state)
     }
 
-    /// Records a new owner, and interrupts the calls of the previous one. Sleeps and child executions
-    /// continue.
+    /// Records a new owner, and interrupts the calls of the previous one. Sleeps and child
+    /// executions continue.
     fn claim_execution(&mut self, worker: WorkerId, node: Arc<str>) {
         self.record_claim(worker, node, false);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
@@ -350,7 +350,8 @@ impl Decision<'_> {
         matches!(state, Some(StepState::Running { attempt: running, .. }) if *running == attempt)
     }
 
-    /// Records the result of an attempt. Ignores the result of an attempt that is no longer running.
+    /// Records the result of an attempt. Ignores the result of an attempt that is no longer
+    /// running.
     fn record_result(
         &mut self,
         task: Task,

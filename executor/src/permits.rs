@@ -1,8 +1,9 @@
 //! Permits for calls whose tools have limits, as one worker requests them.
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
-//! queue, and only the first sends requests. A thousand waiting calls cost no more than one. A higher
-//! priority is a head start in the queue. Each call comes to the front in time, so none starves.
+//! queue, and only the first sends requests. A thousand waiting calls cost no more than one. A
+//! higher priority is a head start in the queue. Each call comes to the front in time, so none
+//! starves.
 
 use std::{
     collections::BTreeMap,

@@ -15,17 +15,17 @@ use super::*;
 
 const LONG: Duration = Duration::from_mins(5);
 
-/// What the tool of these tests does.
+/// The behaviour of the tool of these tests.
 #[derive(Deserialize, JsonSchema)]
 struct Script {
-    /// When it reports, in milliseconds from its beginning.
+    /// The times of its reports, in milliseconds from its start.
     #[serde(default)]
     reports: Vec<u64>,
-    /// When it answers: never by default.
+    /// The time of its answer. Never by default.
     answers: Option<u64>,
-    /// What it does when it is told to stop: nothing by default.
+    /// Its reaction to a cancellation. None by default.
     stops: Option<Stops>,
-    /// Whether it reports again and again, as fast as it can.
+    /// Reports as fast as it can.
     #[serde(default)]
     floods: bool,
 }
@@ -53,7 +53,7 @@ async fn act(script: Script, cx: ToolContext) -> Result<&'static str, ToolError>
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
-            // Paused time stands still while somebody has something to do.
+            // Paused time stands still while a task can run.
             if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
         }
         match script.answers {
@@ -81,7 +81,7 @@ fn toolbox() -> Toolbox {
     Toolbox::new([ToolSet::ready("t".parse().unwrap(), "builtin", "", [tool])])
 }
 
-/// A plan says `m.b`, and another server has a tool whose own name is that.
+/// A plan names `m.b`, and another server has a tool with this own name.
 #[tokio::test(start_paused = true)]
 async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
     use toolbox::SetStatus;
@@ -109,7 +109,7 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
     }
 }
 
-/// One attempt, its reports, and what became of it.
+/// One attempt with its reports and its result.
 struct Trial {
     call: Call,
     reports: Reports<AttemptKey>,
@@ -153,7 +153,7 @@ impl Trial {
         self
     }
 
-    /// Carries the attempt out and writes down what was heard of it, and when.
+    /// Runs the attempt, and records its reports with their times.
     async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
         let Self { call, mut reports, cancel_at } = self;
         let begun = Instant::now();
@@ -243,7 +243,7 @@ async fn every_report_starts_the_idle_time_anew() {
             3700 tool.timeout: no answer and no progress for 1s: it was cut off
         "]])
         .await;
-    // The second comes while nobody listens; its time counts from when the tool made it.
+    // The second report arrives during the pause. Its time is that of the tool.
     let reports = [0, 50];
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
         .idle(1_000)
@@ -282,7 +282,7 @@ async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
         "]])
             .await;
     }
-    // One that does not listen is cut off.
+    // A tool that ignores the cancellation is cut off.
     let (story, _) = Trial::new(json!({})).timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"
         6000 tool.timeout: took longer than its timeout of 1s and was cut off
@@ -386,7 +386,7 @@ mod server {
             trial.run(self.toolbox.clone()).await.1
         }
 
-        /// Waits until the server has heard that calls were cancelled, and returns how many.
+        /// Waits until the server has received cancel notifications, and returns their number.
         async fn cancelled(&self) -> Value {
             self.run(Trial::of("s.cancelled", json!({})).timeout(Duration::from_mins(1)))
                 .await
@@ -401,7 +401,7 @@ mod server {
         assert!(err.retryable && !err.is_definite);
     }
 
-    /// Complaint 46: a hung call blocks for ever, and the server is not told.
+    /// Problem 46: a hanging call blocks forever, and the server gets no cancel notification.
     #[tokio::test]
     async fn a_hung_call_times_out_and_the_server_is_told() {
         let server = Server::ready().await;
@@ -423,7 +423,7 @@ mod server {
     #[tokio::test]
     async fn progress_keeps_a_slow_call_alive() {
         let server = Server::ready().await;
-        // All in all it takes much longer than it may be silent.
+        // The whole call takes much longer than the idle timeout.
         let script = json!({ "every": 100, "times": 80 });
         assert_eq!(server.run(Trial::of("s.report", script).idle(5_000)).await, Ok(json!(80)));
         let script = json!({ "every": 1, "times": 3, "hang": true });
@@ -448,7 +448,7 @@ mod server {
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was cut off"],
         );
         let reports = story.lines().count() - 1;
-        // A machine that does other things may cut it off later.
+        // A busy machine may cut it off later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

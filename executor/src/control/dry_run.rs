@@ -9,7 +9,8 @@ use super::{Control, ControlError, MAX_DRAWS, ReservedId, Start, validate_start}
 use crate::machine::{self, CheckedStep};
 
 impl Control {
-    /// Stores a dry run as a finished execution. `verdicts` has one entry for each step of the plan.
+    /// Stores a dry run as a finished execution. `verdicts` has one entry for each step of the
+    /// plan.
     pub async fn record_dry_run(
         &self,
         start: Start,

@@ -44,7 +44,8 @@ impl HeldStart {
 }
 
 impl Driver {
-    /// Handles the start of a task. A read starts at once, any other call when its event is durable.
+    /// Handles the start of a task. A read starts at once, any other call when its event is
+    /// durable.
     pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");

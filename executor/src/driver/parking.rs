@@ -80,8 +80,8 @@ impl Driver {
 
     /// Returns whether only the lease keeps a task from starting, or did at the last decision.
     pub(super) fn is_delayed_by_lease(&self) -> bool {
-        // A durable start that is still held was stopped by the lease. The lease may be safe by now,
-        // so its current state does not matter.
+        // A durable start that is still held was stopped by the lease. The lease may be safe by
+        // now, so its current state does not matter.
         let is_held =
             self.held_starts.front().is_some_and(|start| start.0 <= self.pending.durable_seq());
         is_held
@@ -142,8 +142,8 @@ impl Driver {
         machine::wake_at(&self.execution)
     }
 
-    /// Releases the execution by writing a head without an owner. If the store refuses the head, the
-    /// worker keeps trying without a driver.
+    /// Releases the execution by writing a head without an owner. If the store refuses the head,
+    /// the worker keeps trying without a driver.
     pub(super) async fn park(&mut self, due: Option<Timestamp>) -> DriverStop {
         let head = ExecutionHead::from_execution(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "parked");

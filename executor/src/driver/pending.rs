@@ -14,11 +14,13 @@ use tracing::{debug, warn};
 
 use super::{DriveError, WorkerContext};
 
-/// Events that may wait for an append. Calls of reads do not wait for the disk, so they need a limit.
+/// Events that may wait for an append. Calls of reads do not wait for the disk, so they need a
+/// limit.
 const MAX_EVENTS: usize = 4_096;
 /// Bytes of call results that may wait for an append.
 const MAX_BYTES: usize = 8 << 20;
-/// Delay before the first retry of a failed append. Doubles with each retry, up to the poll interval.
+/// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
+/// interval.
 const BACKOFF: Duration = Duration::from_millis(5);
 
 /// Events that are not durable yet.
@@ -112,8 +114,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // The commands have no effect here. If another worker has claimed the execution, they are
-            // meant for that worker and must stay in the inbox.
+            // The commands have no effect here. If another worker has claimed the execution, they
+            // are meant for that worker and must stay in the inbox.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);

@@ -73,8 +73,8 @@ impl Driver {
         if gated.is_empty() && self.permit_requests.waiting.is_empty() {
             return;
         }
-        // A task whose limit is full must not block a task with another limit. A sequential execution
-        // keeps the order of its tasks.
+        // A task whose limit is full must not block a task with another limit. A sequential
+        // execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let most = if is_sequential { 1 } else { MAX_TASKS };
         let first: Vec<Task> = gated.iter().take(most).copied().collect();

@@ -1,4 +1,4 @@
-//! What a driver does between the machine and the world, one decision after another.
+//! Drivers, one decision after another.
 
 use std::time::Duration;
 
@@ -22,25 +22,25 @@ use crate::{
     },
 };
 
-/// A driver in the hands of a test, and what it works with.
+/// A driver that the test runs step by step, with its worker context.
 struct Scene {
     driver: Driver,
     store: Arc<Memory>,
     context: Arc<WorkerContext>,
     commands: u32,
-    /// What gives permits back.
+    /// Releases dropped permits.
     _returning: JoinSet<()>,
 }
 
 impl Scene {
-    /// Begins an execution. Its first append is durable.
+    /// Starts an execution. Its first append is durable.
     async fn new(plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let store = Arc::new(Memory::new());
         let (worker, _) = worker(&store);
         Self::with(store, &worker, plan, options).await
     }
 
-    /// The same, where `set.limited` may be called so seldom with each value of `k`.
+    /// Starts an execution with a rate limit on `set.limited` for each value of `k`.
     async fn rated(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let of = LimitedCalls::Tool("set.limited".parse().unwrap());
         let key = Some("k".parse().unwrap());
@@ -77,7 +77,7 @@ impl Scene {
         scene
     }
 
-    /// Lets the driver go on until all that it has decided is durable.
+    /// Runs the driver until all its decisions are durable.
     async fn write(&mut self) {
         self.driver.process_results();
         while !self.driver.pending.is_empty() {
@@ -127,7 +127,7 @@ fn ended(task: Task, attempt: u32, bytes: usize) -> JobResult {
     JobResult::Ended(FinishedCall { task, attempt, result, bytes, is_gone: false })
 }
 
-/// It counted for ever as something to be written, and the driver heard nothing any more.
+/// Regression: the ignored result counted as waiting bytes, and the driver took no more input.
 #[tokio::test(start_paused = true)]
 async fn what_the_machine_has_no_use_for_takes_no_room() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
@@ -156,7 +156,7 @@ async fn one_look_at_a_time_goes_after_a_child() {
     driver.watch_finished_child(child, numbered(2));
     driver.watch_children();
     assert_eq!(driver.jobs.len(), 3, "one that knows more took the place of one");
-    // The plan of the children is not there, so that each look ends, and one was cut off.
+    // The plan of the children is missing, so each watch ends, and one was replaced.
     let mut looked = Vec::new();
     while let Some(done) = driver.jobs.join_next().await {
         match done.unwrap() {
@@ -173,7 +173,7 @@ async fn one_look_at_a_time_goes_after_a_child() {
     assert_eq!(looked, [task(0), task(1)]);
 }
 
-/// It was put aside for ever: it was not due, as nothing was lacking, and nobody had decided again.
+/// Regression: the execution was parked without a due time, although the tool was back.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
     let mut first = step("a", "set.endless", json!({}));
@@ -195,7 +195,8 @@ async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
     );
 }
 
-/// Between the record and the call the tool may go: then nothing was called, and the log says so.
+/// The tool may disappear between the append and the call. The log then says that nothing was
+/// called.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     let mut first = step("a", "set.endless", json!({}));
@@ -227,8 +228,8 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     assert_eq!(scene.driver.jobs.len(), 1, "it is called");
 }
 
-/// It was taken as soon as it was heard: a driver that was lost before it had looked took it along,
-/// and nobody told the next one.
+/// Regression: the command left the inbox at once. A driver that crashed before it had read the
+/// child's log lost the notification.
 #[tokio::test(start_paused = true)]
 async fn a_word_stays_until_what_the_child_came_to_is_written() {
     let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
@@ -247,8 +248,8 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     }
     scene.write().await;
     assert!(scene.driver.execution.agenda().is_finished());
-    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
-    // A word of which nothing waits for what it leads to goes at once.
+    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+    // A command that no task waits for leaves the inbox at once.
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for envelope in scene.store.list_commands(Some(id)).await.unwrap() {
         scene.driver.apply_command(envelope, true);
@@ -257,7 +258,8 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
 }
 
-/// It was put aside until its deadline, or for ever, with a child that had not begun.
+/// Regression: the parent was parked until its deadline, or without a due time, before its child
+/// existed.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by_others() {
     for (seen, is_due) in [(ChildStatus::Running, false), (ChildStatus::Unknown, true)] {
@@ -272,7 +274,7 @@ async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by
     }
 }
 
-/// Tokens of a rate were spent for steps that had no slot.
+/// Regression: a rate counted permits of steps without a slot.
 #[tokio::test(start_paused = true)]
 async fn no_more_permits_are_asked_for_than_could_be_used() {
     let options = ExecutionOptions { max_parallel: Some(2), ..ExecutionOptions::default() };
@@ -282,7 +284,7 @@ async fn no_more_permits_are_asked_for_than_could_be_used() {
     assert_eq!(scene.driver.permit_requests.open_requests(), 0, "nothing may begin");
     scene.tell(Command::Resume).await;
     assert_eq!(scene.driver.permit_requests.open_requests(), 2);
-    // One gets the only place, so that one more may wait for it.
+    // One call holds the only permit, so one more may wait for it.
     while scene.driver.execution.agenda().running().is_empty() {
         let done = scene.driver.jobs.join_next().await.unwrap().unwrap();
         scene.driver.collect_results(done);
@@ -292,7 +294,7 @@ async fn no_more_permits_are_asked_for_than_could_be_used() {
     assert_eq!(scene.driver.permit_requests.open_requests(), 1);
 }
 
-/// Tokens of rates were spent for steps that found no slot, and had to wait for the next ones.
+/// Regression: rates counted permits of steps without a slot, which then had to wait again.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
     let begun = time::Instant::now();
@@ -317,8 +319,8 @@ async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
-/// A call whose lease was in doubt when it was to begin was forgotten where the lease was safe
-/// again before anybody asked when to wake.
+/// Regression: a call that waited for the lease was never started if the lease was safe again
+/// before the next wake-up was computed.
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
@@ -337,7 +339,7 @@ async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
     assert!(scene.driver.wake_delay().is_some() && !scene.driver.can_park());
 }
 
-/// A permit that comes after it was no longer wanted is given back, also where another is wanted.
+/// A permit of a cancelled request is released, even if another request is open.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_was_withdrawn_begins_nothing() {
     let mut scene = Scene::new(limited(1), ExecutionOptions::default()).await;
@@ -351,7 +353,7 @@ async fn a_permit_that_was_withdrawn_begins_nothing() {
     assert_eq!(scene.driver.permit_requests.open_requests(), 1, "the later ask is out");
 }
 
-/// What undoes something waited for the permit of a step that would never begin.
+/// Regression: a compensation waited for the permit of a step that would never start.
 #[tokio::test(start_paused = true)]
 async fn one_at_a_time_what_is_undone_asks_for_itself() {
     let mut done = step("a", "set.endless", json!({}));
@@ -379,7 +381,8 @@ async fn one_at_a_time_what_is_undone_asks_for_itself() {
     assert_eq!(scene.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
 }
 
-/// A short silence of the store kept an execution from going on for as long as its longest call.
+/// Regression: after a short failure of the store, an execution stood still until its longest call
+/// ended.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_began_anew_is_claimed_for_in_place() {
     let long = step("long", "set.endless", json!({}));
@@ -407,7 +410,7 @@ async fn a_lease_that_began_anew_is_claimed_for_in_place() {
             "step_started",
         ]
     );
-    // Where another worker was faster, nothing begins.
+    // If another worker was faster, no task starts.
     time::advance(lease * 2).await;
     scene.context.lease.extend(time::Instant::now(), lease);
     let id = scene.driver.execution.id();
@@ -446,7 +449,7 @@ fn only_who_has_an_execution_renews_its_claim() {
     replay(vec![created, claim(one, 1, true)]).unwrap_err();
 }
 
-/// An event that no store can ever write was offered again and again.
+/// Regression: an event that no store can write was appended again and again.
 #[tokio::test(start_paused = true)]
 async fn what_can_never_be_written_is_not_tried_again() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);

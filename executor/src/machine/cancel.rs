@@ -1,5 +1,5 @@
-//! Stops an execution after a failed step, at its deadline, or after a cancel command. Then undoes its
-//! finished steps, the latest first.
+//! Stops an execution after a failed step, at its deadline, or after a cancel command. Then undoes
+//! its finished steps, the latest first.
 
 use shared::{
     event::{Event, SkipReason, WaitReason},
@@ -38,8 +38,8 @@ impl Decision<'_> {
 
     /// Ends all tasks that are not running once the execution stops.
     ///
-    /// Running calls finish first. After a cancel command or a deadline the driver cancels them. Sleeps
-    /// have no call to cancel, so they end here.
+    /// Running calls finish first. After a cancel command or a deadline the driver cancels them.
+    /// Sleeps have no call to cancel, so they end here.
     pub(super) fn stop_idle_tasks(&mut self) {
         let phase = self.execution.phase();
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);

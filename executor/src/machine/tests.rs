@@ -1,7 +1,7 @@
-//! What the machine decides, one story a test: inputs in, the events that they lead to out.
+//! Tests of the machine. Each test is a story: its inputs, and the events that they lead to.
 //!
-//! Every decision here is made twice, and the second must yield nothing; every story is replayed
-//! from its log, and must end in the same state.
+//! Every decision is made twice, and the second must return no events. Every story is replayed from
+//! its log, and must end in the same state.
 
 mod compensation;
 mod conditions;
@@ -45,12 +45,12 @@ struct Story {
     limited: Arc<BTreeSet<ToolName>>,
 }
 
-/// Somebody takes the execution.
+/// A worker claims the execution.
 fn claim() -> Input {
     Input::Claimed { worker: "work_1_aaaaaaaaa".parse().unwrap(), node: "n".into() }
 }
 
-/// Returns a moment some milliseconds after the beginning.
+/// Returns a time some milliseconds after the start of the story.
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
@@ -115,19 +115,19 @@ fn when(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-/// Makes a step that is done for each item of a list.
+/// Turns a step into a loop over a list.
 fn for_each(list: &str, mut step: UncheckedStep) -> UncheckedStep {
     step.for_each = Some(list.to_owned());
     step
 }
 
-/// Makes a step whose list has so many items at work at once.
+/// Sets how many items of a loop run at the same time.
 fn width(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
     step.policy.max_parallel = Some(max_parallel);
     step
 }
 
-/// Makes a step that `set.undo` undoes: it is told what the step returned.
+/// Adds a compensation by `set.undo`, which gets the output of the step.
 fn undoable(mut step: UncheckedStep) -> UncheckedStep {
     step.compensate = Some(Box::new(UncheckedCompensation {
         tool: "set.undo".parse().unwrap(),
@@ -137,7 +137,7 @@ fn undoable(mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-/// Makes a step that executes another plan.
+/// Returns a step that executes another plan.
 fn sub_plan(id: &str, after: &[&str]) -> UncheckedStep {
     let plan = Some("plan_2_aaaaaaaaa".parse().unwrap());
     UncheckedStep { plan, ..step(id, "set.flow", after) }
@@ -184,7 +184,7 @@ fn stopped() -> ToolError {
 }
 
 impl Story {
-    /// Begins: somebody created it, and a worker took it at once.
+    /// Creates an execution, which a worker claims at once.
     fn new(steps: Vec<UncheckedStep>) -> Self {
         Self::with(steps, ExecutionOptions::default())
     }
@@ -228,30 +228,30 @@ impl Story {
         self.execution.plan().step_number(&id.parse().unwrap()).unwrap()
     }
 
-    /// Ends the attempt of a step that is under way.
+    /// Ends the running attempt of a step.
     fn end(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
         self.end_task(self.task(id), result)
     }
 
-    /// Ends the attempt of a task that is under way.
+    /// Ends the running attempt of a task.
     fn end_task(&mut self, task: Task, result: Result<Value, ToolError>) -> &mut Self {
         let attempt = self.attempt(task);
         self.decide(&Input::Ended { task, attempt, result: result.map(CallOutput::from) })
     }
 
-    /// Says that the tool of a task that is under way was gone.
+    /// Reports that the tool of a running task was removed.
     fn uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
         let task = self.task(id);
         let attempt = self.attempt(task);
         self.decide(&Input::NotCalled { task, attempt, error })
     }
 
-    /// Returns the last attempt of a task that began.
+    /// Returns the last attempt of a task.
     fn attempt(&self, task: Task) -> Attempt {
         Attempt::nth_after(self.execution.task(task).unwrap().attempts - 1)
     }
 
-    /// Returns what `a`, `a[2]`, `a/undo` or `a[2]/undo` names.
+    /// Returns the task that `a`, `a[2]`, `a/undo` or `a[2]/undo` names.
     fn task(&self, name: &str) -> Task {
         let (name, undo) = name.strip_suffix("/undo").map_or((name, false), |name| (name, true));
         let (name, item) = match name.split_once('[') {
@@ -290,7 +290,7 @@ impl Story {
         self.tell(Command::Signal { name: name.to_owned(), payload: Arc::new(payload) })
     }
 
-    /// Lets time pass until so many milliseconds after the beginning.
+    /// Sets the time to some milliseconds after the start of the story.
     fn wake(&mut self, ms: i64) -> &mut Self {
         self.now = at(ms);
         self.decide(&Input::Woken)
@@ -327,7 +327,7 @@ impl Story {
         self
     }
 
-    /// Asserts that whoever reads the log knows what is known here.
+    /// Asserts that a replay of the log gives the same state.
     fn replays(&self) {
         let plan = Arc::clone(self.execution.plan());
         let mut replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
@@ -339,7 +339,7 @@ impl Story {
         self.execution.state()
     }
 
-    /// Says that calls of some tools need permits here.
+    /// Makes the calls of some tools need permits.
     fn limit(&mut self, tools: &[&str]) -> &mut Self {
         let tools: BTreeSet<ToolName> = tools.iter().map(|name| name.parse().unwrap()).collect();
         self.limited = Arc::new(tools);
@@ -362,7 +362,7 @@ impl Story {
         task.parameters.as_deref().unwrap().clone()
     }
 
-    /// Ends every attempt that is under way, and those that then begin, until nothing is.
+    /// Ends running attempts, and those that start then, until no attempt is running.
     fn run(&mut self, end: impl Fn(Task) -> Result<Value, ToolError>) -> &mut Self {
         for _ in 0..100_000 {
             let Some(task) = self.execution.agenda().running().first().copied() else { break };
@@ -371,8 +371,8 @@ impl Story {
         self
     }
 
-    /// Continues the log from every prefix: another worker takes it, everything that runs ends
-    /// well, and it must end as it has.
+    /// Continues every prefix of the log: another worker claims it, and all calls succeed. The
+    /// execution must finish in each case.
     fn survives_every_cut(&self) {
         let plan = self.execution.plan();
         for cut in 1..self.log.len() {
@@ -397,7 +397,8 @@ impl Story {
         wake_at(&self.execution).map(millis)
     }
 
-    /// Asserts that it ended, that everybody was counted, and that nothing more happens.
+    /// Asserts that the execution has finished, that all steps are counted, and that no event
+    /// follows.
     fn is_over(&mut self, state: ExecutionState) -> StepCounts {
         assert_eq!(self.state(), state);
         let finished = self.log.iter().filter(|recorded| recorded.event.is_last()).count();
@@ -415,8 +416,8 @@ impl Story {
     }
 }
 
-/// Tells everything about an execution that its log decides. Which of its tasks have been found to
-/// need a permit, and whose conditions were found to hold, whoever replays the log finds again.
+/// Describes the parts of an execution that its log determines. Tasks in the permit queue and
+/// conditions that were true are not in the log. A replay finds them again.
 fn essence(execution: &Execution) -> String {
     let agenda = execution.agenda();
     let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|retry| retry.1).collect();
@@ -436,7 +437,7 @@ fn essence(execution: &Execution) -> String {
     format!("{open:#?}\n{}\n{:#?}", rest.join("\n"), execution.steps())
 }
 
-/// Returns the milliseconds from the beginning to a moment.
+/// Returns the milliseconds since the start of the story.
 fn millis(moment: Timestamp) -> i64 {
     (moment - at(0)).num_milliseconds()
 }

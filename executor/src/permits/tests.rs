@@ -13,12 +13,12 @@ impl Clock for Paused {
     }
 }
 
-/// One limit with one place.
+/// A limit of one call.
 struct Scene {
     permits: Arc<Permits>,
     begun: Instant,
     tasks: JoinSet<()>,
-    /// Who had the place, and when.
+    /// The holders of the permit, and their times.
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
@@ -40,7 +40,7 @@ impl Scene {
         Self { permits, begun, tasks, turns: Arc::default() }
     }
 
-    /// Lets somebody wait for the place, have it for a while, and give it back.
+    /// Waits for the permit, holds it for a while, and releases it.
     async fn comes(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
@@ -51,11 +51,11 @@ impl Scene {
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
-        // Everybody asks before the next one comes.
+        // Each request is sent before the next one starts.
         time::sleep(Duration::from_millis(10)).await;
     }
 
-    /// Waits for somebody's turn.
+    /// Waits for the turn of a holder.
     async fn turn_of(&self, who: &str) -> Duration {
         let mut look = time::interval(Duration::from_millis(1));
         let looking = async {
@@ -72,7 +72,7 @@ impl Scene {
     }
 }
 
-/// A worker that looks seldom waited longer between two asks than it may, and was gone.
+/// Regression: a worker with a long poll interval waited too long between two requests.
 #[tokio::test(start_paused = true)]
 async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
     let scene = Scene::looking_every(Duration::from_mins(1)).await;
@@ -102,13 +102,13 @@ async fn a_stream_of_urgent_calls_starves_nobody() {
     let mut scene = Scene::new().await;
     scene.comes("holder", 0, 100).await;
     scene.comes("patient", 0, 100).await;
-    // More come than there is room for, and every one is more urgent.
+    // More calls arrive than the limit allows, and all of them have a higher priority.
     for n in 0..300 {
         scene.comes(&format!("urgent {n}"), 1, 150).await;
         time::sleep(Duration::from_millis(90)).await;
     }
     let at = scene.turn_of("patient").await.as_millis();
-    // Only those overtake that come within ten seconds: a hundred.
+    // Only the hundred calls of the first ten seconds overtake.
     assert!((10_000..17_000).contains(&at), "{at}");
 }
 
@@ -128,7 +128,8 @@ async fn who_gives_up_waiting_is_in_nobodys_way() {
     assert_eq!(lock_mutex(&scene.permits.queues).len(), 0, "no line is left behind");
 }
 
-/// A call was withdrawn while its question was on its way: what was granted then nobody gave back.
+/// Regression: a call was cancelled while its request was in flight, and its permit was never
+/// released.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given_back() {
     let mut scene = Scene::new().await;
@@ -153,7 +154,7 @@ async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given
     assert!(at < Duration::from_secs(3), "{at:?}");
 }
 
-/// A clock that counts how often it is looked at: once for every question, and once for the wait.
+/// A clock that counts its reads: one for each request, and one for the wait.
 #[derive(Debug)]
 struct Counting(Paused, AtomicU64);
 

@@ -36,16 +36,16 @@ fn preferred_worker(execution: ExecutionId, workers: &[WorkerId]) -> Option<Work
     workers.iter().max_by_key(weight).copied()
 }
 
-/// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in their
-/// last characters only, and FNV-1a alone spreads those badly.
+/// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in
+/// their last characters only, and FNV-1a alone spreads those badly.
 fn mix_hash(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
 }
 
-/// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over and
-/// over.
+/// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over
+/// and over.
 async fn postpone_damaged(context: &WorkerContext, id: ExecutionId) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
     if head.state.is_finished() {
@@ -68,8 +68,8 @@ pub(super) async fn postpone_if_damaged(
     }
 }
 
-/// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does not
-/// hide other orphans.
+/// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does
+/// not hide other orphans.
 async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
     store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await
@@ -99,12 +99,13 @@ impl Worker {
         }
     }
 
-    /// Claims executions that drivers gave up, unless another worker has claimed them. Another claim
-    /// would interrupt their steps.
+    /// Claims executions that drivers gave up, unless another worker has claimed them. Another
+    /// claim would interrupt their steps.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
-            // A finished execution with an owner still has to notify its parent, or to be replanned.
+            // A finished execution with an owner still has to notify its parent, or to be
+            // replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
             if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known))) {
@@ -224,8 +225,8 @@ impl Worker {
         is_owed_a_plan && self.context.replanner.get().is_none()
     }
 
-    /// Returns whether this worker should claim an execution: at once if it is the preferred worker,
-    /// otherwise after a delay. So workers share the executions and do not race for them.
+    /// Returns whether this worker should claim an execution: at once if it is the preferred
+    /// worker, otherwise after a delay. So workers share the executions and do not race for them.
     fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me)
@@ -292,7 +293,8 @@ impl Worker {
             .is_some_and(|required| required.is_met(&self.context.toolbox, now)))
     }
 
-    /// Gives commands to the drivers of this worker, and claims unowned executions that have commands.
+    /// Gives commands to the drivers of this worker, and claims unowned executions that have
+    /// commands.
     pub(super) async fn deliver_commands(&mut self) {
         if let Err(err) = self.read_inbox().await {
             warn!(%err, "cannot read the inbox");

@@ -74,7 +74,7 @@ fn toolbox() -> Toolbox {
     Toolbox::new([set, flow::flow()])
 }
 
-/// A worker with room for three executions, of whose `set.limited` there may be one call.
+/// A worker with three slots, and a limit of one call of `set.limited`.
 pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, WorkerHandle) {
     worker_within(store, vec![one_at_a_time("set.limited")])
 }
@@ -84,7 +84,7 @@ fn one_at_a_time(tool: &str) -> LimitRule {
     LimitRule { of, key: None, concurrency: Some(1), rate: None }
 }
 
-/// A worker with room for three executions, and some limits.
+/// A worker with three slots, and some limits.
 pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<LimitRule>) -> (Worker, WorkerHandle) {
     let options = Options {
         executions: 3,
@@ -140,7 +140,7 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     )
 }
 
-/// A worker that works, and people.
+/// A running worker, and its control.
 struct Scene {
     store: Arc<Memory>,
     toolbox: Toolbox,
@@ -183,7 +183,7 @@ impl Scene {
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
-    /// Waits until an event of a kind is in a log, and fails if that takes longer than it may.
+    /// Waits until a log has an event of a kind. Fails after a time limit.
     async fn until_told(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -199,7 +199,7 @@ impl Scene {
         self.store.head(id).await.unwrap().unwrap().state
     }
 
-    /// Waits until an execution is in a state, and fails if that takes longer than it may.
+    /// Waits until an execution is in a state. Fails after a time limit.
     async fn until(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -212,19 +212,19 @@ impl Scene {
     }
 }
 
-/// Thousands wait for a limit; others must not wait with them.
+/// Executions that wait for a limit must not block others.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_limit_keeps_nobody_out() {
     let scene = Scene::new();
     let mut waiting = Vec::new();
-    // One has the place; more wait in memory than there is room for, and more than may.
+    // One holds the permit. More executions wait than there are slots and waiting slots.
     for _ in 0..8 {
         waiting.push(scene.start(vec![step("a", "set.limited", json!({}))]).await);
         time::sleep(Duration::from_millis(300)).await;
     }
     let id = scene.start(vec![step("a", "flow.noop", json!({}))]).await;
     scene.until(id, ExecutionState::Completed, Duration::from_secs(2)).await;
-    // And each of them has its turn.
+    // Each of them gets its turn.
     for id in waiting {
         let log = async {
             loop {
@@ -241,7 +241,7 @@ async fn what_waits_for_a_limit_keeps_nobody_out() {
     }
 }
 
-/// The permit of a sleep was kept for as long as its execution was in memory.
+/// Regression: the permit of a sleep was held for as long as its execution was in memory.
 #[tokio::test(start_paused = true)]
 async fn who_has_slept_lets_the_next_one_sleep() {
     let scene = Scene::within(vec![one_at_a_time("flow.sleep")]);
@@ -250,7 +250,7 @@ async fn who_has_slept_lets_the_next_one_sleep() {
     scene.until(id, ExecutionState::Completed, Duration::from_secs(10)).await;
 }
 
-/// Commands for executions whose tools nobody has hid all later ones.
+/// Regression: commands of executions with missing tools hid all later ones.
 #[tokio::test(start_paused = true)]
 async fn commands_for_what_nobody_can_run_hide_no_others() {
     let scene = Scene::new();
@@ -261,13 +261,13 @@ async fn commands_for_what_nobody_can_run_hide_no_others() {
         }
     }
     let id = scene.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
-    // Its wait is parked: nobody has it.
+    // Its wait is parked, without an owner.
     time::sleep(Duration::from_secs(10)).await;
     scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
     scene.until(id, ExecutionState::Completed, Duration::from_mins(1)).await;
 }
 
-/// A worker that lacks a tool records what is asked for, and leaves the rest to others.
+/// A worker that lacks a tool records commands, and leaves the rest to other workers.
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     let mut scene = Scene::new();
@@ -298,7 +298,7 @@ impl Tool for Short {
     }
 }
 
-/// Returns a set with `door.open`, that the others do not need.
+/// Returns a toolset with `door.open`.
 fn door() -> ToolSet {
     let definition = ToolDefinition {
         name: "open".parse().unwrap(),
@@ -327,7 +327,7 @@ fn sleep(id: &str, ms: u64) -> UncheckedStep {
     step(id, "flow.sleep", json!({ "ms": ms }))
 }
 
-/// It failed, as if the tool could never be there.
+/// Regression: the execution failed, although the tool could come back.
 #[tokio::test(start_paused = true)]
 async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
     let scene = Scene::new();
@@ -349,7 +349,7 @@ async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
     assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
 }
 
-/// What still runs keeps the driver here: it must hear that the tool is back.
+/// A running call keeps the driver here, and the driver must notice that the tool is back.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_back_is_called_while_others_still_run() {
     let scene = Scene::new();
@@ -373,7 +373,7 @@ async fn a_tool_that_is_back_is_called_while_others_still_run() {
     scene.until(id, ExecutionState::Cancelled, Duration::from_secs(20)).await;
 }
 
-/// Nobody took it, so it had no end.
+/// Regression: no worker claimed the execution.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
     let scene = Scene::new();
@@ -388,7 +388,7 @@ async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
     assert_eq!(scene.kinds(id).await.iter().filter(|kind| **kind == "claimed").count(), 2);
 }
 
-/// Servers take tools away that have been used, such as one to log in.
+/// Servers remove tools after their use, such as a tool to log in.
 #[tokio::test(start_paused = true)]
 async fn the_tool_of_what_is_over_is_needed_no_more() {
     let scene = Scene::new();
@@ -403,7 +403,7 @@ async fn the_tool_of_what_is_over_is_needed_no_more() {
     scene.until(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
-/// While executions ended all the time, a worker never looked for others.
+/// Regression: a worker whose executions ended all the time never scanned for others.
 #[tokio::test(start_paused = true)]
 async fn a_busy_worker_looks_for_work_all_the_same() {
     let store = Arc::new(Memory::new());
@@ -426,7 +426,7 @@ async fn a_busy_worker_looks_for_work_all_the_same() {
     assert_eq!(head.state, ExecutionState::Completed);
 }
 
-/// Returns an execution that is in the store, and whose plan is not.
+/// Returns a stored execution whose plan is missing.
 async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     let plan = plan(vec![step("a", "flow.noop", json!({}))]);
     let id = ExecutionId::draw(clock.now());
@@ -438,7 +438,7 @@ async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     id
 }
 
-/// Every node claimed it at every poll, for ever.
+/// Regression: every node claimed it at every poll.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     let store = Arc::new(Memory::new());
@@ -461,7 +461,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     assert_eq!(store.list_commands(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
 }
 
-/// It took until the next sweep.
+/// Regression: the claim waited for the next sweep.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
     let store = Arc::new(Memory::new());
@@ -475,7 +475,7 @@ async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
     worker.backlog.give_up(id);
     worker.scan().await;
     assert_eq!(worker.drivers.len(), 1);
-    // Of one that is let go, nothing is left to do.
+    // The execution has no owner, so nothing is left to do.
     store.put_head(ExecutionHead { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);

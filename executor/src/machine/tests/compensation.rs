@@ -1,10 +1,10 @@
-//! Compensation: what was done is undone, the latest first.
+//! Compensation.
 
 use expect_test::expect;
 
 use super::*;
 
-/// `a`, then `b` beside `c`, all of which can be undone, then `x`, which cannot.
+/// `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
 fn steps() -> Vec<UncheckedStep> {
     vec![
         undoable(call("a", &[])),
@@ -14,14 +14,14 @@ fn steps() -> Vec<UncheckedStep> {
     ]
 }
 
-/// Everything up to `x` is done, `c` before `b`.
+/// All steps before `x` have succeeded, `c` before `b`.
 fn done() -> Story {
     let mut story = Story::with(steps(), compensating());
     story.ok("a").ok("c").ok("b");
     story
 }
 
-/// Returns what was undone, in order.
+/// Returns the compensated steps, in order.
 fn undone(story: &Story) -> Vec<String> {
     let undone = story
         .log
@@ -183,7 +183,7 @@ fn a_compensation_is_tried_again_by_its_own_policy() {
     story.survives_every_cut();
 }
 
-/// Steno's sagas are stuck where an undo action fails; Conductor starts two failure workflows.
+/// A Steno saga is stuck if an undo action fails. Conductor starts two failure workflows.
 #[test]
 fn a_compensation_that_fails_is_recorded_and_the_others_go_on() {
     let mut story = done();
@@ -283,7 +283,7 @@ fn a_pause_does_not_hold_what_is_stopping() {
     "#]]);
 }
 
-/// What a worker that is about to end leaves must be found again: it is work.
+/// Open compensations are work, so another worker finds an execution that a draining worker leaves.
 #[test]
 fn what_is_left_to_undo_is_work() {
     let mut story = done();

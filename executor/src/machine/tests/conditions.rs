@@ -1,4 +1,4 @@
-//! Conditions: whether a step is done at all.
+//! Conditions of steps.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Dry runs: a log of verdicts, and no attempt.
+//! Dry runs.
 
 use expect_test::expect;
 

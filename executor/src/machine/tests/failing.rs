@@ -1,4 +1,4 @@
-//! Failures: what a step's error means for it and for the others.
+//! Failures, and their effect on other steps.
 
 use expect_test::expect;
 
@@ -182,7 +182,7 @@ fn gone() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "there is no such tool now")
 }
 
-/// It failed the step, also where only a condition did not hold for a moment.
+/// Regression: the step failed, even if the toolset's condition was false for a moment only.
 #[test]
 fn a_step_whose_tool_is_gone_begins_again_however_often() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
@@ -199,7 +199,7 @@ fn a_step_whose_tool_is_gone_begins_again_however_often() {
         0 claimed, a#1 started
         0 a#1 interrupted, a#2 started
     "#]]);
-    // This time something may have been called.
+    // This time the tool may have been called.
     story.claim().check(expect![[r#"
         0 claimed, a#2 failed tool.outcome_unknown, finished Failed
     "#]]);
@@ -223,7 +223,7 @@ fn a_step_whose_tool_is_gone_does_not_begin_again_where_nothing_may() {
     "#]]);
 }
 
-/// Failures that a person forgave were once counted as interruptions.
+/// Regression: failures that a person retried counted as interruptions.
 #[test]
 fn failures_that_a_person_forgave_are_not_interruptions() {
     let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
@@ -295,7 +295,7 @@ fn what_a_tool_returned_is_no_template() {
     assert_eq!(c.warnings, Vec::<String>::new());
 }
 
-/// A sleep is under way like any other step.
+/// A sleep is a running step.
 #[test]
 fn a_failure_awaits_sleeps() {
     let steps = vec![call("a", &[]), sleep("s", 1_000_000, &[]), wait("w", "go", &[])];
@@ -311,7 +311,7 @@ fn a_failure_awaits_sleeps() {
     assert_eq!((tally.total, tally.failed, tally.successful, tally.skipped), (3, 1, 1, 1));
 }
 
-/// The event could not be written, and was tried again for ever.
+/// Regression: the event could not be written, and was appended again and again.
 #[test]
 fn parameters_that_fit_into_no_event_are_invalid() {
     let large = json!({ "text": "x".repeat(limits::PARAMETER_BYTES) });

@@ -1,4 +1,4 @@
-//! What users of other engines complain of: joins, branches and slots.
+//! Problems that users of other engines report: joins, branches and slots.
 
 use expect_test::expect;
 
@@ -25,7 +25,7 @@ fn a_slow_branch_does_not_hold_a_fast_one() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// The same within one: a long loop that could take every slot leaves some to the steps beside it.
+/// A long loop that could use every slot leaves some to other steps.
 #[test]
 fn a_long_loop_does_not_hold_the_branch_beside_it() {
     let list = Value::Array(vec![json!(0); 1_000]);
@@ -256,7 +256,7 @@ fn nobody_agrees_but_a_person() {
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, None));
 }
 
-/// Argo: a plan whose retries are used up stays running for ever.
+/// Argo: a plan without retries left stays running forever.
 #[test]
 fn used_up_retries_end_the_execution_whatever_the_step_is() {
     let list = json!([1, 2]);
@@ -276,7 +276,7 @@ fn used_up_retries_end_the_execution_whatever_the_step_is() {
     }
 }
 
-/// Argo: what was kept is not used where there are retries.
+/// Argo: memoized outputs are not used if there are retries.
 #[test]
 fn an_output_that_was_kept_ends_a_retry_too() {
     let mut story = Story::new(vec![tries(2, call("a", &[])), call("b", &["a"])]);

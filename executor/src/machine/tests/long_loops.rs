@@ -1,4 +1,4 @@
-//! Lists that stop in the middle, long ones, and those that cannot be.
+//! Loops that stop in the middle, long loops, and invalid lists.
 
 use expect_test::expect;
 
@@ -36,7 +36,7 @@ fn a_deadline_in_the_middle_fails_the_step() {
     "#]]);
 }
 
-/// A loop whose items may fail had succeeded, and the execution with it, though every item was cut off.
+/// Regression: a loop whose items may fail succeeded, although every item was cut off.
 #[test]
 fn a_deadline_that_cuts_items_off_is_no_good_end() {
     for kind in [OnError::Continue, OnError::Ignore] {
@@ -46,7 +46,7 @@ fn a_deadline_that_cuts_items_off_is_no_good_end() {
             let mut story = begun_with(each, json!([1, 2]), options);
             story.wake(50).end("each[0]", Err(end.clone())).end("each[1]", Err(end));
             story.is_over(ExecutionState::Failed);
-            // One that failed by itself was not cut off.
+            // An item that failed by itself was not cut off.
             let each = on_error(kind, super::effect(effect, super::loops::each()));
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
             let mut story = begun_with(each, json!([1, 2]), options);
@@ -98,7 +98,7 @@ fn a_list_that_is_too_long_is_refused() {
     story.is_over(ExecutionState::Failed);
 }
 
-/// Each decision costs what it changes: would it look at all the others, this took minutes.
+/// The cost of a decision must not grow with the number of items, or this test takes minutes.
 #[test]
 fn ten_thousand_items_cost_two_events_each() {
     const ITEMS: usize = 10_000;

@@ -1,10 +1,10 @@
-//! Steps that are done for each item of a list.
+//! Loops.
 
 use expect_test::expect;
 
 use super::*;
 
-/// A step `a` that returns a list, and `each` that is done for each of its items.
+/// A step `a` that returns a list, and a loop `each` over it.
 pub(super) fn a_loop(each: UncheckedStep) -> Vec<UncheckedStep> {
     vec![
         call("a", &[]),
@@ -250,7 +250,7 @@ fn an_item_that_came_back_and_is_stopped_never_begins() {
         steps.push(call("x", &[]));
         let mut story = Story::with(steps, compensating());
         story.end("a", Ok(json!([1, 2, 3]))).end("each[0]", Err(failed())).approve("each[0]", true);
-        // Item 1 has the turn, item 0 waits for the next.
+        // Item 1 has the slot, and item 0 waits for it.
         if kind == ExecutionState::Failed {
             story.end("x", Err(failed()));
         } else {

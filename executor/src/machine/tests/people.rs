@@ -1,4 +1,4 @@
-//! What people and programs outside ask for: consent, signals, pauses.
+//! Commands: approvals, signals and pauses.
 
 use expect_test::expect;
 
@@ -190,8 +190,8 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
     "#]]);
 }
 
-/// After a crash a command may be heard again, in another state: `pause` where nothing was to be
-/// paused, and then it paused what somebody had let go on.
+/// After a crash a command may be delivered again in another state. Regression: a `pause` without
+/// effect was delivered again, and paused an execution that a person had resumed.
 #[test]
 fn what_changed_nothing_changes_nothing_later_either() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
@@ -210,8 +210,8 @@ fn what_changed_nothing_changes_nothing_later_either() {
     "#]]);
 }
 
-/// Somebody clicks twice. The second click must not answer what is asked later, not even where it
-/// is heard again.
+/// A person clicks twice. The second click must not approve a later step, even if it is delivered
+/// again.
 #[test]
 fn a_second_click_answers_no_later_question() {
     let step = on_error(OnError::Wait, approved(effect(Effect::Once, call("a", &[]))));
@@ -253,7 +253,7 @@ fn a_wait_with_a_timeout_ends_at_its_time() {
         500 signal_received, b#1 succeeded 1, c#1 started
         500 c#1 succeeded {"by":"c"}, finished Completed
     "#]]);
-    // Without one it has all the time there is.
+    // Without a timeout the wait does not end.
     let story = Story::new(vec![wait("a", "a", &[])]);
     assert_eq!(story.wakes_at(), None);
 }

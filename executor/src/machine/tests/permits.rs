@@ -1,10 +1,10 @@
-//! Permits: calls whose limits are shared with others. What waits for one is not under way.
+//! Permits: a task that waits for a permit is not running.
 
 use expect_test::expect;
 
 use super::*;
 
-/// A step that calls a tool which has a limit.
+/// Returns a step that calls a tool with a limit.
 fn limited(id: &str, after: &[&str]) -> UncheckedStep {
     step(id, "set.limited", after)
 }
@@ -47,7 +47,7 @@ fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
     "#]]);
 }
 
-/// It woke at once, again and again, for a retry that could not begin.
+/// Regression: a retry that could not start woke the driver again and again.
 #[test]
 fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
     let steps = vec![call("a", &[]), for_each("{{a}}", tries(2, limited("b", &["a"])))];
@@ -191,7 +191,7 @@ fn a_worker_without_the_limit_begins_what_waited() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// With one slot but no order, what waits for a limit keeps nobody from trying again.
+/// With one slot and no fixed order, a task that waits for a permit does not block a retry.
 #[test]
 fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
     let steps = vec![limited("a", &[]), tries(2, call("b", &[]))];
@@ -209,7 +209,7 @@ fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
     "#]]);
 }
 
-/// What is set aside is known to one worker only. It hid a retry behind it from all others.
+/// Regression: the permit queue, which only one worker knows, hid a retry from all other workers.
 #[test]
 fn who_takes_over_begins_in_the_same_order() {
     let steps = vec![

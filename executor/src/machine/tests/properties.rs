@@ -1,4 +1,4 @@
-//! What holds for every plan and everything that can happen to it.
+//! Properties of all plans and all sequences of inputs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen next; numbers pick among what is possible.
+/// An input. Numbers select among the possible ones.
 #[derive(Clone, Debug)]
 enum Move {
     Claim,
@@ -41,7 +41,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(a_move, 0..80)
 }
 
-/// What a step is beside what it calls.
+/// The features of a generated step.
 #[derive(Clone, Debug)]
 struct Features {
     after: Vec<bool>,
@@ -144,7 +144,7 @@ fn options() -> impl Strategy<Value = ExecutionOptions> {
 }
 
 impl Story {
-    /// Returns what somebody else carries out: calls and sub-plans.
+    /// Returns running calls and sub-plans.
     fn running(&self) -> Vec<Task> {
         let agenda = self.execution.agenda();
         let sleeps = |task: &Task| agenda.sleeping().iter().any(|(_, number)| number == task);
@@ -164,7 +164,7 @@ impl Story {
             }
             Move::Stale { step, attempt } => {
                 let step = StepNumber::new(step % count);
-                // Only attempts that are not under way: those are for `End`.
+                // Only attempts that are not running. `End` is for the others.
                 let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
@@ -178,7 +178,7 @@ impl Story {
                 let progress = Progress { progress: 1.0, total: None, message: None };
                 let (attempt, moment) = (self.attempt(task), Moment::from(self.now));
                 let input = Input::Progressed { task, attempt, progress };
-                // Whoever says the same twice is heard twice.
+                // Each progress report adds an event, even if it is repeated.
                 self.log.extend(decide(&mut self.execution, input, moment));
                 return None;
             }
@@ -201,7 +201,7 @@ impl Story {
         })
     }
 
-    /// Makes a move and checks what must hold after every move.
+    /// Makes a move, and checks the properties that hold after every move.
     fn make(&mut self, a_move: &Move) {
         let before = self.log.len();
         let Some(input) = self.input(a_move) else { return };
@@ -257,7 +257,7 @@ impl Story {
         }
     }
 
-    /// Asserts that another worker, who reads the log, does what this one would.
+    /// Asserts that another worker, which reads the log, makes the same decisions.
     fn is_taken_over_alike(&self, mut replayed: Execution) {
         let mut here = self.execution.clone();
         let events = decide(&mut replayed, claim(), self.now);
@@ -293,7 +293,7 @@ impl Story {
         panic!("it never ends: {:?}", self.execution);
     }
 
-    /// Returns what a deterministic tool makes of a task's parameters.
+    /// Returns the output of a deterministic tool for a task's parameters.
     fn deterministic(&self, task: Task) -> Result<CallOutput, ToolError> {
         let got = self.execution.task(task).and_then(|task| task.parameters.clone());
         match task.step.get() + task.part.item.map_or(0, |it| it as usize) {
@@ -308,7 +308,7 @@ impl Story {
         }
     }
 
-    /// Asserts that what was done is undone exactly where it must be, the latest first.
+    /// Asserts that exactly the right steps are compensated, the latest first.
     fn is_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |it: &Event| {
@@ -335,7 +335,7 @@ impl Story {
     }
 }
 
-/// Asserts what is always so.
+/// Asserts the properties of every state.
 fn holds(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());
@@ -357,7 +357,7 @@ fn holds(execution: &Execution) {
     assert!(listed.into_iter().flatten().all(is_open), "{agenda:?}");
 }
 
-/// Returns every task that is not over and of which something was said, or is about to be.
+/// Returns every unfinished task that has events or is about to get one.
 fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     let agenda = execution.agenda();
     let listed =
@@ -410,7 +410,7 @@ proptest! {
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
             let steps = steps.iter().cloned().map(|mut it| {
                 it.policy.on_error = OnError::Ignore;
-                // What waits for a signal may get either of two that differ in when they came.
+                // A wait may get either of two signals, depending on their order.
                 if it.tool.as_str() == "flow.wait" {
                     it.tool = "set.tool".parse().unwrap();
                 }
@@ -439,8 +439,8 @@ proptest! {
     }
 }
 
-/// A decision costs what it makes ready. Each of these would take minutes if every one of the
-/// 50,000 decisions looked at 50,000 steps.
+/// The cost of a decision grows with the tasks that become ready. Each of these plans would take
+/// minutes if each of the 50,000 decisions read 50,000 steps.
 #[test]
 fn a_decision_touches_what_it_makes_ready() {
     const STEPS: usize = 50_000;

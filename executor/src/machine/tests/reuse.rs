@@ -1,4 +1,4 @@
-//! Outputs that are taken over, and what calls say while they run.
+//! Reused outputs and progress reports.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Cancellation and deadlines: what is told to stop, and as what it ends.
+//! Cancellation and deadlines.
 
 use expect_test::expect;
 
@@ -89,7 +89,7 @@ fn cancelling_before_the_first_claim_runs_nothing() {
 }
 
 impl Story {
-    /// Does what a driver does with a command that came before its claim.
+    /// Applies a command that arrived before the claim, like a driver.
     fn claim_and_cancel(&mut self) -> &mut Self {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into() };
@@ -174,7 +174,7 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
     assert!(story.execution.missed_deadline());
 }
 
-/// A step that had not begun was blamed where one with an effect ran, and only there.
+/// Regression: a step that had not started got the error if a step with an effect was running.
 #[test]
 fn a_deadline_skips_what_never_began_whatever_runs() {
     for of in [Effect::Read, Effect::Once] {
@@ -218,7 +218,7 @@ fn a_deadline_that_finds_everything_done_changes_nothing() {
     "#]]);
 }
 
-/// What its condition skipped was blamed for a deadline, and what had to succeed had.
+/// Regression: a step that its condition had skipped got the error of the deadline.
 #[test]
 fn a_deadline_that_finds_all_done_that_was_to_do_changes_nothing() {
     let steps = || {
@@ -230,7 +230,7 @@ fn a_deadline_that_finds_all_done_that_was_to_do_changes_nothing() {
     story.now = at(20_000);
     story.ok("c");
     story.is_over(ExecutionState::Completed);
-    // What was cut off is no end of its own, whatever its failure means.
+    // A step that was cut off did not finish by itself, even if it may fail.
     let mut story = Story::with(steps(), deadline(10_000));
     story.ok("a").ok("c").wake(10_000).end("b", Err(stopped()));
     story.is_over(ExecutionState::Failed);

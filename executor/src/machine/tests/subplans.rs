@@ -1,4 +1,5 @@
-//! Steps that execute other plans. The machine says under which identifier; the driver does it.
+//! Steps that execute other plans. The machine derives the id of the child, and the driver starts
+//! it.
 
 use expect_test::expect;
 
@@ -29,7 +30,7 @@ fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
     assert_eq!(story.output("p"), json!({ "out": 2 }));
 }
 
-/// Defaults held, and types were checked, only where somebody ran the plan by its name.
+/// Regression: defaults and types of inputs applied only to plans that were run by name.
 #[test]
 fn what_a_sub_plan_is_given_is_filled_in_and_checked() {
     let inputs = json!({

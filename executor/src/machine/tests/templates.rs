@@ -1,4 +1,4 @@
-//! Templates that find nothing.
+//! Templates without a value.
 
 use expect_test::expect;
 
@@ -57,7 +57,7 @@ fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
         0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
           c skipped ExecutionFailed, finished Failed
     "#]]);
-    // It is the caller who left it out, so what the step's failure means to others does not matter.
+    // The caller left it out, so `onError` of the step does not apply.
     for kind in [OnError::Continue, OnError::Ignore, OnError::Wait] {
         let story = Story::new(vec![call("a", &[]), on_error(kind, greet("b"))]);
         assert_eq!(story.state(), ExecutionState::Failed, "{kind}");

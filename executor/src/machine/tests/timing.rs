@@ -1,4 +1,4 @@
-//! Order, slots and time: what starts when.
+//! Order, slots and time.
 
 use expect_test::expect;
 
@@ -21,7 +21,8 @@ fn sequential_runs_one_step_at_a_time_in_plan_order() {
     "#]]);
 }
 
-/// A condition was decided, and failed everything, before the steps in front of it had begun.
+/// Regression: a condition was evaluated, and failed the execution, before earlier steps had
+/// started.
 #[test]
 fn one_after_another_a_condition_is_decided_in_its_turn() {
     let steps = vec![
@@ -46,7 +47,7 @@ fn one_after_another_a_condition_is_decided_in_its_turn() {
     "#]]);
 }
 
-/// Later steps ran while one waited for its next try, and were done when that failed for good.
+/// Regression: later steps ran while an earlier one waited for its retry.
 #[test]
 fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
     let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
@@ -60,7 +61,7 @@ fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
     "#]]);
 }
 
-/// A wait for a signal was over before its turn, and people were asked before theirs.
+/// Regression: waits for signals and approvals started before their turn.
 #[test]
 fn one_after_another_nobody_is_asked_for_what_is_not_next() {
     let mut until = wait("w", "go", &[]);
@@ -94,8 +95,8 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
     "#]]);
 }
 
-/// What earlier steps were taken over from another execution are over: the first that is not has
-/// its turn, also where one behind it is.
+/// Reused steps have finished, so the first step that is not reused starts, even if a later one is
+/// reused.
 #[test]
 fn one_after_another_what_is_taken_over_is_passed_over() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);

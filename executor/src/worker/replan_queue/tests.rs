@@ -22,26 +22,26 @@ use crate::{
     worker::tests::{plan, step, worker},
 };
 
-/// How long anything may take.
+/// Time limit of every wait.
 const LONG: Duration = Duration::from_mins(5);
 
-/// Goes on with a plan that is there, or does something else.
+/// A replanner that starts a given plan, or misbehaves.
 #[derive(Debug)]
 struct Fake {
     control: Control,
     plan: Arc<Plan>,
-    /// What it does, one time after another; at the end it goes on.
+    /// Its acts, one for each call. Then it replans.
     does: Mutex<Vec<Does>>,
     asked: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// It thinks for ever.
+    /// It never returns.
     Thinks,
-    /// It begins what goes on, and is never heard of again.
+    /// It starts the next execution, and never returns.
     Begins,
-    /// It cannot do it now.
+    /// It returns an error.
     Fails,
     /// It panics.
     Panics,
@@ -60,7 +60,7 @@ impl Replanner for Fake {
         }
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
-        // Whoever was faster has begun the same one.
+        // Another worker has started the same one.
         let start =
             Start { id: Some(next(ended.id())), ..Start::from_created(&self.plan, created) };
         let begun = self.control.start(start).await;
@@ -76,7 +76,7 @@ fn next(ended: ExecutionId) -> ExecutionId {
     ExecutionId::derive_child(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
 }
 
-/// Workers over one store, each with somebody who plans anew.
+/// Workers over one store, each with a replanner.
 struct Scene {
     store: Arc<Memory>,
     plan: Arc<Plan>,
@@ -97,7 +97,7 @@ impl Scene {
         Self { store, plan, control: None }
     }
 
-    /// Begins a worker, and who plans anew beside it does this, the last first.
+    /// Starts a worker whose replanner does these acts, the last first.
     fn begin(&mut self, does: &[Does]) -> Working {
         let (worker, handle) = worker(&self.store);
         let clock = Arc::clone(&worker.context().clock);
@@ -114,7 +114,7 @@ impl Scene {
         Working { tasks, drain, fake }
     }
 
-    /// Starts an execution that fails and is planned anew.
+    /// Starts an execution that fails and is replanned.
     async fn fail(&self) -> ExecutionId {
         let plan = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
         self.start(plan, ReplanOptions::times(1)).await
@@ -128,7 +128,7 @@ impl Scene {
         self.control.as_ref().unwrap().start(Start::new(&plan, options)).await.unwrap().id
     }
 
-    /// Waits until a head is as it should be.
+    /// Waits until a head meets a condition.
     async fn until(&self, id: ExecutionId, is_so: impl Fn(&ExecutionHead) -> bool) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -153,7 +153,7 @@ impl Scene {
         assert!(time::timeout(LONG, wait).await.is_ok(), "it is asked {times} times");
     }
 
-    /// Waits until an execution went on, and nothing of it is left to do.
+    /// Waits until an execution was replanned and has no owner.
     async fn until_gone_on(&self, id: ExecutionId) {
         self.until(id, |head| head.state == ExecutionState::Failed && head.owner.is_none()).await;
         self.until(next(id), |head| head.state == ExecutionState::Completed).await;
@@ -179,12 +179,12 @@ async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
     let left_alone = scene.start(fails, ReplanOptions::times(0)).await;
     scene.until(left_alone, |head| head.state == ExecutionState::Failed).await;
-    // Longer than the sweep and every wait.
+    // Longer than the sweep interval and every delay.
     time::sleep(LONG).await;
     assert_eq!(working.asked(), 2);
 }
 
-/// Whoever planned anew was lost: before what goes on had begun, and behind it.
+/// The replanner is lost before or after it has started the next execution.
 #[tokio::test(start_paused = true)]
 async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
     for does in [Does::Thinks, Does::Begins] {
@@ -231,7 +231,7 @@ async fn what_cannot_be_done_now_is_done_later() {
     assert_eq!(working.asked(), 4);
 }
 
-/// There is room for three executions, and models think about more.
+/// There are three slots, and more executions wait for models.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_thinks_keeps_nobody_out() {
     let mut scene = Scene::new().await;
@@ -252,7 +252,7 @@ async fn a_model_that_thinks_keeps_nobody_out() {
     }
 }
 
-/// A process that does not plan leaves it to one that does.
+/// A process without a replanner leaves replans to others.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_plan_leaves_it_to_who_does() {
     let mut scene = Scene::new().await;

@@ -24,10 +24,10 @@ fn workers_share_what_there_is() {
         for worker in &workers {
             let falls = |id: &&ExecutionId| preferred_worker(**id, &workers) == Some(*worker);
             let n = executions.iter().filter(falls).count();
-            // Five and a half standard deviations of a fair draw.
+            // Five and a half standard deviations of a fair distribution.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
         }
-        // Whoever goes leaves the others what they had.
+        // A worker that leaves does not change the shares of the others.
         let fewer = &workers[..3];
         for execution in &executions {
             let before = preferred_worker(*execution, &workers);
@@ -50,7 +50,7 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
     Arc::new(Plan::from_json(&plan.to_string()).unwrap())
 }
 
-/// Many executions for which a worker lacks the tool, and behind them one that it can do.
+/// Many executions with a missing tool, and behind them one that the worker can run.
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,

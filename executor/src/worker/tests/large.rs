@@ -9,7 +9,7 @@ use shared::{
 
 use super::*;
 
-/// A tool that returns more than one event can have, and counts its calls.
+/// A tool that returns more than fits into an event, and counts its calls.
 #[derive(Debug)]
 struct Huge {
     definition: Arc<ToolDefinition>,
@@ -24,7 +24,7 @@ impl Tool for Huge {
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        // Three million bytes in memory are eighteen million in a log.
+        // Three million bytes in memory take eighteen million in a log.
         Ok(json!("\u{1}".repeat(3_000_000)))
     }
 }
@@ -43,7 +43,7 @@ fn huge(effect: Effect) -> Arc<Huge> {
     Arc::new(Huge { definition: Arc::new(definition), calls: AtomicUsize::new(0) })
 }
 
-/// Executes a step of the tool where outputs have at most so many bytes, and returns its log.
+/// Executes a step of the tool with a limit on outputs, and returns its log.
 async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<RecordedEvent> {
     let store = Arc::new(Memory::new());
     let clock = Arc::new(Paused::new());
@@ -79,8 +79,8 @@ fn code_of(log: &[RecordedEvent]) -> Option<&str> {
     })
 }
 
-/// Its execution was set aside for ten minutes at a time, ignored its deadline, and called the tool
-/// again each time.
+/// Regression: the execution was postponed for ten minutes at a time, ignored its deadline, and
+/// called the tool each time.
 #[tokio::test(start_paused = true)]
 async fn an_output_that_only_fits_before_it_is_written_fails_its_step_at_once() {
     for effect in [Effect::Read, Effect::Once] {
@@ -91,7 +91,7 @@ async fn an_output_that_only_fits_before_it_is_written_fails_its_step_at_once() 
     }
 }
 
-/// No configuration allows such outputs. If one comes all the same, the execution ends.
+/// No configuration allows such outputs. If a tool returns one, the execution finishes.
 #[tokio::test(start_paused = true)]
 async fn what_can_never_be_written_ends_its_execution() {
     for effect in [Effect::Read, Effect::Once] {
