@@ -47,8 +47,9 @@ pub(super) struct Output {
 /// Returns the output of a call result.
 ///
 /// Structured content is the output. If it is an object without a field `$content`, other contents
-/// than text are added as this list. Without structured content, a single content is the output, and
-/// several are a list. A text is parsed as JSON if it is JSON. Any other content is its MCP object.
+/// than text are added as this list. Without structured content, a single content is the output,
+/// and several are a list. A text is parsed as JSON if it is JSON. Any other content is its MCP
+/// object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.

@@ -1,26 +1,21 @@
 //! The client of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A [`Supervisor`] owns each server. It connects once, and again when a call needs the server after
-//! it died or lost the session. Tools hold the server's [`Availability`], where their calls wait for
-//! a working `Session`.
+//! A [`Supervisor`] owns each server. It connects once, and again when a call needs the server
+//! after it died or lost the session. Tools hold the server's [`Availability`], where their calls
+//! wait for a working `Session`.
 //!
 //! Every call carries a progress token, which routes the server's progress reports to that call.
 
 mod answer;
-mod availability;
-mod child;
-mod cleaned;
 mod config;
-mod handler;
 mod http;
 mod message;
 pub mod oauth;
-mod secrets;
+mod redaction;
 mod server;
 mod session;
+mod stdio;
 mod supervisor;
-mod tokens;
-mod wire;
 
 use std::{
     collections::BTreeSet,
@@ -44,8 +39,8 @@ use self::{
     session::{LostCall, Session},
 };
 pub use self::{
-    availability::Availability,
     config::{Elicitation, McpCommand, McpHttp, McpServer},
+    session::Availability,
     supervisor::{CONNECT, Supervisor},
 };
 
@@ -180,7 +175,8 @@ impl McpTool {
         Ok(request)
     }
 
-    /// Calls the server. Calls it again if the session was lost and a second call has no second effect.
+    /// Calls the server. Calls it again if the session was lost and a second call has no second
+    /// effect.
     async fn call_server(
         &self,
         request: CallToolRequestParams,

@@ -1,14 +1,13 @@
 //! OAuth 2.1 for MCP servers over HTTP.
 //!
 //! rmcp finds the authorization server and its features, and makes the requests (RFC 9728, 8414,
-//! 7591, 8707, 9207, PKCE). An `AuthHttp` of this crate sends them, so that the network rules of all
-//! other sources apply. [`Logins`] stores the tokens of people. Tokens of programs are not stored.
+//! 7591, 8707, 9207, PKCE). An `AuthHttp` of this crate sends them, so that the network rules of
+//! all other sources apply. [`Logins`] stores the tokens of people. Tokens of programs are not
+//! stored.
 //!
 //! A [`Bearer`] provides the token for each request to a server. It takes a stored token, refreshes
 //! it before it expires or when the server refuses it, and otherwise reports what the user must do.
 
-mod assertion;
-mod background;
 mod bearer;
 mod client_credentials;
 mod config;
@@ -21,9 +20,16 @@ pub(super) mod test_server;
 mod token_store;
 mod web;
 
-use shared::id::ToolSetName;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-pub(super) use self::{background::BackgroundTasks, bearer::Bearer};
+use shared::id::ToolSetName;
+use tokio::{sync::oneshot, task::JoinSet, time::timeout};
+
+pub(super) use self::bearer::Bearer;
 pub use self::{
     config::OAuth,
     login::{LoggedIn, Login, LoginError},
@@ -56,4 +62,99 @@ pub(super) fn check_server(server: &reqwest::Url) -> Result<(), String> {
 fn unix_time() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
+}
+
+/// Running token requests of one toolset.
+const MAX_TASKS: usize = 64;
+/// Time limit for running requests when the supervisor ends. A token that arrives in time is
+/// stored.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The running token requests of one toolset. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct BackgroundTasks(Arc<Mutex<JoinSet<()>>>);
+
+impl BackgroundTasks {
+    /// Runs a task that continues if this future is dropped. Returns its result, or `None` if too
+    /// many tasks are running or the tasks were stopped.
+    pub(super) async fn run_task<T: Send + 'static>(
+        &self,
+        errand: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, told) = oneshot::channel();
+        {
+            let mut all = self.lock_tasks();
+            while all.try_join_next().is_some() {}
+            if all.len() >= MAX_TASKS {
+                return None;
+            }
+            all.spawn(async move {
+                // The receiver may be gone.
+                let _ = done.send(errand.await);
+            });
+        }
+        told.await.ok()
+    }
+
+    /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the rest.
+    pub(crate) async fn finish_all(&self) {
+        let mut all = std::mem::take(&mut *self.lock_tasks());
+        let _ = timeout(FINISH_TIMEOUT, async { while all.join_next().await.is_some() {} }).await;
+    }
+
+    fn lock_tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for BackgroundTasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BackgroundTasks").field(&self.lock_tasks().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_is_waited_for_and_not_for_ever() {
+        let (background, go, is_done) =
+            (BackgroundTasks::default(), Arc::new(Notify::new()), Arc::default());
+        let errand = {
+            let (go, is_done) = (Arc::clone(&go), Arc::<AtomicBool>::clone(&is_done));
+            async move {
+                go.notified().await;
+                is_done.store(true, Ordering::Relaxed);
+            }
+        };
+        assert!(
+            timeout(Duration::ZERO, background.run_task(errand)).await.is_err(),
+            "it is given up"
+        );
+        go.notify_one();
+        background.finish_all().await;
+        assert!(is_done.load(Ordering::Relaxed));
+        assert!(
+            timeout(Duration::ZERO, background.run_task(std::future::pending::<()>()))
+                .await
+                .is_err()
+        );
+        background.finish_all().await;
+        assert_eq!(background.run_task(async { 1 }).await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn there_is_a_most_of_them() {
+        let background = BackgroundTasks::default();
+        for _ in 0..MAX_TASKS {
+            let never = background.run_task(std::future::pending::<()>());
+            assert!(timeout(Duration::ZERO, never).await.is_err());
+        }
+        assert_eq!(background.run_task(async {}).await, None);
+    }
 }

@@ -9,11 +9,10 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{ReadyTool, SetStatus, Toolbox};
 
 use super::{
-    Availability, McpServer,
-    availability::ServerState,
-    make_tools,
+    Availability, McpServer, make_tools,
     oauth::{BackgroundTasks, Logins},
     server::{Server, ServerHost},
+    session::ServerState,
     session::Session,
 };
 

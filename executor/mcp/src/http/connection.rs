@@ -26,7 +26,7 @@ use crate::{
     config::Transport,
     message::{OVERHEAD, take_progress},
     oauth::{Bearer, Caller},
-    secrets::Secrets,
+    redaction::Secrets,
     session::SessionState,
 };
 
@@ -160,7 +160,8 @@ impl Connection {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until a server that may send requests has a stream for them. Earlier requests are lost.
+    /// Waits until a server that may send requests has a stream for them. Earlier requests are
+    /// lost.
     pub(super) async fn wait_for_stream(&self) {
         if self.may_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
@@ -178,9 +179,9 @@ impl Connection {
 
     /// Sends a request with a token.
     ///
-    /// A request that is refused for its token had no effect, so it is sent again with another token.
-    /// If that one came from the store, a newly granted one may follow. `limit` does not include the
-    /// time to get tokens.
+    /// A request that is refused for its token had no effect, so it is sent again with another
+    /// token. If that one came from the store, a newly granted one may follow. `limit` does not
+    /// include the time to get tokens.
     async fn send_authorized(
         &self,
         mut asked: Outgoing,

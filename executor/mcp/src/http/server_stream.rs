@@ -33,7 +33,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     let mut denials = 0;
     let mut pause = RESUME_DELAY;
     loop {
-        // The notification must be enabled first. A request may be accepted while this one is refused.
+        // The notification must be enabled first. A request may be accepted while this one is
+        // refused.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
         let answer = connection.open_stream(last.as_deref()).await;

@@ -10,14 +10,13 @@ use rmcp::transport::auth::WWWAuthenticateParams;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Caller, NEEDS_LOGIN, OAuth,
-    background::BackgroundTasks,
+    BackgroundTasks, Caller, NEEDS_LOGIN, OAuth,
     denied::{Denied, to_printable},
     source::TokenSource,
     token_store::AccessToken,
     unix_time,
 };
-use crate::secrets::Secrets;
+use crate::redaction::Secrets;
 
 /// Delay after a failed token request. Calls in this time get the same error, without a request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
@@ -203,8 +202,8 @@ impl Bearer {
         Denied::Refused(text)
     }
 
-    /// Requests a token other than `refused`. The request continues if the call is cancelled. It may
-    /// use up a refresh token, and the new token would be lost.
+    /// Requests a token other than `refused`. The request continues if the call is cancelled. It
+    /// may use up a refresh token, and the new token would be lost.
     async fn request_token(
         &self,
         refused: Option<&str>,

@@ -86,8 +86,8 @@ pub(super) fn to_printable(text: &str) -> String {
     letters.take(MAX_CHARACTERS).collect::<String>().trim().to_owned()
 }
 
-/// Describes an error for the user. Removes secrets before it shortens the text, because a part of a
-/// secret would not be recognized.
+/// Describes an error for the user. Removes secrets before it shortens the text, because a part of
+/// a secret would not be recognized.
 pub(super) fn describe_auth_error(err: &AuthError, seen: &Redaction) -> String {
     to_printable(&seen.clean(auth_error_sentence(err)))
 }

@@ -93,8 +93,8 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
 }
 
 /// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
-/// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot pose
-/// as another issuer.
+/// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot
+/// pose as another issuer.
 async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
     let at = |path: &str| {
         let mut url = server.clone();
@@ -125,7 +125,8 @@ async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<Auth
     is_its_own.then_some(metadata)
 }
 
-/// Adds the scope with which `OpenID` Connect servers grant a refresh token, if the server offers it.
+/// Adds the scope with which `OpenID` Connect servers grant a refresh token, if the server offers
+/// it.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
     const OFFLINE: &str = "offline_access";
     let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE);

@@ -113,7 +113,8 @@ fn login_target<'a>(
 }
 
 impl Logins {
-    /// Returns the preferred port of the redirect URI: the configured one, or that of the last login.
+    /// Returns the preferred port of the redirect URI: the configured one, or that of the last
+    /// login.
     pub fn preferred_port(
         &self,
         set: &ToolSetName,
@@ -125,8 +126,8 @@ impl Logins {
         Ok(to.port.or(before))
     }
 
-    /// Removes a login, and revokes its tokens if the server supports that. Returns whether there was
-    /// one.
+    /// Removes a login, and revokes its tokens if the server supports that. Returns whether there
+    /// was one.
     pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = login_target(self, set, server)?;
         let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
@@ -226,8 +227,8 @@ impl LoginTarget<'_> {
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns the scopes to request: those of the configuration or of the server, and those that were
-    /// missing before.
+    /// Returns the scopes to request: those of the configuration or of the server, and those that
+    /// were missing before.
     async fn wanted_scopes(
         &self,
         manager: &AuthorizationManager,
@@ -275,8 +276,8 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person. The next login then registers
-    /// another client.
+    /// A server that has forgotten the client may tell only the person. The next login then
+    /// registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
@@ -386,8 +387,8 @@ impl Login {
         })
     }
 
-    /// Converts the error of a token request. Removes a client that the server has forgotten, so that
-    /// the next login registers another one. The caller holds the lock.
+    /// Converts the error of a token request. Removes a client that the server has forgotten, so
+    /// that the next login registers another one. The caller holds the lock.
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)

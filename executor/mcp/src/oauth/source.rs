@@ -17,7 +17,7 @@ use super::{
     unix_time,
     web::AuthHttp,
 };
-use crate::secrets::Secrets;
+use crate::redaction::Secrets;
 
 /// The source of one server's tokens: the token store or the authorization server.
 pub(super) struct TokenSource {

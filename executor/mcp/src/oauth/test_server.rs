@@ -24,7 +24,7 @@ use super::{
     token_store::{LoginRecord, TokenStore},
     unix_time,
 };
-use crate::{McpServer, secrets::Secrets};
+use crate::{McpServer, redaction::Secrets};
 
 /// Both servers, and the logins of somebody who calls.
 pub(crate) struct World {

@@ -176,8 +176,8 @@ impl TokenStore {
         }
     }
 
-    /// Locks the login against changes by other processes and tasks. They hold the lock for one or two
-    /// requests.
+    /// Locks the login against changes by other processes and tasks. They hold the lock for one or
+    /// two requests.
     pub(super) async fn lock(&self) -> Result<Lock, String> {
         self.lock_within(LOCK_TIMEOUT).await
     }

@@ -127,8 +127,8 @@ impl AuthHttp {
         Ok(reply)
     }
 
-    /// Takes the error of rmcp's last request. There is one if the request had no answer, or was not
-    /// allowed.
+    /// Takes the error of rmcp's last request. There is one if the request had no answer, or was
+    /// not allowed.
     pub(super) fn take_error(&self) -> Option<Denied> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -217,7 +217,8 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is removed.
+/// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is
+/// removed.
 pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();
     url.set_query(None);
