@@ -121,7 +121,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let [_, first, rest @ ..] = arguments.as_slice()
         && first == sandbox::SUBCOMMAND
     {
-        return sandbox::enter(rest.iter().cloned());
+        return sandbox::run_confined(rest.iter().cloned());
     }
     let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(&arguments) {
@@ -137,7 +137,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(failure) = start_log(&environment) {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
-    if let Err(err) = sandbox::keep_to_itself() {
+    if let Err(err) = sandbox::hide_process_memory() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);

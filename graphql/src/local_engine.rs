@@ -259,10 +259,10 @@ fn registry(
     let config = setup.config;
     let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
     let launcher = Launcher::this_binary()
-        .hiding(config.own_files(&base))
+        .with_hidden(config.own_files(&base))
         .with_folders(config.own_folders())
         .with_secrets(config.access.value.secrets().unwrap_or_default())
-        .keeping(config.own_programs());
+        .with_read_only(config.own_programs());
     Ok(Registry::new(registry::Parts {
         sources: Sources::new(toolbox, config.limits.options().output_bytes)
             .with_launcher(launcher)

@@ -14,7 +14,7 @@ use std::{
 };
 
 use builtin::system::{SystemConfig, tools};
-use sandbox::{Confinement, Launcher, Life};
+use sandbox::{Confinement, Launcher, Lifetime};
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ impl World {
         tool: &str,
         parameters: Value,
     ) -> Result<String, ToolError> {
-        self.call_with(Launcher::at(faber().to_owned()), config, tool, parameters).await
+        self.call_with(Launcher::with_binary(faber().to_owned()), config, tool, parameters).await
     }
 
     /// Calls `bash` where some files in the root are Faber's own.
@@ -65,7 +65,7 @@ impl World {
 
     fn hiding(&self, hidden: &[&str]) -> Launcher {
         let hidden = hidden.iter().map(|it| self.root().join(it)).collect();
-        Launcher::at(faber().to_owned()).hiding(hidden)
+        Launcher::with_binary(faber().to_owned()).with_hidden(hidden)
     }
 
     async fn call_with(
@@ -132,8 +132,8 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
 /// What a command is to do, as the launcher tells it, and where it runs: for a shell, with the
 /// caller that `caller` says.
 fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
-    let launcher = Launcher::at(faber().to_owned()).hiding(hidden);
-    let command = launcher.command(confinement, Life::Watched, "sh".as_ref()).unwrap();
+    let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(hidden);
+    let command = launcher.confined_command(confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
     let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
     let order = order.1.unwrap().to_str().unwrap();
     order.replace(&format!("\"caller\":{}", std::process::id()), &format!("\"caller\":{caller}"))
@@ -141,6 +141,6 @@ fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> Strin
 
 fn confined_tool(confine: &Value, command: &[&str], root: &Path) -> Connected {
     let run = json!({ "command": command, "cwd": root, "confine": confine });
-    let launcher = Launcher::at(faber().to_owned());
+    let launcher = Launcher::with_binary(faber().to_owned());
     Connected::begin_with(&json!({ "tools": [{ "name": "t", "run": run }] }), launcher)
 }

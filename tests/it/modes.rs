@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use sandbox::{Launcher, support};
+use sandbox::{Launcher, kernel_support};
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ impl World {
         let run = json!({
             "command": ["bash", "-c", command], "cwd": root, "confine": { "write": [root] },
         });
-        let launcher = Launcher::at(faber().to_owned());
+        let launcher = Launcher::with_binary(faber().to_owned());
         let tools = json!({ "tools": [{ "name": "t", "run": run }] });
         Connected::begin_with(&tools, launcher).call("t", json!({})).await
     }
@@ -64,9 +64,9 @@ async fn a_command_changes_nothing_of_a_file_outside() {
         "exec 3< /dev/null; chmod 4777 ../root/../outside",
     ] {
         let refused = world.run(command).await;
-        assert!(refused.is_err() || !support().calls, "{command}: {refused:?}");
+        assert!(refused.is_err() || !kernel_support().calls, "{command}: {refused:?}");
     }
-    assert!(world.state() == before || !support().calls);
+    assert!(world.state() == before || !kernel_support().calls);
     if !has_views() {
         return;
     }
@@ -99,5 +99,5 @@ async fn a_command_changes_all_of_its_own_files() {
     let said = world.run(command).await.unwrap();
     assert_eq!(said, json!("700-978307200\n700-978307200"), "{said}");
     let err = world.run("echo x > new && chmod 4755 new").await;
-    assert!(err.is_err() || !support().calls, "{err:?}");
+    assert!(err.is_err() || !kernel_support().calls, "{err:?}");
 }

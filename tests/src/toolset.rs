@@ -33,7 +33,7 @@ impl Connected {
     ///
     /// If a configuration could not.
     pub fn begin(source: &Value) -> Self {
-        Self::begin_with(source, Launcher::none())
+        Self::begin_with(source, Launcher::unconfined())
     }
 
     /// Does so with what starts confined commands.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use shared::tool::Effect;
 use toolbox::Tool;
 
-use super::root::{Lane, Root, ToolEntry};
+use super::root::{Queue, Root, ToolEntry};
 
 /// The name of the set.
 pub const SET: &str = "code_tools";
@@ -25,7 +25,7 @@ pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
              one belongs). A file that is not there is made, with the folders above it.",
             Effect::Once,
         )
-        .tool(root, write::append),
+        .into_tool(root, write::append_file),
         entry(
             "edit_file",
             "Replace an exact string in a text file. `old_string` must be in the file exactly once, \
@@ -33,24 +33,24 @@ pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
              content before the edit is kept beside the file as `FILE.bak`.",
             Effect::Once,
         )
-        .tool(root, edit::edit),
+        .into_tool(root, edit::edit_file),
         entry(
             "read_file",
             "Read a text file, or some lines of it. Each line comes after its number and `→`. A \
              long file is cut, and the last line says how to read on.",
             Effect::Read,
         )
-        .tool(root, read::read),
+        .into_tool(root, read::read_file),
         entry(
             "write_file",
             "Write a file, in the place of any content that it has. The folders above it are made. \
              Whoever reads it meanwhile sees the old content or the new one, never a part.",
             Effect::Idempotent,
         )
-        .tool(root, write::write),
+        .into_tool(root, write::write_file),
     ]
 }
 
 fn entry(name: &'static str, description: &'static str, effect: Effect) -> ToolEntry {
-    ToolEntry { set: SET, name, description, effect, lane: Lane::File }
+    ToolEntry { set: SET, name, description, effect, queue: Queue::File }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use shared::tool::Effect;
 use toolbox::Tool;
 
-use super::root::{Lane, Root, ToolEntry};
+use super::root::{Queue, Root, ToolEntry};
 
 /// The name of the set.
 pub const SET: &str = "file_tools";
@@ -28,14 +28,14 @@ pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
             "Tell what a file or folder is: its kind, size, times, permissions, and how many lines \
              a text file has.",
         )
-        .tool(root, info::info),
+        .into_tool(root, info::describe_path),
         entry(
             "find_definition",
             "Find where a function, class, struct, trait, interface, type or constant is defined, \
              by its exact name, in source files of the common languages. Returns lines of \
              `path:line: text`. Hidden and git-ignored files are left out.",
         )
-        .tool(root, definition::find),
+        .into_tool(root, definition::find_definition),
         entry(
             "glob",
             "Find files by a pattern, newest first. A pattern without `/` matches file names at any \
@@ -43,24 +43,24 @@ pub fn tools(root: &Root) -> Vec<Arc<dyn Tool>> {
              stop at `/`, `**` does not; `[abc]` and `{a,b}` work. Hidden and git-ignored files \
              are found, too.",
         )
-        .tool(root, glob::glob),
+        .into_tool(root, glob::find_files),
         entry(
             "grep",
             "Search the contents of files, line by line, with a regular expression (Rust's syntax; \
              no look-around, no back-references). Binary, hidden and git-ignored files are left \
              out.",
         )
-        .tool(root, grep::grep),
+        .into_tool(root, grep::search_contents),
         entry(
             "tree",
             "Show the folders and files below a folder, folders first. What `.gitignore` names is \
              left out.",
         )
-        .tool(root, tree::tree),
+        .into_tool(root, tree::draw_tree),
     ]
 }
 
 fn entry(name: &'static str, description: &'static str) -> ToolEntry {
-    let lane = if name == "file_info" { Lane::File } else { Lane::Search };
-    ToolEntry { set: SET, name, description, effect: Effect::Read, lane }
+    let queue = if name == "file_info" { Queue::File } else { Queue::Search };
+    ToolEntry { set: SET, name, description, effect: Effect::Read, queue }
 }

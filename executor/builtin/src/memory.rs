@@ -3,11 +3,11 @@
 //! A memory is a text under a key in one of three scopes. It outlives executions and restarts, and
 //! every node sees it. `recall_context` returns the saved text unchanged, so a plan can pass it on.
 
-mod notebook;
+mod formatting;
+mod memory_store;
 mod scope;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use shared::{
 use toolbox::{Tool, ToolContext, function};
 
 use self::{
-    notebook::{Notebook, SEARCH_BYTES},
+    memory_store::{MemoryStore, SEARCH_BYTES},
     scope::{Key, Scope},
 };
 
@@ -47,38 +47,38 @@ struct Memory {
 
 /// Returns the tools of the set. They keep memories in `store`.
 pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
-    let notebook = Arc::new(Notebook::new(store, clock));
+    let memory_store = Arc::new(MemoryStore::new(store, clock));
     vec![
         tool(
-            &notebook,
+            &memory_store,
             "clear_memory",
             "Forget one memory, or all memories of a scope where no key is given.",
             Effect::Idempotent,
             clear_memory,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "get_snippet",
             "Get a code snippet that was saved under a name, with its language and description.",
             Effect::Read,
             get_snippet,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "list_memories",
             "List the keys of all memories of a scope, each with how it begins.",
             Effect::Read,
             list_memories,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "recall_context",
             "Get the text that was saved under a key, exactly as it was saved.",
             Effect::Read,
             recall_context,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "save_context",
             "Remember a text under a key, for later calls, plans and sessions. What the key had \
              before is replaced.",
@@ -86,7 +86,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
             save_context,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "save_snippet",
             "Remember a piece of code under a name, to use it again. What the name had before is \
              replaced.",
@@ -94,7 +94,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
             save_snippet,
         ),
         tool(
-            &notebook,
+            &memory_store,
             "search_memory",
             "Find memories of a scope that have some words in their key, text or tags, whatever \
              the case.",
@@ -105,7 +105,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
 }
 
 fn tool<Args, Fut, F>(
-    notebook: &Arc<Notebook>,
+    memory_store: &Arc<MemoryStore>,
     name: &'static str,
     description: &'static str,
     effect: Effect,
@@ -114,10 +114,10 @@ fn tool<Args, Fut, F>(
 where
     Args: DeserializeOwned + JsonSchema + Send + 'static,
     Fut: Future<Output = Result<String, ToolError>> + Send + 'static,
-    F: Fn(Arc<Notebook>, Args, ToolContext) -> Fut + Send + Sync + 'static,
+    F: Fn(Arc<MemoryStore>, Args, ToolContext) -> Fut + Send + Sync + 'static,
 {
-    let notebook = Arc::clone(notebook);
-    let run = move |args, cx| run(Arc::clone(&notebook), args, cx);
+    let memory_store = Arc::clone(memory_store);
+    let run = move |args, cx| run(Arc::clone(&memory_store), args, cx);
     function(SET, name, description, effect, run)
 }
 
@@ -125,7 +125,7 @@ where
 #[serde(deny_unknown_fields)]
 struct ClearMemory {
     /// Which memory to forget; all of the scope if there is no key.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "required_key")]
     #[schemars(with = "Key")]
     key: Option<Key>,
     /// Where it is.
@@ -134,21 +134,21 @@ struct ClearMemory {
 }
 
 /// Reads a key. Rejects null, so a value that was lost on the way does not clear a scope.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
+fn required_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
     Key::deserialize(from).map(Some)
 }
 
 async fn clear_memory(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: ClearMemory,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     let ClearMemory { key, scope } = args;
     let Some(key) = key else {
-        let cleared = notebook.clear(scope, &cx.cancel).await?;
-        return Ok(format!("Cleared {} from {scope}", words::memories(cleared)));
+        let cleared = memory_store.clear(scope, &cx.cancel).await?;
+        return Ok(format!("Cleared {} from {scope}", formatting::format_count(cleared)));
     };
-    let was_there = notebook.remove(scope, &key).await?;
+    let was_there = memory_store.remove(scope, &key).await?;
     Ok(if was_there {
         format!("Cleared '{key}' from {scope}")
     } else {
@@ -164,12 +164,12 @@ struct GetSnippet {
 }
 
 async fn get_snippet(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: GetSnippet,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let memory = notebook.recall(Scope::Snippets, &args.name).await?;
-    Ok(words::snippet(&args.name, &memory))
+    let memory = memory_store.recall_memory(Scope::Snippets, &args.name).await?;
+    Ok(formatting::format_snippet(&args.name, &memory))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -181,11 +181,11 @@ struct ListMemories {
 }
 
 async fn list_memories(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: ListMemories,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    notebook.list(args.scope, &cx.cancel).await
+    memory_store.list_memories(args.scope, &cx.cancel).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -199,11 +199,11 @@ struct RecallContext {
 }
 
 async fn recall_context(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: RecallContext,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    Ok(notebook.recall(args.scope, &args.key).await?.value)
+    Ok(memory_store.recall_memory(args.scope, &args.key).await?.value)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -223,13 +223,13 @@ struct SaveContext {
 }
 
 async fn save_context(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: SaveContext,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
     let SaveContext { key, value, scope, tags } = args;
     let memory = Memory { value, tags: tags.unwrap_or_default(), ..Memory::default() };
-    notebook.save(scope, &key, memory).await?;
+    memory_store.save(scope, &key, memory).await?;
     Ok(format!("Saved '{key}' in {scope}"))
 }
 
@@ -251,14 +251,14 @@ struct SaveSnippet {
 }
 
 async fn save_snippet(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: SaveSnippet,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
     let SaveSnippet { name, code, language, description, tags } = args;
     let (tags, language) = (tags.unwrap_or_default(), Some(language));
     let memory = Memory { value: code, tags, language, description };
-    notebook.save(Scope::Snippets, &name, memory).await?;
+    memory_store.save(Scope::Snippets, &name, memory).await?;
     Ok(format!("Saved snippet '{name}'"))
 }
 
@@ -273,9 +273,9 @@ struct SearchMemory {
 }
 
 async fn search_memory(
-    notebook: Arc<Notebook>,
+    memory_store: Arc<MemoryStore>,
     args: SearchMemory,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    notebook.search(args.scope, &args.query, SEARCH_BYTES, &cx.cancel).await
+    memory_store.search_memories(args.scope, &args.query, SEARCH_BYTES, &cx.cancel).await
 }

@@ -88,7 +88,7 @@ impl Project {
         cx: ToolContext,
     ) -> Result<String, ToolError> {
         let tools = self.tools();
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
         let ready = ReadyTool::new(Arc::clone(tool));
         assert_eq!(ready.complaint(&args), None, "{name} {args}");
         let output = tool.call(Arc::new(args), cx).await?;

@@ -4,16 +4,16 @@
 //! `openat2`. So no `..`, absolute path or symlink leads out, even if another process swaps files
 //! at the same time. Only regular files are opened, so a FIFO blocks no call.
 
+mod call_queue;
+mod canonical;
 mod git;
-mod hidden;
-mod ignored;
-mod lines;
-mod replace;
-mod settled;
+mod ignore_rules;
+mod output_text;
+mod protected_files;
 #[cfg(test)]
 mod tests;
 mod walk;
-mod work;
+mod write_target;
 
 use std::{
     fmt, fs, io,
@@ -30,25 +30,25 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use tokio::sync::Semaphore;
 
-use self::hidden::{Hidden, Mark, mark};
+use self::protected_files::{FileId, ProtectedFiles, file_id};
 pub(crate) use self::{
-    lines::{Lines, clipped, shown},
-    replace::Target,
-    walk::{Cut, Entry, Kind, Rules, Walk},
-    work::{Halt, Lane, Stop, ToolEntry},
+    call_queue::{Queue, StopReason, StopSignal, ToolEntry},
+    output_text::{OutputLines, clip_line, display_path},
+    walk::{CutReason, Entry, Kind, Walk, WalkRules},
+    write_target::WriteTarget,
 };
 
 /// An open folder. Clones share it.
 #[derive(Clone)]
-pub struct Root(Arc<Inner>, Option<Arc<Seen>>);
+pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 
 /// Facts that one search looks up once for all its files.
-struct Seen {
+struct SearchCache {
     /// Ids of the protected paths below the root.
-    own: Vec<Mark>,
+    own: Vec<FileId>,
     /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
     /// first file that has several names.
-    all: OnceLock<Result<Vec<Mark>, String>>,
+    all: OnceLock<Result<Vec<FileId>, String>>,
     /// The folder of the last file. The next file usually has the same folder.
     folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
@@ -64,10 +64,10 @@ pub enum GitWrites {
     Allowed,
 }
 
-struct Inner {
+struct RootState {
     dir: Dir,
     git: GitWrites,
-    hidden: Hidden,
+    hidden: ProtectedFiles,
     /// Path without symlinks.
     real: PathBuf,
     /// Absolute path as the configuration gives it.
@@ -89,7 +89,7 @@ pub struct RootError {
 
 /// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RootPath {
     /// The path as given.
     pub(crate) given: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
@@ -128,36 +128,36 @@ impl Root {
         };
         let (dir, real, called) =
             open().map_err(|reason| RootError { path: path.to_owned(), reason })?;
-        let inner = Inner {
+        let inner = RootState {
             dir,
             git,
-            hidden: Hidden::default(),
-            called: folded(&called).unwrap_or(called),
+            hidden: ProtectedFiles::default(),
+            called: normalize_path(&called).unwrap_or(called),
             real,
             writing: Mutex::new(()),
-            files: Arc::new(Semaphore::new(work::FILES)),
-            searches: Arc::new(Semaphore::new(work::SEARCHES)),
+            files: Arc::new(Semaphore::new(call_queue::FILE_CALLS)),
+            searches: Arc::new(Semaphore::new(call_queue::SEARCH_CALLS)),
         };
         Ok(Self(Arc::new(inner), None))
     }
 
     /// Protects `paths` from all tools. Must be called before the root is cloned.
     #[must_use]
-    pub fn hiding(mut self, paths: &[PathBuf]) -> Self {
+    pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.hidden = Hidden::from(&inner.real, paths);
+            inner.hidden = ProtectedFiles::beneath_root(&inner.real, paths);
         }
         self
     }
 
     /// Returns a copy of the root with a cache for one search.
-    fn searched(&self) -> Self {
-        let own = self.hidden().marks_inside(self.dir()).collect();
-        let seen = Seen { own, all: OnceLock::new(), folder: Mutex::default() };
+    fn for_search(&self) -> Self {
+        let own = self.protected_files().inner_file_ids(self.dir()).collect();
+        let seen = SearchCache { own, all: OnceLock::new(), folder: Mutex::default() };
         Self(Arc::clone(&self.0), Some(Arc::new(seen)))
     }
 
-    pub(crate) fn hidden(&self) -> &Hidden {
+    pub(crate) fn protected_files(&self) -> &ProtectedFiles {
         &self.0.hidden
     }
 
@@ -167,7 +167,7 @@ impl Root {
     }
 
     /// Returns the prefixes of absolute paths inside the root.
-    pub(crate) fn prefixes(&self) -> [String; 2] {
+    pub(crate) fn path_prefixes(&self) -> [String; 2] {
         let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
         [prefix(&self.0.called), prefix(&self.0.real)]
     }
@@ -178,35 +178,36 @@ impl Root {
     }
 
     /// Locks out other changes of files.
-    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_writes(&self) -> MutexGuard<'_, ()> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves a path from a caller. Rejects paths outside the root and protected paths.
-    pub(crate) fn place(&self, given: &str) -> Result<Place, ToolError> {
-        let place = self.looked_up(given)?;
-        self.hidden().check(self.dir(), &place.path, given)?;
+    pub(crate) fn resolve_path(&self, given: &str) -> Result<RootPath, ToolError> {
+        let place = self.look_up(given)?;
+        self.protected_files().check_path(self.dir(), &place.path, given)?;
         Ok(place)
     }
 
-    fn looked_up(&self, given: &str) -> Result<Place, ToolError> {
-        let path = self.relative(given).ok_or_else(|| refused(given))?;
-        let place = |path, meta| Place { given: shown(Path::new(given)), path, meta };
-        match self.dir().metadata(at(&path)) {
+    fn look_up(&self, given: &str) -> Result<RootPath, ToolError> {
+        let path = self.relative_path(given).ok_or_else(|| outside_error(given))?;
+        let place = |path, meta| RootPath { given: display_path(Path::new(given)), path, meta };
+        match self.dir().metadata(os_path(&path)) {
             Ok(meta) => Ok(place(path, Some(meta))),
             Err(err) if is_escape(&err) => {
-                let path = self.by_absolute_symlink(&path).ok_or_else(|| refused(given))?;
-                let meta = self.dir().metadata(at(&path)).map_err(|_| refused(given))?;
+                let path =
+                    self.follow_absolute_symlink(&path).ok_or_else(|| outside_error(given))?;
+                let meta = self.dir().metadata(os_path(&path)).map_err(|_| outside_error(given))?;
                 Ok(place(path, Some(meta)))
             }
             Err(err) if is_absence(&err) => Ok(place(path, None)),
-            Err(err) => Err(failure("look at", given, &err)),
+            Err(err) => Err(io_failure("look at", given, &err)),
         }
     }
 
     /// Like [`Self::resolve_path`]. The path must exist and defaults to the root.
-    pub(crate) fn start(&self, given: Option<&str>) -> Result<Place, ToolError> {
-        let place = self.place(given.unwrap_or("."))?;
+    pub(crate) fn resolve_existing(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
+        let place = self.resolve_path(given.unwrap_or("."))?;
         match place.meta {
             Some(_) => Ok(place),
             None => Err(ToolError::failed(format!("Path not found: {}", place.given))),
@@ -214,8 +215,8 @@ impl Root {
     }
 
     /// Like [`Self::resolve_existing`]. The path must be a folder.
-    pub(crate) fn folder(&self, given: Option<&str>) -> Result<Place, ToolError> {
-        let place = self.start(given)?;
+    pub(crate) fn resolve_folder(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
+        let place = self.resolve_existing(given)?;
         if place.meta.as_ref().is_some_and(Metadata::is_dir) {
             return Ok(place);
         }
@@ -223,22 +224,22 @@ impl Root {
     }
 
     /// Opens a regular file for reading.
-    pub(crate) fn read(&self, place: &Place) -> Result<(fs::File, Metadata), ToolError> {
-        place.file()?;
-        self.open_file(&place.path).map_err(|err| failure("read", &place.given, &err))
+    pub(crate) fn open_regular(&self, place: &RootPath) -> Result<(fs::File, Metadata), ToolError> {
+        place.regular_file()?;
+        self.open_file(&place.path).map_err(|err| io_failure("read", &place.given, &err))
     }
 
     /// Opens a regular file for reading, by its path inside the root. Never blocks on a FIFO.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
-        if self.hidden().is_empty() {
-            return self.open_settled(path);
+        if self.protected_files().is_empty() {
+            return self.open_canonical(path);
         }
-        self.open_settled(&self.settled(path)?)
+        self.open_canonical(&self.canonical_path(path)?)
     }
 
     /// Makes a path relative to the root without a look at the file system.
-    fn relative(&self, given: &str) -> Option<PathBuf> {
-        let path = folded(Path::new(given))?;
+    fn relative_path(&self, given: &str) -> Option<PathBuf> {
+        let path = normalize_path(Path::new(given))?;
         if !path.is_absolute() {
             return Some(path);
         }
@@ -247,10 +248,10 @@ impl Root {
     }
 
     /// Returns the metadata of the target if it is inside the root.
-    pub(crate) fn behind(&self, path: &Path) -> Option<Metadata> {
-        match self.dir().metadata(at(path)) {
+    pub(crate) fn metadata_behind(&self, path: &Path) -> Option<Metadata> {
+        match self.dir().metadata(os_path(path)) {
             Err(err) if is_escape(&err) => {
-                self.dir().metadata(at(&self.by_absolute_symlink(path)?)).ok()
+                self.dir().metadata(os_path(&self.follow_absolute_symlink(path)?)).ok()
             }
             found => found.ok(),
         }
@@ -258,35 +259,35 @@ impl Root {
 
     /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all of them.
     /// The returned path is opened below the descriptor like any other.
-    fn by_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
+    fn follow_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
         let real = self.0.real.join(path).canonicalize().ok()?;
         real.strip_prefix(&self.0.real).ok().map(Path::to_owned)
     }
 }
 
-impl Place {
+impl RootPath {
     /// Returns the metadata if this is a regular file.
-    pub(crate) fn file(&self) -> Result<&Metadata, ToolError> {
+    pub(crate) fn regular_file(&self) -> Result<&Metadata, ToolError> {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));
         };
         if meta.is_file() && self.given.ends_with('/') {
-            return Err(ends_in_slash(&self.given));
+            return Err(trailing_slash_error(&self.given));
         }
         if meta.is_file() {
             return Ok(meta);
         }
-        let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
+        let text = format!("Not a file: {} (it is {})", self.given, kind_name(meta));
         Err(ToolError::failed(text).without_retry())
     }
 }
 
-fn ends_in_slash(given: &str) -> ToolError {
+fn trailing_slash_error(given: &str) -> ToolError {
     ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).without_retry()
 }
 
 /// Returns the kind of a file as text, such as `a folder`.
-pub(crate) fn kind(meta: &Metadata) -> &'static str {
+pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
     let kind = meta.file_type();
     if kind.is_file() {
         "a file"
@@ -304,28 +305,28 @@ pub(crate) fn kind(meta: &Metadata) -> &'static str {
 }
 
 /// Converts an error of the file system. `what` completes "Cannot …".
-pub(crate) fn failure(what: &str, given: &str, err: &io::Error) -> ToolError {
+pub(crate) fn io_failure(what: &str, given: &str, err: &io::Error) -> ToolError {
     if is_escape(err) {
-        return refused(given);
+        return outside_error(given);
     }
     if err.kind() == io::ErrorKind::NotFound {
         return ToolError::failed(format!("File not found: {given}"));
     }
-    ToolError::failed(format!("Cannot {what} {}: {err}", shown(Path::new(given))))
+    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(given))))
 }
 
-pub(crate) fn refused(given: &str) -> ToolError {
-    let given = shown(Path::new(given));
+pub(crate) fn outside_error(given: &str) -> ToolError {
+    let given = display_path(Path::new(given));
     ToolError::failed(format!("Refused: Path outside project root: {given}")).without_retry()
 }
 
 /// Sets flags so that opening never blocks and never takes a controlling terminal.
-pub(crate) fn guarded(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(crate) fn nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 
 /// Returns `.` for the root itself, which the system calls need.
-pub(crate) fn at(path: &Path) -> &Path {
+pub(crate) fn os_path(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
@@ -340,7 +341,7 @@ fn is_absence(err: &io::Error) -> bool {
 
 /// Removes `.` and `..` without a look at the file system. Returns `None` if the path leads above
 /// its start.
-fn folded(path: &Path) -> Option<PathBuf> {
+fn normalize_path(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path.components() {
         match part {

@@ -5,18 +5,18 @@
 
 mod background;
 mod bash;
+mod captured_output;
 mod info;
 mod kill;
 mod list;
 mod logs;
-mod place;
-mod printed;
 mod processes;
+mod system_root;
 mod todo;
 
 use std::{ffi::OsStr, io, path::Path, sync::Arc};
 
-use sandbox::{Confinement, ELSEWHERE, Launcher, Life};
+use sandbox::{Confinement, Launcher, Lifetime, OWN_FOLDER_ADVICE};
 use schemars::JsonSchema;
 use secrets::Redaction;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -24,13 +24,13 @@ use shared::tool::{Effect, ErrorCode, ToolError};
 use tokio::process::Command;
 use toolbox::{Tool, ToolContext, function};
 
-use self::{background::Background, place::Place};
+use self::{background::Background, system_root::SystemRoot};
 
 /// The name of the set.
 pub const SET: &str = "system_tools";
 
 /// An example of a separate folder for the toolset.
-const HOW: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
+const OWN_FOLDER_EXAMPLE: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
     source: { builtin: system_tools, root: ./work } }]`)";
 
 /// The configuration of the set.
@@ -54,16 +54,16 @@ pub fn tools(
     launcher: Launcher,
 ) -> io::Result<Vec<Arc<dyn Tool>>> {
     let system = Arc::new(System::new(root, config, launcher)?);
-    let it = &system;
+    let shared = &system;
     Ok(vec![
-        tool(it, "bash", bash::DESCRIPTION, Effect::Once, bash::bash),
-        tool(it, "bash_background", background::DESCRIPTION, Effect::Once, background::start),
+        tool(shared, "bash", bash::DESCRIPTION, Effect::Once, bash::run_bash),
+        tool(shared, "bash_background", background::DESCRIPTION, Effect::Once, background::start),
         // The system may have given the process id to another process since.
-        tool(it, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill),
-        tool(it, "process_list", list::DESCRIPTION, Effect::Read, list::list),
-        tool(it, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read),
-        tool(it, "system_info", info::DESCRIPTION, Effect::Read, info::info),
-        tool(it, "todo_write", todo::DESCRIPTION, Effect::Idempotent, todo::write),
+        tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
+        tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
+        tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),
+        tool(shared, "system_info", info::DESCRIPTION, Effect::Read, info::describe_system),
+        tool(shared, "todo_write", todo::DESCRIPTION, Effect::Idempotent, todo::write_todos),
     ])
 }
 
@@ -81,14 +81,14 @@ where
     let system = Arc::clone(system);
     function(SET, name, description, effect, move |args, cx| {
         let (system, running) = (Arc::clone(&system), run(Arc::clone(&system), args, cx));
-        async move { system.without_secrets(running.await) }
+        async move { system.redact_result(running.await) }
     })
 }
 
 /// The shared state of the tools.
 #[derive(Debug)]
 struct System {
-    place: Place,
+    place: SystemRoot,
     launcher: Launcher,
     confinement: Confinement,
     kill_any: bool,
@@ -97,9 +97,9 @@ struct System {
 
 impl System {
     fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
-        let place = Place::new(root, &launcher.own())?;
+        let place = SystemRoot::new(root, &launcher.protected_paths())?;
         let mut confinement = config.confine;
-        confinement.write.push(place.root().to_owned());
+        confinement.write.push(place.root_path().to_owned());
         Ok(Self {
             place,
             launcher,
@@ -110,23 +110,23 @@ impl System {
     }
 
     /// Returns the secrets that commands find in their environment.
-    fn passed(&self) -> Redaction {
+    fn passed_secrets(&self) -> Redaction {
         let mut seen = Redaction::default();
-        self.launcher.note_passed(&self.confinement.pass, &mut seen);
+        self.launcher.note_passed_secrets(&self.confinement.pass, &mut seen);
         seen
     }
 
     /// Replaces these secrets in a result.
-    fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
-        let seen = self.passed();
-        result.map(|it| seen.clean(it)).map_err(|err| {
+    fn redact_result(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
+        let seen = self.passed_secrets();
+        result.map(|text| seen.clean(text)).map_err(|err| {
             let message = seen.clean(err.message.to_string()).into();
             ToolError { message, ..err }
         })
     }
 
     /// Prepares a shell command. Its temporary files are below the root.
-    fn shell(&self, text: &str, life: Life, cwd: &Path) -> Result<Command, ToolError> {
+    fn shell_command(&self, text: &str, life: Lifetime, cwd: &Path) -> Result<Command, ToolError> {
         let unusable = |err: io::Error| {
             let message = format!("`bash` cannot be prepared: {err}");
             ToolError::new(ErrorCode::UNAVAILABLE, message)
@@ -135,14 +135,16 @@ impl System {
         if self.confinement.user.is_some() {
             self.place.open_to_all("tmp").map_err(unusable)?;
         }
-        let mut command =
-            self.launcher.command(&self.confinement, life, OsStr::new("bash")).map_err(unusable)?;
+        let mut command = self
+            .launcher
+            .confined_command(&self.confinement, life, OsStr::new("bash"))
+            .map_err(unusable)?;
         command.arg("-c").arg(text).current_dir(cwd).env("TMPDIR", temporary);
         Ok(command)
     }
 }
 
-fn not_started(err: &io::Error) -> ToolError {
+fn start_error(err: &io::Error) -> ToolError {
     let code = match err.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
             ErrorCode::INVALID_PARAMETERS
@@ -152,18 +154,18 @@ fn not_started(err: &io::Error) -> ToolError {
     ToolError::new(code, format!("`bash` could not be started: {err}"))
 }
 
-fn not_confined(why: &str) -> ToolError {
-    let how = if why.ends_with(ELSEWHERE) { HOW } else { "" };
+fn confinement_error(why: &str) -> ToolError {
+    let how = if why.ends_with(OWN_FOLDER_ADVICE) { OWN_FOLDER_EXAMPLE } else { "" };
     let message = format!("`bash` was not started: {why}{how}");
     ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 
-fn cancelled(what: &str) -> ToolError {
+fn cancelled_error(what: &str) -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, format!("{what} was told to stop"))
 }
 
 /// Runs blocking work on another thread.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -172,7 +174,7 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-fn clipped(text: &str, most: usize) -> String {
+fn clip_text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use shared::tool::{Effect, ToolError};
 use toolbox::{Tool, ToolContext, function};
 
-use self::client::Web;
+use self::client::WebClient;
 
 /// The name of the set.
 pub const SET: &str = "web_tools";
@@ -71,28 +71,33 @@ pub struct WebConfigError {
 
 /// Returns the tools. Connects to nothing yet.
 pub fn tools(config: &WebConfig) -> Result<Vec<Arc<dyn Tool>>, WebConfigError> {
-    let web = Arc::new(Web::new(
+    let web = Arc::new(WebClient::new(
         config.allow_private,
         Duration::from_secs(config.timeout_seconds),
         config.max_bytes,
     ));
-    let services = Arc::new(Services::new(config, &web)?);
-    let it = &services;
+    let services = Arc::new(WebServices::new(config, &web)?);
+    let shared = &services;
     Ok(vec![
-        tool(it, "docs_search", search::DOCS, search::docs),
-        tool(it, "fetch_url", page::DESCRIPTION, page::fetch),
-        tool(it, "github_search", search::GITHUB, search::github),
-        tool(it, "stack_overflow_search", search::STACK_OVERFLOW, search::stack_overflow),
-        tool(it, "web_search", search::WEB, search::web),
-        tool(it, "wiki_lookup", search::WIKI, search::wiki),
+        tool(shared, "docs_search", search::DOCS, search::search_docs),
+        tool(shared, "fetch_url", page::DESCRIPTION, page::fetch_url),
+        tool(shared, "github_search", search::GITHUB, search::search_github),
+        tool(
+            shared,
+            "stack_overflow_search",
+            search::STACK_OVERFLOW,
+            search::search_stack_overflow,
+        ),
+        tool(shared, "web_search", search::WEB, search::search_web),
+        tool(shared, "wiki_lookup", search::WIKI, search::look_up_topic),
     ])
 }
 
 fn tool<Args, Fut>(
-    services: &Arc<Services>,
+    services: &Arc<WebServices>,
     name: &'static str,
     description: &'static str,
-    run: fn(Arc<Services>, Args) -> Fut,
+    run: fn(Arc<WebServices>, Args) -> Fut,
 ) -> Arc<dyn Tool>
 where
     Args: DeserializeOwned + JsonSchema + Send + 'static,
@@ -115,8 +120,8 @@ where
 
 /// The client, and the addresses of the services.
 #[derive(Debug)]
-struct Services {
-    web: Arc<Web>,
+struct WebServices {
+    web: Arc<WebClient>,
     duckduckgo: Url,
     docs: Url,
     github: Url,
@@ -124,10 +129,11 @@ struct Services {
     wikipedia: Url,
 }
 
-impl Services {
-    fn new(config: &WebConfig, web: &Arc<Web>) -> Result<Self, WebConfigError> {
+impl WebServices {
+    fn new(config: &WebConfig, web: &Arc<WebClient>) -> Result<Self, WebConfigError> {
         let url = |name, text: &str| {
-            web.url(text.trim_end_matches('/')).map_err(|refused| WebConfigError { name, refused })
+            web.parse_url(text.trim_end_matches('/'))
+                .map_err(|refused| WebConfigError { name, refused })
         };
         Ok(Self {
             web: Arc::clone(web),

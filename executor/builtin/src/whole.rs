@@ -3,16 +3,16 @@
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
-pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    whole(&Number::deserialize(from)?)
+pub(crate) fn read_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    to_whole(&Number::deserialize(from)?)
 }
 
-pub(crate) fn option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    Option::<Number>::deserialize(from)?.as_ref().map(whole).transpose()
+pub(crate) fn read_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    Option::<Number>::deserialize(from)?.as_ref().map(to_whole).transpose()
 }
 
-fn whole<E: Error>(number: &Number) -> Result<u64, E> {
-    let fraction = || number.as_f64().filter(|it| it.fract() == 0.0);
+fn to_whole<E: Error>(number: &Number) -> Result<u64, E> {
+    let fraction = || number.as_f64().filter(|number| number.fract() == 0.0);
     number
         .as_u64()
         .or_else(|| format!("{:.0}", fraction()?).parse().ok())
@@ -26,9 +26,9 @@ mod tests {
 
     #[derive(Deserialize)]
     struct Args {
-        #[serde(deserialize_with = "super::number")]
+        #[serde(deserialize_with = "super::read_number")]
         a: u64,
-        #[serde(default, deserialize_with = "super::option")]
+        #[serde(default, deserialize_with = "super::read_option")]
         b: Option<u64>,
     }
 
@@ -44,7 +44,7 @@ mod tests {
         ];
         for (args, expected) in table {
             let read = |args: Value| serde_json::from_value::<Args>(args);
-            let read = read(args).map(|it| (it.a, it.b)).map_err(|err| err.to_string());
+            let read = read(args).map(|args| (args.a, args.b)).map_err(|err| err.to_string());
             assert_eq!(read, expected.map_err(str::to_owned));
         }
     }

@@ -56,7 +56,7 @@ enum ServerEnd {
 impl Supervisor {
     /// Supervises a server whose outputs have at most `most` bytes.
     pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
-        let (launcher, availability) = (Launcher::none(), Arc::new(Availability::new()));
+        let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
         Self {
             set,

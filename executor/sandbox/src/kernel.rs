@@ -1,9 +1,9 @@
 //! Applies the kernel's restrictions, each before the rights for it are given up.
 
 mod landlock;
-mod masks;
+mod mount_namespace;
+mod protected_files;
 mod seccomp;
-mod view;
 
 use std::{ffi::CString, io, path::PathBuf};
 
@@ -13,28 +13,28 @@ use nix::{
     unistd::{User, geteuid, initgroups, setgid, setuid},
 };
 
-pub(super) use self::landlock::{SYSTEM, keep_apart, sees_files};
-use super::{Order, Support};
+pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
+use super::{LaunchOrder, Support};
 
 /// Asks the kernel which restrictions it supports. Applies none.
-pub(super) fn support() -> Support {
+pub(super) fn kernel_support() -> Support {
     Support {
         privileges: prctl::get_no_new_privs().is_ok(),
-        calls: seccomp::is_there(),
-        ..landlock::support()
+        calls: seccomp::is_supported(),
+        ..landlock::landlock_support()
     }
 }
 
 /// Restricts this thread and its future children for good.
-pub(super) fn apply(order: &Order) -> io::Result<()> {
+pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     // Mounting needs rights that the next steps give up.
-    let has_view = masks::put_on(order, confinement)?;
+    let has_view = protected_files::protect_files(order, confinement)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
     }
     prctl::set_no_new_privs()?;
-    give_up().map_err(io::Error::other)?;
+    drop_capabilities().map_err(io::Error::other)?;
     landlock::apply(confinement).map_err(io::Error::other)?;
     seccomp::apply(confinement, has_view)
 }
@@ -44,13 +44,13 @@ pub(super) fn apply(order: &Order) -> io::Result<()> {
 /// # Errors
 ///
 /// If the kernel refuses.
-pub fn keep_to_itself() -> io::Result<()> {
+pub fn hide_process_memory() -> io::Result<()> {
     Ok(prctl::set_dumpable(false)?)
 }
 
 /// Switches to another user and the groups of that user, for good.
 fn become_user(name: &str) -> io::Result<()> {
-    let user = find(name)?;
+    let user = find_user(name)?;
     if user.uid == geteuid() {
         return Ok(());
     }
@@ -68,11 +68,11 @@ fn become_user(name: &str) -> io::Result<()> {
     })
 }
 
-pub(super) fn home_of(name: &str) -> io::Result<PathBuf> {
-    Ok(find(name)?.dir)
+pub(super) fn home_folder(name: &str) -> io::Result<PathBuf> {
+    Ok(find_user(name)?.dir)
 }
 
-fn find(name: &str) -> io::Result<User> {
+fn find_user(name: &str) -> io::Result<User> {
     User::from_name(name)?.ok_or_else(|| {
         io::Error::other(format!("there is no user `{name}` on this machine: correct `user`"))
     })
@@ -80,7 +80,7 @@ fn find(name: &str) -> io::Result<User> {
 
 /// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
 /// keeps access to its own files, and can no longer read other processes.
-fn give_up() -> Result<(), CapsError> {
+fn drop_capabilities() -> Result<(), CapsError> {
     // Changing the bounding set needs this capability.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         caps::clear(None, CapSet::Bounding)?;
@@ -102,6 +102,6 @@ mod tests {
         assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
         let own = User::from_uid(geteuid()).unwrap().unwrap();
         become_user(&own.name).unwrap();
-        assert_eq!(home_of(&own.name).unwrap(), own.dir);
+        assert_eq!(home_folder(&own.name).unwrap(), own.dir);
     }
 }

@@ -9,17 +9,17 @@
 //! The restrictions depend on the kernel. [`kernel_support`] reports them, and the README lists
 //! them.
 
-mod enter;
 #[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(not(target_os = "linux"))]
 #[path = "unsupported.rs"]
 mod kernel;
-mod names;
 mod placeholders;
 pub mod process;
 mod process_limit;
 mod reaper;
+mod resolved_path;
+mod subcommand;
 
 use std::{
     collections::BTreeSet,
@@ -34,28 +34,30 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use self::placeholders::{Kind, Placeholders};
-pub use self::{enter::enter, kernel::keep_to_itself, names::ResolvedPath};
+pub use self::{
+    kernel::hide_process_memory, resolved_path::ResolvedPath, subcommand::run_confined,
+};
 
 /// The name of the hidden subcommand that calls [`run_confined`].
 pub const SUBCOMMAND: &str = "confined";
 /// The variable with the [`LaunchOrder`]. It is removed before the program starts.
-const ORDER: &str = "FABER_CONFINED";
+const ORDER_VARIABLE: &str = "FABER_CONFINED";
 /// The exit status if nothing was started, as of `env` and similar programs.
-const REFUSED: u8 = 125;
+const REFUSED_STATUS: u8 = 125;
 /// The start of the message with that status.
-const REFUSAL: &str = "the command is not confined: ";
+const REFUSAL_PREFIX: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
-pub const ELSEWHERE: &str = "let it work in a folder of its own, such as `root: ./work`";
+pub const OWN_FOLDER_ADVICE: &str = "let it work in a folder of its own, such as `root: ./work`";
 /// The protection that needs Landlock, as the end of a sentence.
-const FILES: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
+const NEEDS_LANDLOCK: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
 /// The protection that needs seccomp.
-const CALLS: &str = "what it connects to (that takes filters of system calls: seccomp)";
+const NEEDS_SECCOMP: &str = "what it connects to (that takes filters of system calls: seccomp)";
 /// Variables that a confined command gets.
-const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+const CONFINED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
 /// languages. A star matches any suffix. The list has no variable that may be a secret. Secrets are
 /// passed by name.
-const USUAL: [&str; 52] = [
+const PROGRAM_VARIABLES: [&str; 52] = [
     "PATH",
     "HOME",
     "USER",
@@ -172,7 +174,7 @@ impl Default for Confinement {
 }
 
 impl Confinement {
-    fn is_closed(&self) -> bool {
+    fn restricts_sockets(&self) -> bool {
         !self.network || !self.sockets
     }
 }
@@ -180,7 +182,7 @@ impl Confinement {
 /// The lifetime of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Life {
+pub enum Lifetime {
     /// Ends together with its caller. Everything that it started ends with it.
     Watched,
     /// Runs in a session of its own until it ends.
@@ -190,14 +192,14 @@ pub enum Life {
 /// The instructions for the subcommand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct LaunchOrder {
     /// The limits. `None` applies no restrictions.
     confinement: Option<Confinement>,
     /// Paths to cover inside folders of the command.
     hidden: Vec<PathBuf>,
     /// Paths to keep read-only inside folders that the command may write.
     kept: Vec<PathBuf>,
-    life: Life,
+    life: Lifetime,
     /// Process id of the caller. A watched command ends with it.
     caller: u32,
 }
@@ -226,19 +228,19 @@ impl Launcher {
     }
 
     /// Uses another `faber` binary.
-    pub fn at(binary: PathBuf) -> Self {
+    pub fn with_binary(binary: PathBuf) -> Self {
         Self { binary: Some(binary), ..Self::default() }
     }
 
     /// Applies no restrictions. Commands get a clean environment.
-    pub fn none() -> Self {
+    pub fn unconfined() -> Self {
         Self::default()
     }
 
     /// Hides Faber's own files and folders from tools, even inside folders that tools may use. The
     /// configuration and the store control Faber.
     #[must_use]
-    pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
+    pub fn with_hidden(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
 
@@ -258,33 +260,33 @@ impl Launcher {
     /// Keeps programs that Faber runs read-only. A changed program would run with all rights of
     /// Faber.
     #[must_use]
-    pub fn keeping(self, kept: Vec<PathBuf>) -> Self {
+    pub fn with_read_only(self, kept: Vec<PathBuf>) -> Self {
         Self { kept, ..self }
     }
 
     /// Returns the paths that file tools must not touch.
-    pub fn own(&self) -> Vec<PathBuf> {
+    pub fn protected_paths(&self) -> Vec<PathBuf> {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
     /// Adds the values of secret variables that `pass` passes on to `seen`.
-    pub fn note_passed(&self, pass: &[String], seen: &mut Redaction) {
-        let is_passed = |it: &&String| pass.iter().any(|listed| stands_for(listed, it));
-        self.secrets.iter().filter(is_passed).for_each(|it| seen.note_variable(it));
+    pub fn note_passed_secrets(&self, pass: &[String], seen: &mut Redaction) {
+        let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
+        self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
     }
 
     /// Creates placeholders for missing protected files that the command could create.
-    fn take_places(&self, confinement: &Confinement) -> io::Result<()> {
-        let kind = |it: &PathBuf| {
-            if self.folders.contains(it) { Kind::Folder } else { Kind::File }
+    fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
+        let kind = |path: &PathBuf| {
+            if self.folders.contains(path) { Kind::Folder } else { Kind::File }
         };
-        let hidden = self.hidden.iter().map(|it| (it.as_path(), kind(it)));
-        let kept = self.kept.iter().map(|it| (it.as_path(), Kind::File));
-        self.placeholders.take(hidden.chain(kept), &confinement.write)
+        let hidden = self.hidden.iter().map(|path| (path.as_path(), kind(path)));
+        let kept = self.kept.iter().map(|path| (path.as_path(), Kind::File));
+        self.placeholders.create_missing(hidden.chain(kept), &confinement.write)
     }
 
     /// Returns whether commands are confined.
-    pub fn confines(&self) -> bool {
+    pub fn can_confine(&self) -> bool {
         self.binary.is_some()
     }
 
@@ -297,10 +299,10 @@ impl Launcher {
     /// # Errors
     ///
     /// If a path is not UTF-8, or a placeholder cannot be created.
-    pub fn command(
+    pub fn confined_command(
         &self,
         confinement: &Confinement,
-        life: Life,
+        life: Lifetime,
         program: &OsStr,
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
@@ -309,49 +311,49 @@ impl Launcher {
                 return Err(io::Error::other(why));
             }
             let mut command = Command::new(program);
-            clean(&mut command, &PASSED, &confinement.pass);
-            if life == Life::Background {
+            clean_environment(&mut command, &CONFINED_VARIABLES, &confinement.pass);
+            if life == Lifetime::Background {
                 command.process_group(0);
             }
             return Ok(command);
         };
         // A background command may outlive its placeholders, so the subcommand refuses it instead.
-        if life == Life::Watched || !confinement.required {
-            let taken = self.take_places(confinement);
+        if life == Lifetime::Watched || !confinement.required {
+            let taken = self.create_placeholders(confinement);
             taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
         }
-        let order = Order {
+        let order = LaunchOrder {
             confinement: Some(confinement.clone()),
             hidden: self.hidden.clone(),
             kept: self.kept.clone(),
             life,
             caller: std::process::id(),
         };
-        ordered(binary, program, &order, &PASSED, &confinement.pass)
+        subcommand_for(binary, program, &order, &CONFINED_VARIABLES, &confinement.pass)
     }
 
     /// Prepares an unconfined program that ends with everything that it started. It gets the usual
     /// variables and those in `pass`.
-    fn watched(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
+    fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);
-            clean(&mut command, &USUAL, pass);
+            clean_environment(&mut command, &PROGRAM_VARIABLES, pass);
             return Ok(command);
         };
-        let order = Order {
+        let order = LaunchOrder {
             confinement: None,
             hidden: Vec::new(),
             kept: Vec::new(),
-            life: Life::Watched,
+            life: Lifetime::Watched,
             caller: std::process::id(),
         };
-        ordered(binary, program, &order, &USUAL, pass)
+        subcommand_for(binary, program, &order, &PROGRAM_VARIABLES, pass)
     }
 }
 
 /// Returns the reason if the subcommand refused to start the command.
-pub fn refusal(code: Option<i32>, stderr: &str) -> Option<&str> {
-    let is_refused = code == Some(i32::from(REFUSED)) && stderr.starts_with(REFUSAL);
+pub fn refusal_reason(code: Option<i32>, stderr: &str) -> Option<&str> {
+    let is_refused = code == Some(i32::from(REFUSED_STATUS)) && stderr.starts_with(REFUSAL_PREFIX);
     is_refused.then(|| stderr.trim_end())
 }
 
@@ -359,13 +361,13 @@ pub fn refusal(code: Option<i32>, stderr: &str) -> Option<&str> {
 /// returns `false`.
 pub fn is_confining(process: u32) -> bool {
     let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    line.split(|it| *it == 0).nth(1) == Some(SUBCOMMAND.as_bytes())
+    line.split(|byte| *byte == 0).nth(1) == Some(SUBCOMMAND.as_bytes())
 }
 
-fn ordered(
+fn subcommand_for(
     binary: &Path,
     program: &OsStr,
-    order: &Order,
+    order: &LaunchOrder,
     usual: &[&str],
     named: &[String],
 ) -> io::Result<Command> {
@@ -373,29 +375,29 @@ fn ordered(
         .map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))?;
     let mut command = Command::new(binary);
     command.arg(SUBCOMMAND).arg("--").arg(program);
-    clean(&mut command, usual, named);
-    command.env(ORDER, order);
+    clean_environment(&mut command, usual, named);
+    command.env(ORDER_VARIABLE, order);
     Ok(command)
 }
 
 /// Sets the environment to the usual variables and the named ones. A proxy's credentials are
 /// secret, so they are removed unless the variable is named.
-fn clean(command: &mut Command, usual: &[&str], named: &[String]) {
+fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
     command.env_clear();
     command.envs(std::env::vars_os().filter_map(|(name, value)| {
-        let text = name.to_str().filter(|it| *it != ORDER)?;
-        if named.iter().any(|it| stands_for(it, text)) {
+        let text = name.to_str().filter(|name| *name != ORDER_VARIABLE)?;
+        if named.iter().any(|listed| matches_name(listed, text)) {
             return Some((name, value));
         }
-        let is_usual = usual.iter().any(|it| stands_for(it, text));
+        let is_usual = usual.iter().any(|listed| matches_name(listed, text));
         let is_proxy = text.to_ascii_lowercase().ends_with("_proxy");
-        let value = if is_proxy { without_user(value.to_str()?).into() } else { value };
+        let value = if is_proxy { without_credentials(value.to_str()?).into() } else { value };
         is_usual.then_some((name, value))
     }));
 }
 
 /// Removes the credentials from a URL.
-fn without_user(address: &str) -> String {
+fn without_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
@@ -404,8 +406,8 @@ fn without_user(address: &str) -> String {
 }
 
 /// Returns whether a listed name matches a variable. A star at the end matches any suffix.
-fn stands_for(listed: &str, name: &str) -> bool {
-    listed.strip_suffix('*').map_or(listed == name, |it| name.starts_with(it))
+fn matches_name(listed: &str, name: &str) -> bool {
+    listed.strip_suffix('*').map_or(listed == name, |prefix| name.starts_with(prefix))
 }
 
 /// The restrictions that this machine supports.
@@ -425,17 +427,17 @@ pub struct Support {
 }
 
 /// Returns the restrictions that this machine supports. Applies none.
-pub fn support() -> Support {
-    kernel::support()
+pub fn kernel_support() -> Support {
+    kernel::kernel_support()
 }
 
 impl Support {
     /// Returns the missing protection that `confinement` requires.
-    pub fn missing(&self, confinement: &Confinement) -> Option<&'static str> {
+    pub fn missing_for(&self, confinement: &Confinement) -> Option<&'static str> {
         if !self.files {
-            return Some(FILES);
+            return Some(NEEDS_LANDLOCK);
         }
-        (confinement.is_closed() && !self.calls).then_some(CALLS)
+        (confinement.restricts_sockets() && !self.calls).then_some(NEEDS_SECCOMP)
     }
 }
 
@@ -449,7 +451,8 @@ impl fmt::Display for Support {
             (self.privileges, "privileges"),
         ];
         let named = |wanted: bool| {
-            let names: Vec<_> = parts.iter().filter(|it| it.0 == wanted).map(|it| it.1).collect();
+            let names: Vec<_> =
+                parts.iter().filter(|part| part.0 == wanted).map(|part| part.1).collect();
             names.join(", ")
         };
         match (named(true), named(false)) {
@@ -463,7 +466,7 @@ impl fmt::Display for Support {
 }
 
 /// The error for a protection that this machine lacks.
-fn unseen(what: &str) -> io::Error {
+fn unsupported_error(what: &str) -> io::Error {
     io::Error::other(format!(
         "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
     ))
@@ -485,11 +488,16 @@ mod tests {
         };
         let hidden = vec!["/w/faber.db".into()];
         let kept = vec!["/w/tool.sh".into()];
-        let order =
-            Order { confinement: Some(confinement), hidden, kept, life: Life::Watched, caller: 7 };
+        let order = LaunchOrder {
+            confinement: Some(confinement),
+            hidden,
+            kept,
+            life: Lifetime::Watched,
+            caller: 7,
+        };
         let text = serde_json::to_string(&order).unwrap();
         expect![[r#"{"confinement":{"write":["/w"],"read":[],"user":null,"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"processes":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
-        assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
+        assert_eq!(serde_json::from_str::<LaunchOrder>(&text).unwrap(), order);
     }
 
     #[test]
@@ -504,16 +512,18 @@ mod tests {
     #[test]
     fn the_environment_is_clean() {
         let confinement = Confinement {
-            pass: vec!["CARGO_MANIFEST_DIR".to_owned(), ORDER.to_owned()],
+            pass: vec!["CARGO_MANIFEST_DIR".to_owned(), ORDER_VARIABLE.to_owned()],
             ..Confinement::default()
         };
-        for launcher in [Launcher::none(), Launcher::at("/bin/faber".into())] {
-            let command =
-                launcher.command(&confinement, Life::Watched, OsStr::new("prog")).unwrap();
-            let envs: Vec<_> = command.as_std().get_envs().filter_map(|it| it.0.to_str()).collect();
+        for launcher in [Launcher::unconfined(), Launcher::with_binary("/bin/faber".into())] {
+            let command = launcher
+                .confined_command(&confinement, Lifetime::Watched, OsStr::new("prog"))
+                .unwrap();
+            let envs: Vec<_> =
+                command.as_std().get_envs().filter_map(|pair| pair.0.to_str()).collect();
             assert!(envs.contains(&"PATH") && envs.contains(&"CARGO_MANIFEST_DIR"), "{envs:?}");
             assert!(!envs.contains(&"CARGO_PKG_NAME"), "{envs:?}");
-            assert_eq!(envs.contains(&ORDER), launcher.confines());
+            assert_eq!(envs.contains(&ORDER_VARIABLE), launcher.can_confine());
         }
     }
 
@@ -527,7 +537,7 @@ mod tests {
             ("localhost,.local", "localhost,.local"),
             ("", ""),
         ] {
-            assert_eq!(without_user(address), expected, "{address}");
+            assert_eq!(without_credentials(address), expected, "{address}");
         }
     }
 
@@ -537,7 +547,7 @@ mod tests {
         let closed = Confinement::default();
         let open = Confinement { network: true, sockets: true, ..Confinement::default() };
         let wide = Confinement { network: true, ..Confinement::default() };
-        let missing = |support: Support, of| support.missing(of).is_some();
+        let missing = |support: Support, of| support.missing_for(of).is_some();
         assert!(!missing(all, &closed));
         for confinement in [&closed, &wide] {
             assert!(missing(Support { calls: false, ..all }, confinement));
@@ -549,22 +559,23 @@ mod tests {
     #[test]
     fn only_faber_s_own_refusal_is_one() {
         assert_eq!(
-            refusal(Some(125), "the command is not confined: x\n"),
+            refusal_reason(Some(125), "the command is not confined: x\n"),
             Some("the command is not confined: x")
         );
-        assert_eq!(refusal(Some(125), "docker: no such image"), None);
-        assert_eq!(refusal(Some(1), "the command is not confined: x"), None);
+        assert_eq!(refusal_reason(Some(125), "docker: no such image"), None);
+        assert_eq!(refusal_reason(Some(1), "the command is not confined: x"), None);
     }
 
     #[test]
     fn a_program_gets_the_usual_environment_and_what_is_named() {
         let named = |pass: &[&str]| {
-            let pass: Vec<_> = pass.iter().map(|it| (*it).to_owned()).collect();
-            let command = Launcher::none().watched(OsStr::new("prog"), &pass).unwrap();
-            let envs = command.as_std().get_envs().filter_map(|it| it.0.to_str());
+            let pass: Vec<_> = pass.iter().map(|name| (*name).to_owned()).collect();
+            let command =
+                Launcher::unconfined().watched_command(OsStr::new("prog"), &pass).unwrap();
+            let envs = command.as_std().get_envs().filter_map(|pair| pair.0.to_str());
             envs.map(str::to_owned).collect::<Vec<_>>()
         };
-        let has = |of: &[String], name: &str| of.iter().any(|it| it == name);
+        let has = |of: &[String], name: &str| of.iter().any(|variable| variable == name);
         let usual = named(&[]);
         assert!(has(&usual, "PATH") && !has(&usual, "CARGO_PKG_NAME"), "{usual:?}");
         assert!(has(&named(&["CARGO_PKG_NAME"]), "CARGO_PKG_NAME"));

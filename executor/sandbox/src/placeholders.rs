@@ -17,22 +17,22 @@ use std::{
 
 use nix::libc;
 
-use super::names::{ResolvedPath, is_within, real};
+use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
 /// The modification time that marks an unused placeholder.
-const MARK: Duration = Duration::from_secs(1);
+const MARK_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
 const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
 /// Attempts for a name that another process creates and removes.
-const TRIES: usize = 8;
+const ATTEMPTS: usize = 8;
 
 /// The placeholders by path. Dropping it removes them.
 #[derive(Debug, Default)]
-pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Held>>);
+pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 
 /// A file or folder that was created for a missing name.
 #[derive(Debug)]
-struct Held {
+struct Placeholder {
     /// Has a shared lock. A process that gets an exclusive lock is the last user.
     file: File,
     /// The folders that were created for it, the outermost first.
@@ -52,26 +52,26 @@ impl Placeholders {
     /// # Errors
     ///
     /// If a placeholder cannot be created. The error names the path and a remedy.
-    pub(super) fn take<'a>(
+    pub(super) fn create_missing<'a>(
         &self,
         own: impl IntoIterator<Item = (&'a Path, Kind)>,
         write: &[PathBuf],
     ) -> io::Result<()> {
-        let write = real(write);
+        let write = canonical_paths(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Another program may have removed or used it.
-        held.retain(|path, it| it.is_still(path));
+        held.retain(|path, placeholder| placeholder.is_unchanged(path));
         for (path, kind) in own {
-            let about = |err| unguarded(path, &err);
-            let way = ResolvedPath::of(path).map_err(about)?;
-            if held.contains_key(&way.end) || !is_within(&way.end, &write) {
+            let about = |err| unprotected_error(path, &err);
+            let resolved = ResolvedPath::resolve(path).map_err(about)?;
+            if held.contains_key(&resolved.end) || !is_within(&resolved.end, &write) {
                 continue;
             }
-            if !way.is_free() && !is_marked(&way.end) {
+            if !resolved.can_be_created() && !is_marked(&resolved.end) {
                 continue;
             }
-            if let Some(it) = put(&way.end, kind).map_err(about)? {
-                held.insert(way.end, it);
+            if let Some(placeholder) = create_or_adopt(&resolved.end, kind).map_err(about)? {
+                held.insert(resolved.end, placeholder);
             }
         }
         Ok(())
@@ -81,23 +81,23 @@ impl Placeholders {
 impl Drop for Placeholders {
     fn drop(&mut self) {
         let held = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for (path, it) in held {
-            it.remove(&path);
+        for (path, placeholder) in held {
+            placeholder.remove(&path);
         }
     }
 }
 
-impl Held {
+impl Placeholder {
     /// Returns whether the file is still the unused placeholder.
-    fn is_still(&self, path: &Path) -> bool {
-        let own = self.file.metadata().map(|it| (it.dev(), it.ino()));
-        let there = path.symlink_metadata().map(|it| (it.dev(), it.ino(), is_unused(&it)));
+    fn is_unchanged(&self, path: &Path) -> bool {
+        let own = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
+        let there = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino(), is_unused(&meta)));
         matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
     }
 
     /// Removes the placeholder if it is unused and no other Faber process needs it.
     fn remove(self, path: &Path) {
-        if self.file.try_lock().is_err() || !self.is_still(path) {
+        if self.file.try_lock().is_err() || !self.is_unchanged(path) {
             return;
         }
         // A placeholder that cannot be removed stays. The next Faber process recognises it.
@@ -109,21 +109,21 @@ impl Held {
 }
 
 /// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
-fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
+fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
-    for _ in 0..TRIES {
-        folders.extend(make_folders(path)?);
-        let file = match make(path, kind) {
+    for _ in 0..ATTEMPTS {
+        folders.extend(create_folders(path)?);
+        let file = match create_placeholder(path, kind) {
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => None,
             made => Some(made?),
         };
-        let Some(file) = file.map_or_else(|| known(path), |it| Ok(Some(it)))? else {
+        let Some(file) = file.map_or_else(|| open_existing(path), |file| Ok(Some(file)))? else {
             return Ok(None);
         };
         // On a file system without locks, the placeholder stays behind.
         let _ = file.lock_shared();
-        let held = Held { file, folders };
-        if held.is_still(path) {
+        let held = Placeholder { file, folders };
+        if held.is_unchanged(path) {
             return Ok(Some(held));
         }
         // Another process removed the placeholder before it was locked.
@@ -137,7 +137,7 @@ fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
 
 /// Opens an existing placeholder. Does not open another file: closing the store's file would drop
 /// the locks that SQLite holds on it.
-fn known(path: &Path) -> io::Result<Option<File>> {
+fn open_existing(path: &Path) -> io::Result<Option<File>> {
     if !is_marked(path) {
         return Ok(None);
     }
@@ -150,8 +150,8 @@ fn known(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Creates the missing parent folders and returns them.
-fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let missing = path.ancestors().skip(1).take_while(|it| it.symlink_metadata().is_err());
+fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let missing = path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err());
     let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
     missing.reverse();
     for folder in &missing {
@@ -164,7 +164,7 @@ fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Creates a file or folder with the mark.
-fn make(path: &Path, kind: Kind) -> io::Result<File> {
+fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
             // Only Faber's user has access, as to the store.
@@ -181,27 +181,27 @@ fn make(path: &Path, kind: Kind) -> io::Result<File> {
         }
     };
     // On a file system without such a time, the placeholder stays behind.
-    let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARK);
+    let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARK_TIME);
     Ok(file)
 }
 
 fn is_yaml(path: &Path) -> bool {
-    path.extension().is_some_and(|it| it == "yaml" || it == "yml")
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 fn is_marked(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|it| is_unused(&it))
+    path.symlink_metadata().is_ok_and(|meta| is_unused(&meta))
 }
 
 /// Returns whether a file is a placeholder that no program has written to.
 fn is_unused(meta: &Metadata) -> bool {
     let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == NOTE.len() as u64;
-    let marked = i64::try_from(MARK.as_secs()).unwrap_or_default();
+    let marked = i64::try_from(MARK_TIME.as_secs()).unwrap_or_default();
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
 
 /// The error for a missing file that cannot be protected.
-pub(super) fn unguarded(path: &Path, err: &io::Error) -> io::Error {
+pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
          work in a folder of their own, such as `root: ./work`",
@@ -229,12 +229,12 @@ mod tests {
         }
 
         fn take(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
-            let own: Vec<_> = own.iter().map(|it| self.root().join(it)).collect();
-            let own = own.iter().map(|it| {
-                let kind = if it.ends_with("data") { Kind::Folder } else { Kind::File };
-                (it.as_path(), kind)
+            let own: Vec<_> = own.iter().map(|name| self.root().join(name)).collect();
+            let own = own.iter().map(|path| {
+                let kind = if path.ends_with("data") { Kind::Folder } else { Kind::File };
+                (path.as_path(), kind)
             });
-            places.take(own, &[self.root()])
+            places.create_missing(own, &[self.root()])
         }
 
         fn names(&self) -> String {

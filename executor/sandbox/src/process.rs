@@ -22,15 +22,15 @@ use tokio::{
     time::{self, timeout, timeout_at},
 };
 
-use super::{Confinement, Launcher, Life, ORDER, reaper::NOW};
+use super::{Confinement, Launcher, Lifetime, ORDER_VARIABLE, reaper::KILL_NOW};
 
 /// Time between the request to end and the kill. Shorter than [`shared::limits::CANCEL_GRACE`], so
 /// a result arrives in time.
 pub const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Time limit for stopping a process, even if the process and its reaper hang.
-const STOP: Duration = Duration::from_millis(4_500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// The part of [`STOP_TIMEOUT`] after the kill.
-const DYING: Duration = Duration::from_millis(500);
+const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A program to start.
 #[derive(Clone, Copy)]
@@ -62,24 +62,32 @@ impl fmt::Debug for Program<'_> {
 impl Program<'_> {
     /// Prepares the command without a shell and with piped streams. It ends with everything that it
     /// started, if `launcher` has a binary.
-    pub fn command(&self, launcher: &Launcher) -> io::Result<Command> {
-        let program = executable(self.name);
+    pub fn watched_command(&self, launcher: &Launcher) -> io::Result<Command> {
+        let program = resolve_executable(self.name);
         // Only this check can report that nothing was started.
         check_runnable(&program, self.cwd)?;
-        Ok(self.prepared(launcher.watched(program.as_os_str(), self.pass)?))
+        Ok(self.with_streams(launcher.watched_command(program.as_os_str(), self.pass)?))
     }
 
     /// Prepares the command in the sandbox. It may read its own file.
-    pub fn confined(&self, launcher: &Launcher, confinement: &Confinement) -> io::Result<Command> {
-        let program = executable(self.name);
-        let file = Some(program.as_path()).filter(|it| it.is_absolute());
+    pub fn confined_command(
+        &self,
+        launcher: &Launcher,
+        confinement: &Confinement,
+    ) -> io::Result<Command> {
+        let program = resolve_executable(self.name);
+        let file = Some(program.as_path()).filter(|path| path.is_absolute());
         let mut confinement = confinement.clone();
         confinement.read.extend(file.into_iter().chain(self.reads).map(Path::to_path_buf));
         confinement.pass.extend_from_slice(self.pass);
-        Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
+        Ok(self.with_streams(launcher.confined_command(
+            &confinement,
+            Lifetime::Watched,
+            program.as_os_str(),
+        )?))
     }
 
-    fn prepared(&self, mut command: Command) -> Command {
+    fn with_streams(&self, mut command: Command) -> Command {
         if let Some(cwd) = self.cwd {
             command.current_dir(cwd);
         }
@@ -89,7 +97,7 @@ impl Program<'_> {
     }
 
     /// Describes why the program could not be started, and a remedy.
-    pub fn complaint(&self, err: &io::Error) -> String {
+    pub fn start_error(&self, err: &io::Error) -> String {
         let name = self.name;
         match (err.kind(), self.cwd) {
             (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(cwd))
@@ -109,8 +117,8 @@ impl Program<'_> {
 }
 
 /// Returns the program for a name. `faber` is the running binary.
-fn executable(name: &str) -> PathBuf {
-    let own = || std::env::current_exe().ok().filter(|it| it.exists());
+fn resolve_executable(name: &str) -> PathBuf {
+    let own = || std::env::current_exe().ok().filter(|path| path.exists());
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
@@ -120,44 +128,46 @@ const USUAL_PATH: &str = "/bin:/usr/bin";
 /// Fails with the same error as starting a program that does not exist or is not executable.
 fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     let is_program = |path: &Path| {
-        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
     let files: Vec<PathBuf> = if program.components().count() > 1 || program.is_absolute() {
-        vec![cwd.map_or_else(|| program.to_owned(), |it| it.join(program))]
+        vec![cwd.map_or_else(|| program.to_owned(), |cwd| cwd.join(program))]
     } else {
         let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
-        std::env::split_paths(&path).map(|it| it.join(program)).collect()
+        std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
     };
-    if files.iter().any(|it| is_program(it)) {
+    if files.iter().any(|path| is_program(path)) {
         return Ok(());
     }
-    let is_there = files.iter().any(|it| it.exists());
+    let is_there = files.iter().any(|path| path.exists());
     let errno = if is_there { Errno::EACCES } else { Errno::ENOENT };
     Err(io::Error::from_raw_os_error(errno as i32))
 }
 
 /// Poll interval for the end of a dropped group.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process with everything that it started. Dropping it kills them.
 ///
 /// If the process is a reaper, only the reaper knows all processes of its command. So it gets a
 /// signal to kill them, and is killed itself if it does not end.
-pub struct Group {
+pub struct ProcessGroup {
     /// `None` only during the drop.
     child: Option<Child>,
     id: Option<Pid>,
-    has_warden: bool,
+    has_reaper: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a process in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        let has_warden =
-            command.as_std().get_envs().any(|(name, value)| name == ORDER && value.is_some());
-        let child = command.process_group(0).kill_on_drop(!has_warden).spawn()?;
-        let id = child.id().and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw);
-        Ok(Self { child: Some(child), id, has_warden })
+        let has_reaper = command
+            .as_std()
+            .get_envs()
+            .any(|(name, value)| name == ORDER_VARIABLE && value.is_some());
+        let child = command.process_group(0).kill_on_drop(!has_reaper).spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Ok(Self { child: Some(child), id, has_reaper })
     }
 
     /// Returns the process, for example to take its streams.
@@ -172,17 +182,17 @@ impl Group {
 
     /// Kills the remaining group at once. A reaper must have ended, or had its time.
     pub fn kill(&self) {
-        self.signal(Signal::SIGKILL);
+        self.send_signal(Signal::SIGKILL);
     }
 
     /// Asks the group to end, and kills it after [`STOP_GRACE`]. Takes [`STOP_TIMEOUT`] at most.
     pub async fn stop(&mut self) -> Option<ExitStatus> {
-        let until = time::Instant::now() + STOP;
-        self.signal(Signal::SIGTERM);
+        let until = time::Instant::now() + STOP_TIMEOUT;
+        self.send_signal(Signal::SIGTERM);
         let mut ended = timeout(STOP_GRACE, self.wait()).await;
         if ended.is_err() {
-            self.end();
-            ended = timeout_at(until - DYING, self.wait()).await;
+            self.kill_all();
+            ended = timeout_at(until - KILL_TIMEOUT, self.wait()).await;
         }
         self.kill();
         match ended {
@@ -192,16 +202,16 @@ impl Group {
     }
 
     /// Kills the group at once, through its reaper if it has one.
-    fn end(&self) {
-        match self.id.filter(|_| self.has_warden) {
-            Some(warden) => {
-                let _ = kill(warden, NOW);
+    fn kill_all(&self) {
+        match self.id.filter(|_| self.has_reaper) {
+            Some(reaper) => {
+                let _ = kill(reaper, KILL_NOW);
             }
             None => self.kill(),
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         // An error means that the group has ended already.
         if let Some(id) = self.id {
             let _ = killpg(id, signal);
@@ -209,14 +219,14 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
-        let left = self.id.filter(|_| self.has_warden && child.id().is_some());
+        let left = self.id.filter(|_| self.has_reaper && child.id().is_some());
         let Some(id) = left else { return self.kill() };
-        self.end();
+        self.kill_all();
         // A thread must wait for the reaper, so that the system does not reuse its process id.
-        let waiting = thread::Builder::new().spawn(move || bury(child, id));
+        let waiting = thread::Builder::new().spawn(move || kill_after_reaper(child, id));
         if waiting.is_err() {
             self.kill();
         }
@@ -224,22 +234,22 @@ impl Drop for Group {
 }
 
 /// Waits for the end of a reaper, and kills the rest of its group.
-fn bury(mut warden: Child, group: Pid) {
+fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
-    while matches!(warden.try_wait(), Ok(None)) && Instant::now() < until {
-        thread::sleep(LOOK);
+    while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(POLL_INTERVAL);
     }
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-impl fmt::Debug for Group {
+impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Group").field(&self.id).finish()
     }
 }
 
 /// Describes the end of a process: `exited with status 3`, `was ended by signal 9`.
-pub fn describe(status: ExitStatus) -> String {
+pub fn describe_status(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
@@ -271,7 +281,7 @@ impl Tail {
 
     /// Returns the trimmed text without secrets. Secrets are removed before the text is cut,
     /// because a part of a secret could not be recognised.
-    pub fn text(&self, seen: &Redaction) -> String {
+    pub fn redacted_text(&self, seen: &Redaction) -> String {
         let text = seen.clean(String::from_utf8_lossy(&self.bytes).into_owned());
         let broken = if self.is_cut { seen.longest().min(text.len()) } else { 0 };
         let start = text.len().saturating_sub(Self::BYTES).max(broken);
@@ -293,8 +303,8 @@ mod tests {
 
     #[test]
     fn faber_is_this_binary() {
-        assert_eq!(executable("faber"), std::env::current_exe().unwrap());
-        assert_eq!(executable("fabel"), Path::new("fabel"));
+        assert_eq!(resolve_executable("faber"), std::env::current_exe().unwrap());
+        assert_eq!(resolve_executable("fabel"), Path::new("fabel"));
     }
 
     #[test]
@@ -311,8 +321,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut group = Group::spawn(&mut command).unwrap();
-        group.has_warden = true;
+        let mut group = ProcessGroup::spawn(&mut command).unwrap();
+        group.has_reaper = true;
         let mut ready = [0; 6];
         group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
         let begun = time::Instant::now();
@@ -328,7 +338,7 @@ mod tests {
             tail.push(b"noise ");
         }
         tail.push("ende \u{e4}\n".as_bytes());
-        let text = tail.text(&Redaction::default());
+        let text = tail.redacted_text(&Redaction::default());
         assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::BYTES, "{text}");
     }
 
@@ -340,8 +350,8 @@ mod tests {
         for noise in [0, Tail::BYTES - 100, 3 * Tail::BYTES - 100, 3 * Tail::BYTES] {
             let mut tail = Tail::default();
             let text = format!("{secret}{}", "!".repeat(noise));
-            text.as_bytes().chunks(1_000).for_each(|it| tail.push(it));
-            let text = tail.text(&seen);
+            text.as_bytes().chunks(1_000).for_each(|chunk| tail.push(chunk));
+            let text = tail.redacted_text(&seen);
             assert!(!text.contains("cdef"), "{noise}: {text}");
         }
     }

@@ -28,67 +28,71 @@ use nix::{
 };
 
 use super::{
-    Order, kernel,
+    LaunchOrder, kernel,
     process_limit::{self, ProcessLimit},
 };
 
 /// Time limit for a command's end. Shorter than the engine's wait for the reaper.
-const GRACE: Duration = Duration::from_secs(2);
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The signal that makes the reaper kill the command and its descendants at once. Only the reaper
 /// gets it.
-pub(super) const NOW: Signal = Signal::SIGHUP;
+pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Counting may take this part of the time.
-const REST: u32 = 20;
+const REST_FACTOR: u32 = 20;
 /// Most rounds of killing. In each round, children of killed processes become children of the
 /// reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
-const ROUNDS: u32 = 100;
+const KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
-const SWEEP: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the death of killed processes.
-const ROUND: Duration = Duration::from_millis(5);
+const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs a command, and exits as it does.
-pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode> {
+pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Result<ExitCode> {
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    adopt()?;
-    let is_apart = order.confinement.is_some() && is_apart(caller);
-    let bound = order.confinement.as_ref().map(|it| Bound::new(it.processes, is_apart));
+    adopt_orphans()?;
+    let is_apart = order.confinement.is_some() && is_isolated(caller);
+    let bound = order
+        .confinement
+        .as_ref()
+        .map(|confinement| ProcessGuard::new(confinement.processes, is_apart));
     let bound = bound.transpose()?;
-    let child = if order.confinement.is_some() { spawn_apart(command) } else { command.spawn() }?;
+    let child =
+        if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
     // After the start, because the command would inherit the blocked signals.
     stop_signals().thread_block()?;
-    now_signal().thread_block()?;
+    kill_now_signal().thread_block()?;
     // The streams must end when the command closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
     let over = Arc::new(AtomicBool::new(false));
-    guard(&child, caller, &over)?;
-    let said = bound.map(|it| it.hold(&child, &over)).transpose()?;
-    let status = bury(pid_of(child.id()));
+    spawn_guards(&child, caller, &over)?;
+    let said = bound.map(|bound| bound.spawn_enforcer(&child, &over)).transpose()?;
+    let status = reap_until_command(as_pid(child.id()));
     over.store(true, Ordering::SeqCst);
-    sweep(is_apart);
+    kill_remaining(is_apart);
     if let Some(said) = said {
         // Waits for the message about the limit of processes.
         drop(said.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    if !is_there(caller) {
+    if !is_caller_alive(caller) {
         // Without adoption, the remaining processes are in the group.
         let _ = killpg(getpgrp(), Signal::SIGKILL);
     }
-    Ok(status.map_or(ExitCode::FAILURE, end_as))
+    Ok(status.map_or(ExitCode::FAILURE, exit_as))
 }
 
 /// Starts the command in a thread that is restricted so that the command cannot signal the reaper.
-fn spawn_apart(command: &mut Command) -> io::Result<Child> {
+fn spawn_isolated(command: &mut Command) -> io::Result<Child> {
     let spawn = || {
-        kernel::keep_apart()?;
+        kernel::block_outside_signals()?;
         command.spawn()
     };
-    let spawned = thread::scope(|it| it.spawn(spawn).join());
+    let spawned = thread::scope(|scope| scope.spawn(spawn).join());
     spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
 }
 
@@ -97,25 +101,25 @@ fn stop_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect()
 }
 
-fn now_signal() -> SigSet {
-    [NOW].into_iter().collect()
+fn kill_now_signal() -> SigSet {
+    [KILL_NOW].into_iter().collect()
 }
 
 #[cfg(target_os = "linux")]
-fn adopt() -> io::Result<()> {
+fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
-fn adopt() -> io::Result<()> {
+fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
 /// Kills the command if it ignores a request to stop, and if the engine ends.
-fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
+fn spawn_guards(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     let kill_after = |should_kill: fn(u32) -> bool| {
-        let (over, child) = (Arc::clone(over), pid_of(child.id()));
+        let (over, child) = (Arc::clone(over), as_pid(child.id()));
         let spawned = thread::Builder::new().spawn(move || {
             if should_kill(caller) && !over.load(Ordering::SeqCst) {
                 let _ = kill(child, Signal::SIGKILL);
@@ -125,27 +129,27 @@ fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     };
     kill_after(|_| {
         let is_told = stop_signals().wait().is_ok();
-        thread::sleep(GRACE);
+        thread::sleep(STOP_GRACE);
         is_told
     })?;
-    kill_after(|_| now_signal().wait().is_ok())?;
+    kill_after(|_| kill_now_signal().wait().is_ok())?;
     kill_after(|caller| {
-        while is_there(caller) {
-            thread::sleep(LOOK);
+        while is_caller_alive(caller) {
+            thread::sleep(POLL_INTERVAL);
         }
         true
     })
 }
 
 /// Enforces the limit of processes.
-struct Bound {
+struct ProcessGuard {
     limit: ProcessLimit,
     is_apart: bool,
     /// The standard error of the command.
     stderr: File,
 }
 
-impl Bound {
+impl ProcessGuard {
     fn new(most: u64, is_apart: bool) -> io::Result<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
         Ok(Self { limit: ProcessLimit::new(most), is_apart, stderr: stderr.into() })
@@ -153,21 +157,25 @@ impl Bound {
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
     /// locked meanwhile.
-    fn hold(mut self, child: &Child, over: &Arc<AtomicBool>) -> io::Result<Arc<Mutex<()>>> {
-        let (child, over) = (pid_of(child.id()), Arc::clone(over));
+    fn spawn_enforcer(
+        mut self,
+        child: &Child,
+        over: &Arc<AtomicBool>,
+    ) -> io::Result<Arc<Mutex<()>>> {
+        let (child, over) = (as_pid(child.id()), Arc::clone(over));
         let saying = Arc::new(Mutex::new(()));
         let said = Arc::clone(&saying);
         thread::Builder::new().spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 let begun = Instant::now();
-                if self.is_over() {
+                if self.is_exceeded() {
                     let _held = saying.lock().unwrap_or_else(PoisonError::into_inner);
-                    return self.end(child, &over);
+                    return self.kill_command(child, &over);
                 }
-                let rest = Instant::now() + begun.elapsed() * REST;
+                let rest = Instant::now() + begun.elapsed() * REST_FACTOR;
                 loop {
-                    thread::sleep(LOOK);
-                    let is_urgent = over.load(Ordering::SeqCst) || self.limit.has_come();
+                    thread::sleep(POLL_INTERVAL);
+                    let is_urgent = over.load(Ordering::SeqCst) || self.limit.may_be_exceeded();
                     if is_urgent || Instant::now() > rest {
                         break;
                     }
@@ -178,19 +186,19 @@ impl Bound {
     }
 
     /// Stops the command while it is counted if it grows fast.
-    fn is_over(&mut self) -> bool {
-        if !self.limit.has_come() {
-            return self.limit.is_over();
+    fn is_exceeded(&mut self) -> bool {
+        if !self.limit.may_be_exceeded() {
+            return self.limit.is_exceeded();
         }
         signal_all(self.is_apart, Signal::SIGSTOP);
-        let is_over = self.limit.is_over_for_certain();
+        let is_over = self.limit.is_certainly_exceeded();
         if !is_over {
             signal_all(self.is_apart, Signal::SIGCONT);
         }
         is_over
     }
 
-    fn end(mut self, child: Pid, over: &AtomicBool) {
+    fn kill_command(mut self, child: Pid, over: &AtomicBool) {
         if over.load(Ordering::SeqCst) {
             return;
         }
@@ -208,8 +216,8 @@ impl Bound {
 
 /// Returns whether this process can signal only its descendants. The kernel must support it, and
 /// the engine, which has the same user, must be out of reach.
-fn is_apart(caller: u32) -> bool {
-    kernel::support().signals && kill(pid_of(caller), None) == Err(Errno::EPERM)
+fn is_isolated(caller: u32) -> bool {
+    kernel::kernel_support().signals && kill(as_pid(caller), None) == Err(Errno::EPERM)
 }
 
 /// Signals all descendants in one step, so no fork escapes. Does nothing if the signal could reach
@@ -220,17 +228,17 @@ fn signal_all(is_apart: bool, signal: Signal) {
     }
 }
 
-fn is_there(caller: u32) -> bool {
-    getppid() == pid_of(caller)
+fn is_caller_alive(caller: u32) -> bool {
+    getppid() == as_pid(caller)
 }
 
-fn pid_of(id: u32) -> Pid {
+fn as_pid(id: u32) -> Pid {
     // A process id is positive and fits. `i32::MAX` matches no process.
     Pid::from_raw(i32::try_from(id).unwrap_or(i32::MAX))
 }
 
 /// Reaps children until the command has ended.
-fn bury(command: Pid) -> Option<WaitStatus> {
+fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     loop {
         match waitpid(None, None) {
             Ok(status) if status.pid() == Some(command) => return Some(status),
@@ -241,9 +249,9 @@ fn bury(command: Pid) -> Option<WaitStatus> {
 }
 
 /// Kills the remaining descendants of the command.
-fn sweep(is_apart: bool) {
-    let until = Instant::now() + SWEEP;
-    for _ in 0..ROUNDS {
+fn kill_remaining(is_apart: bool) {
+    let until = Instant::now() + KILL_TIMEOUT;
+    for _ in 0..KILL_ROUNDS {
         if Instant::now() > until {
             return;
         }
@@ -255,15 +263,15 @@ fn sweep(is_apart: bool) {
             }
         }
         signal_all(is_apart, Signal::SIGKILL);
-        for child in process_limit::children() {
+        for child in process_limit::list_children() {
             let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         }
-        thread::sleep(ROUND);
+        thread::sleep(ROUND_PAUSE);
     }
 }
 
 /// Exits with the status of the command, or by its signal.
-fn end_as(status: WaitStatus) -> ExitCode {
+fn exit_as(status: WaitStatus) -> ExitCode {
     match status {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         WaitStatus::Signaled(_, signal, _) => {

@@ -2,31 +2,31 @@
 
 use std::{io, path::PathBuf};
 
-use super::{Order, Support};
+use super::{LaunchOrder, Support};
 
-pub(super) fn support() -> Support {
+pub(super) fn kernel_support() -> Support {
     Support { files: false, tcp: false, signals: false, calls: false, privileges: false }
 }
 
-pub(super) fn sees_files() -> bool {
+pub(super) fn can_restrict_files() -> bool {
     false
 }
 
-pub(super) const SYSTEM: [&str; 0] = [];
+pub(super) const SYSTEM_FOLDERS: [&str; 0] = [];
 
-pub(super) fn apply(order: &Order) -> io::Result<()> {
+pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     match order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref()) {
-        Some(user) => home_of(user).map(drop),
+        Some(user) => home_folder(user).map(drop),
         None => Ok(()),
     }
 }
 
-pub(super) fn home_of(_user: &str) -> io::Result<PathBuf> {
+pub(super) fn home_folder(_user: &str) -> io::Result<PathBuf> {
     Err(io::Error::other("`user` takes Linux: leave it out"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
-pub(super) fn keep_apart() -> io::Result<()> {
+pub(super) fn block_outside_signals() -> io::Result<()> {
     Ok(())
 }
 
@@ -36,6 +36,6 @@ pub(super) fn keep_apart() -> io::Result<()> {
 ///
 /// None.
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
-pub fn keep_to_itself() -> io::Result<()> {
+pub fn hide_process_memory() -> io::Result<()> {
     Ok(())
 }

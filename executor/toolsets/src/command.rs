@@ -23,8 +23,8 @@ use std::{
 use async_trait::async_trait;
 use sandbox::{
     Confinement, Launcher,
-    process::{Group, Program, Tail, describe, read_tail},
-    refusal,
+    process::{ProcessGroup, Program, Tail, describe_status, read_tail},
+    refusal_reason,
 };
 use secrets::{Redaction, Text, variables};
 use serde::Deserialize;
@@ -285,7 +285,7 @@ impl CommandTool {
             });
         }
         let is_confined = matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
-        if is_confined && !launcher.confines() {
+        if is_confined && !launcher.can_confine() {
             return Err(CommandToolError::NotConfined { tool: self.name });
         }
         if let Err(why) = check_cost(&self.parameters) {
@@ -339,9 +339,9 @@ impl Tool for CommandRunner {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
         let mut seen = Redaction::default();
         let env = variables(&run.env, &mut seen)?;
-        self.launcher.note_passed(&run.pass, &mut seen);
+        self.launcher.note_passed_secrets(&run.pass, &mut seen);
         if let Some(confinement) = &run.confine {
-            self.launcher.note_passed(&confinement.pass, &mut seen);
+            self.launcher.note_passed_secrets(&confinement.pass, &mut seen);
         }
         let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
@@ -353,7 +353,7 @@ impl Tool for CommandRunner {
         let Some(ended) = ended else {
             return Err(stopped(run.command.program(), running.group.stop().await));
         };
-        let said = running.stderr.text(&seen);
+        let said = running.stderr.redacted_text(&seen);
         let answer = running.answer(run.command.program(), ended, self.most, &seen);
         if answer.is_ok() {
             cx.aside.leave(said);
@@ -367,7 +367,7 @@ impl Tool for CommandRunner {
 /// How it ended is no answer, not even with status 0: so end programs that had done their work, and
 /// so do those that tidied up and did not do it.
 fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
-    let how = status.map_or_else(|| "did not".to_owned(), describe);
+    let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
         "`{program}` was told to stop and {how}: whether it had done its work by then is not known"
     );
@@ -384,7 +384,7 @@ impl CommandRunner {
 
 /// A command under way.
 struct Running {
-    group: Group,
+    group: ProcessGroup,
     output: Vec<u8>,
     stderr: Tail,
 }
@@ -416,17 +416,17 @@ impl Running {
                 }
                 _ => ErrorCode::UNAVAILABLE,
             };
-            ToolError::new(code, program.complaint(&err))
+            ToolError::new(code, program.start_error(&err))
         };
         let command = match &run.confine {
-            Some(confinement) => program.confined(launcher, confinement),
-            None => program.command(launcher),
+            Some(confinement) => program.confined_command(launcher, confinement),
+            None => program.watched_command(launcher),
         };
         let mut command = command.map_err(complain)?;
         command.args(run.command.arguments(parameters));
         tell_context(&mut command, cx);
         command.stdin(Stdio::from(write_parameters(parameters).map_err(complain)?));
-        let group = Group::spawn(&mut command).map_err(complain)?;
+        let group = ProcessGroup::spawn(&mut command).map_err(complain)?;
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
@@ -487,8 +487,8 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let text = self.stderr.text(seen);
-        if let Some(why) = refusal(status.code(), &text) {
+        let text = self.stderr.redacted_text(seen);
+        if let Some(why) = refusal_reason(status.code(), &text) {
             let message = format!("`{program}` was not started: {why}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
@@ -496,7 +496,7 @@ impl Running {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
-        let error = ToolError::failed(format!("`{program}` {}{said}", describe(status)));
+        let error = ToolError::failed(format!("`{program}` {}{said}", describe_status(status)));
         // An exit status is the command's own word; a signal cuts it off anywhere.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
@@ -565,7 +565,8 @@ mod tests {
         let parameters = json!({ "text": "x".repeat(1 << 20) });
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
         // Nothing reads or writes for the command from here on.
-        let running = Running::start((&run, &env), &Launcher::none(), &parameters, &cx).unwrap();
+        let running =
+            Running::start((&run, &env), &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");
@@ -581,7 +582,7 @@ mod tests {
         let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });
         let tool = serde_json::from_value::<CommandTool>(json!({ "name": "t", "run": run }));
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
-        let launcher = Launcher::none().with_secrets(secrets.into());
+        let launcher = Launcher::unconfined().with_secrets(secrets.into());
         let tool = tool.unwrap().into_tool(&"s".parse().unwrap(), 1 << 20, &launcher).unwrap();
         let said = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
         let said: Vec<_> = said.as_str().unwrap().lines().collect();

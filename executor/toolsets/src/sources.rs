@@ -113,7 +113,7 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
-            needs: Needs { launcher: Launcher::none(), store: None },
+            needs: Needs { launcher: Launcher::unconfined(), store: None },
             logins: None,
             live,
             stop: CancellationToken::new(),

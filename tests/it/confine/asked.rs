@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use sandbox::support;
+use sandbox::kernel_support;
 use serde_json::json;
 use shared::tool::ErrorCode;
 use tests::binary::faber;
@@ -21,7 +21,7 @@ async fn a_refusal_to_confine_is_no_failure_of_the_command() {
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
     // Its own word, with the same status.
     let err = world.bash("echo no such image >&2; exit 125").await.unwrap_err();
-    assert!(err.code == ErrorCode::FAILED || !support().files, "{err}");
+    assert!(err.code == ErrorCode::FAILED || !kernel_support().files, "{err}");
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn command_tools_are_confined_where_the_configuration_says_so() {
     let tool =
         confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
     let result = tool.call("t", json!({})).await;
-    expect_refused(result.map(|it| it.to_string()), support().files);
+    expect_refused(result.map(|it| it.to_string()), kernel_support().files);
     let tool = confined_tool(
         &json!({}),
         &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],

@@ -8,7 +8,7 @@ use std::{
 };
 
 use builtin::system::{SystemConfig, tools};
-use sandbox::{Confinement, Launcher, Life, support};
+use sandbox::{Confinement, Launcher, Lifetime, kernel_support};
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
 use tests::{
@@ -34,7 +34,7 @@ async fn a_command_ends_as_itself() {
     let world = World::new();
     // Signals reach nobody outside.
     let own = std::process::id();
-    expect_refused(world.bash(&format!("kill -0 {own}")).await, support().signals);
+    expect_refused(world.bash(&format!("kill -0 {own}")).await, kernel_support().signals);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_command_cannot_end_its_warden() {
              echo limited: $?",
         )
         .await;
-    if support().signals {
+    if kernel_support().signals {
         let text = text.unwrap();
         assert!(text.contains("killed: 1") && !text.contains("limited: 0"), "{text}");
         let pid = world.pid("away").unwrap();
@@ -92,9 +92,10 @@ async fn a_time_out_ends_grandchildren_too() {
 #[tokio::test]
 async fn nothing_outlives_an_engine_that_is_killed() {
     let world = World::new();
-    let launcher = Launcher::at(faber().to_owned());
+    let launcher = Launcher::with_binary(faber().to_owned());
     let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
-    let command = launcher.command(&confinement, Life::Watched, "sh".as_ref()).unwrap();
+    let command =
+        launcher.confined_command(&confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
     let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
     // The caller is whoever starts it: here a shell.
     let order = order.1.unwrap().to_str().unwrap().to_owned();
@@ -147,7 +148,7 @@ async fn a_command_that_becomes_too_many_is_ended_with_all_of_them() {
 #[tokio::test]
 async fn a_background_command_goes_on_confined() {
     let world = World::new();
-    let launcher = Launcher::at(faber().to_owned());
+    let launcher = Launcher::with_binary(faber().to_owned());
     let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
     let call = async |name: &str, parameters: Value| {
         let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
@@ -162,7 +163,7 @@ async fn a_background_command_goes_on_confined() {
     let (pid, child) = (world.pid("pid").unwrap(), world.pid("child").unwrap());
     assert!(started.as_str().unwrap().contains(&format!("(PID: {pid})")), "{started}");
     let log = fs::read_to_string(world.root().join(".faber/background/1.log")).unwrap();
-    assert_eq!(log.contains("refused"), support().files, "{log}");
+    assert_eq!(log.contains("refused"), kernel_support().files, "{log}");
     assert!(is_running(&pid) && is_running(&child));
     // A session of its own: nobody's terminal ends it.
     let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
@@ -180,7 +181,7 @@ async fn a_background_command_goes_on_confined() {
 #[tokio::test]
 async fn what_a_background_command_leaves_behind_is_known() {
     let world = World::new();
-    let launcher = Launcher::at(faber().to_owned());
+    let launcher = Launcher::with_binary(faber().to_owned());
     let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
     let call = async |name: &str, parameters: Value| {
         let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
@@ -224,7 +225,7 @@ async fn what_a_command_tool_leaves_behind_ends_with_it_though_it_is_not_confine
     let run = json!({
         "command": ["sh", "-c", script], "cwd": world.root(), "pass": ["CARGO_PKG_VERSION"],
     });
-    let launcher = Launcher::at(faber().to_owned());
+    let launcher = Launcher::with_binary(faber().to_owned());
     let tools = json!({ "tools": [{ "name": "t", "run": run }] });
     let connected = Connected::begin_with(&tools, launcher);
     let said = connected.call("t", json!({})).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sandbox::{Confinement, Launcher, support};
+use sandbox::{Confinement, Launcher, kernel_support};
 use serde_json::json;
 use tests::{binary::faber, toolset::Connected};
 
@@ -22,10 +22,10 @@ async fn a_command_writes_below_its_root_only() {
         format!("mv {} here", world.secret()),
         format!("echo > {}", world.secret()),
     ] {
-        expect_refused(world.bash(&command).await, support().files);
+        expect_refused(world.bash(&command).await, kernel_support().files);
     }
-    assert_eq!(outside.exists(), !support().files);
-    if support().files {
+    assert_eq!(outside.exists(), !kernel_support().files);
+    if kernel_support().files {
         assert_eq!(fs::read_to_string(world.secret()).unwrap(), "the secret");
     }
 }
@@ -37,13 +37,13 @@ async fn a_command_reads_what_it_may() {
     for command in
         [format!("cat {secret}"), "cat ../secret".to_owned(), format!("ln -s {secret} l; cat l")]
     {
-        expect_refused(world.bash(&command).await, support().files);
+        expect_refused(world.bash(&command).await, kernel_support().files);
     }
     let confine = Confinement { read: vec![secret.clone().into()], ..Confinement::default() };
     let text = world.bash_with(confine.clone(), &format!("cat {secret}")).await.unwrap();
     assert_eq!(text, "STDOUT:\nthe secret\n\nReturn code: 0");
     let written = world.bash_with(confine, &format!("echo x > {secret}")).await;
-    expect_refused(written, support().files);
+    expect_refused(written, kernel_support().files);
 }
 
 #[tokio::test]
@@ -63,9 +63,9 @@ async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
         let run = json!({ "command": ["cat", root.join("faber.yaml")], "cwd": cwd, "confine": {} });
         let set = json!({ "name": "t", "source": { "tools": [{ "name": "t", "run": run }] } });
         let set: toolsets::sources::SetConfig = serde_json::from_value(set).unwrap();
-        Connected::begin_set(set.rooted(&root), Launcher::at(faber().to_owned()))
+        Connected::begin_set(set.rooted(&root), Launcher::with_binary(faber().to_owned()))
     };
     let read = tool(None).call("t", json!({})).await;
-    expect_refused(read.map(|it| it.to_string()), support().files);
+    expect_refused(read.map(|it| it.to_string()), kernel_support().files);
     assert_eq!(tool(Some(&root)).call("t", json!({})).await.unwrap(), json!("own"));
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use builtin::system::SystemConfig;
-use sandbox::{Confinement, Launcher, support};
+use sandbox::{Confinement, Launcher, kernel_support};
 use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
 use tests::{binary::faber, kernel::has_views};
@@ -56,7 +56,7 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
 /// Where nobody may make a mount namespace, a command that could reach what is hidden is refused,
 /// and why is said.
 fn refuses_to_hide(err: &ToolError) {
-    assert!(!has_views() || !support().files, "something could be hidden, but {err}");
+    assert!(!has_views() || !kernel_support().files, "something could be hidden, but {err}");
     let said = &err.message;
     let is_said =
         said.contains("cannot be hidden on this machine") || said.contains("cannot see to");
@@ -115,7 +115,7 @@ async fn a_command_makes_nothing_that_faber_reads() {
     fs::write(root.join("store.db"), "own").unwrap();
     let names = ["faber.yaml", "store.db-journal", "bin/run.sh", "store.db-workers"];
     let own = || names.iter().chain(&["store.db"]).map(|it| root.join(it)).collect();
-    let launcher = Launcher::at(faber().to_owned()).hiding(own());
+    let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(own());
     let launcher = launcher.with_folders(vec![root.join("store.db-workers")]);
     let run = async |command: String| {
         let parameters = json!({ "command": command });
@@ -163,9 +163,9 @@ async fn nothing_in_the_background_is_near_what_is_hidden() {
     fs::write(world.root().join("faber.yaml"), "own").unwrap();
     let err = world.refused_in_the_background(&["faber.yaml"]).await;
     let is_said = err.message.contains("for as long as a command in the background may live");
-    assert!(is_said || !support().files, "{err}");
+    assert!(is_said || !kernel_support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
-    if support().files {
+    if kernel_support().files {
         let hidden = ["../elsewhere.yaml", "../not-there.db"];
         world.start_in_the_background(&hidden).await.unwrap();
         let err = world.refused_in_the_background(&["not-there.db"]).await;
@@ -185,7 +185,7 @@ async fn a_command_changes_no_program_that_faber_runs() {
     std::os::unix::fs::symlink("real.sh", root.join("bin/link.sh")).unwrap();
     let run = async |command: &str| {
         let kept = vec![root.join("s.sh"), root.join("bin/link.sh")];
-        let launcher = Launcher::at(faber().to_owned()).keeping(kept);
+        let launcher = Launcher::with_binary(faber().to_owned()).with_read_only(kept);
         let parameters = json!({ "command": command });
         world.call_with(launcher, SystemConfig::default(), "bash", parameters).await
     };
@@ -230,7 +230,7 @@ fn what_lies_in_a_folder_of_the_system_is_hidden_too() {
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.starts_with("ready\n") || !has_views(), "{said}");
-    if said.starts_with("ready\n") && support().files {
+    if said.starts_with("ready\n") && kernel_support().files {
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said, "ready\n1\n", "{err}");
         assert!(err.contains("/etc/faber.yaml: Permission denied"), "{err}");

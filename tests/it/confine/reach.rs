@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use sandbox::{Confinement, support};
+use sandbox::{Confinement, kernel_support};
 use tests::binary::faber;
 
 use super::{World, expect_refused, order};
@@ -62,7 +62,7 @@ async fn a_command_connects_to_no_socket_file_unless_it_may() {
     let closed = || Confinement::default();
     let wide = || Confinement { network: true, ..Confinement::default() };
     let open = || Confinement { sockets: true, ..Confinement::default() };
-    let refused = if support().calls { "errno 13" } else { "done" };
+    let refused = if kernel_support().calls { "errno 13" } else { "done" };
     assert_eq!(with_sockets(&world, closed(), connect).await, refused);
     assert_eq!(with_sockets(&world, wide(), connect).await, refused);
     assert_eq!(with_sockets(&world, open(), connect).await, "done");
@@ -73,7 +73,7 @@ async fn a_command_connects_to_no_socket_file_unless_it_may() {
     assert_eq!(with_sockets(&world, closed(), loose).await, refused);
     let ring = "c = ctypes.CDLL(None, use_errno=True); \
                 c.syscall(425, 1, 0) < 0 and exec('raise OSError(ctypes.get_errno(), \"\")')";
-    if support().calls {
+    if kernel_support().calls {
         assert_eq!(with_sockets(&world, open(), ring).await, "errno 13");
     }
     drop(listener);
@@ -85,14 +85,14 @@ async fn a_command_sends_no_datagram_unless_it_may() {
     let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let send = format!("echo hi > /dev/udp/127.0.0.1/{port}");
-    expect_refused(world.bash(&send).await, support().calls);
+    expect_refused(world.bash(&send).await, kernel_support().calls);
     let confine = Confinement { network: true, ..Confinement::default() };
     world.bash_with(confine, &send).await.unwrap();
     let mut bytes = [0; 9];
     assert_eq!(listener.recv(&mut bytes).unwrap(), 3);
     let confine = Confinement { network: true, ..Confinement::default() };
     let raw = with_sockets(&world, confine, "s.socket(s.AF_ALG, s.SOCK_SEQPACKET)").await;
-    assert!(!support().calls || raw == "errno 13", "{raw}");
+    assert!(!kernel_support().calls || raw == "errno 13", "{raw}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_command_finds_the_programs_that_it_may_run() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = if support().files { "found\n/usr/bin:/bin\n" } else { &said };
+    let expected = if kernel_support().files { "found\n/usr/bin:/bin\n" } else { &said };
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -138,7 +138,7 @@ async fn a_command_has_no_network_unless_it_may() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
-    expect_refused(world.bash(&connect).await, support().tcp);
+    expect_refused(world.bash(&connect).await, kernel_support().tcp);
     let confine = Confinement { network: true, ..Confinement::default() };
     let text = world.bash_with(confine, &connect).await.unwrap();
     assert!(text.contains("connected"), "{text}");
@@ -157,7 +157,7 @@ async fn a_command_gains_no_privileges_and_has_limits() {
         .unwrap();
     let processes: Option<u64> = text.lines().nth(5).and_then(|it| it.parse().ok());
     assert!(processes.is_some_and(|it| it > 4_096 && it < 1 << 30), "{text}");
-    if support().privileges {
+    if kernel_support().privileges {
         assert!(text.contains("NoNewPrivs:\t1"), "{text}");
     }
     assert!(text.contains("\n123\n2\n0\n"), "{text}");
@@ -182,7 +182,7 @@ async fn a_command_has_no_memory_and_no_keys_in_common_with_others() {
              exec('raise OSError(ctypes.get_errno(), \"\")')"
         )
     };
-    if !support().calls {
+    if !kernel_support().calls {
         return;
     }
     for refused in [

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use sandbox::{Confinement, support};
+use sandbox::{Confinement, kernel_support};
 
 use super::{World, expect_refused};
 
@@ -25,15 +25,15 @@ async fn a_command_reads_no_secret_of_the_system() {
         for confine in [wide(&[]), wide(&["/etc"]), wide(&["/"])] {
             expect_refused(
                 world.bash_with(confine, &format!("cat {secret}")).await,
-                support().files,
+                kernel_support().files,
             );
         }
         let linked = format!("ln -s {secret} link; cat link; r=$?; rm link; exit $r");
-        expect_refused(world.bash(&linked).await, support().files);
+        expect_refused(world.bash(&linked).await, kernel_support().files);
     }
     if Path::new("/root").exists() {
         for confine in [wide(&[]), wide(&["/"])] {
-            expect_refused(world.bash_with(confine, "ls -A /root").await, support().files);
+            expect_refused(world.bash_with(confine, "ls -A /root").await, kernel_support().files);
         }
     }
     let public =

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
 
-use crate::root::{Root, Stop};
+use crate::root::{Root, StopSignal};
 
 /// Largest file that can be edited, before and after. The whole file is in memory.
 const FILE_BYTES: usize = 16 << 20;
@@ -23,56 +23,67 @@ pub(super) struct EditFile {
     pub(super) replace_all: bool,
 }
 
-pub(super) fn edit(root: &Root, args: &EditFile, stop: &Stop) -> Result<String, ToolError> {
-    check(args)?;
-    let _alone = root.writing();
-    stop.check()?;
-    let place = root.place(&args.file_path)?;
-    place.file()?;
-    let target = root.target(&place)?;
+pub(super) fn edit_file(
+    root: &Root,
+    args: &EditFile,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
+    check_strings(args)?;
+    let _alone = root.lock_writes();
+    stop.check_cancelled()?;
+    let place = root.resolve_path(&args.file_path)?;
+    place.regular_file()?;
+    let target = root.open_target(&place)?;
     let old = String::from_utf8(target.read(FILE_BYTES as u64)?).map_err(|_| {
-        hopeless(format!("Not UTF-8 text: {}: only text files can be edited", args.file_path))
+        permanent_error(format!(
+            "Not UTF-8 text: {}: only text files can be edited",
+            args.file_path
+        ))
     })?;
-    let (new, count) = edited(&old, args)?;
+    let (new, count) = replace_occurrences(&old, args)?;
     let backup = target.back_up(old.as_bytes())?;
-    target.replace(new.as_bytes())?;
-    let path = target.shown();
+    target.replace_content(new.as_bytes())?;
+    let path = target.display();
     Ok(format!("Replaced {count} occurrence(s) in {path} (before the edit: {backup})"))
 }
 
-fn check(args: &EditFile) -> Result<(), ToolError> {
+fn check_strings(args: &EditFile) -> Result<(), ToolError> {
     if args.old_string.is_empty() {
-        return Err(hopeless("old_string is empty: to make a file, use write_file".to_owned()));
+        return Err(permanent_error(
+            "old_string is empty: to make a file, use write_file".to_owned(),
+        ));
     }
     if args.old_string == args.new_string {
-        return Err(hopeless("old_string and new_string are the same".to_owned()));
+        return Err(permanent_error("old_string and new_string are the same".to_owned()));
     }
     Ok(())
 }
 
 /// Returns the new text and the number of replacements.
-fn edited(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
+fn replace_occurrences(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
     let EditFile { file_path, old_string: old, new_string: new, replace_all } = args;
     let count = text.matches(old).count();
     if count == 0 {
-        let hint = hint(text, old);
-        return Err(hopeless(format!("String not found in {file_path}{hint}")));
+        let hint = mismatch_hint(text, old);
+        return Err(permanent_error(format!("String not found in {file_path}{hint}")));
     }
     if count > 1 && !replace_all {
-        return Err(hopeless(format!(
+        return Err(permanent_error(format!(
             "String appears {count} times in {file_path}: give more of the text around it, or use \
              replace_all=True"
         )));
     }
     let grown = new.len().saturating_mul(count).saturating_add(text.len());
     if grown.saturating_sub(old.len() * count) > FILE_BYTES {
-        return Err(hopeless(format!("{file_path} would become larger than {FILE_BYTES} bytes")));
+        return Err(permanent_error(format!(
+            "{file_path} would become larger than {FILE_BYTES} bytes"
+        )));
     }
     Ok((text.replace(old, new), count))
 }
 
 /// Returns the probable reason why `old` does not occur in `text`.
-fn hint(text: &str, old: &str) -> &'static str {
+fn mismatch_hint(text: &str, old: &str) -> &'static str {
     if text.contains(&old.replace("\r\n", "\n").replace('\n', "\r\n")) {
         return ": the file's lines end in \\r\\n";
     }
@@ -85,6 +96,6 @@ fn hint(text: &str, old: &str) -> &'static str {
     ": it must be exactly as in the file, with its indentation and without line numbers"
 }
 
-fn hopeless(text: String) -> ToolError {
+fn permanent_error(text: String) -> ToolError {
     ToolError::failed(text).without_retry()
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
 use crate::{
-    root::{Lines, Root, Stop, clipped, failure},
+    root::{OutputLines, Root, StopSignal, clip_line, io_failure},
     whole,
 };
 
@@ -24,10 +24,10 @@ pub(super) struct ReadFile {
     /// The file, relative to the project root.
     pub(super) file_path: String,
     /// The first line to read, counted from 1.
-    #[serde(default, deserialize_with = "whole::option")]
+    #[serde(default, deserialize_with = "whole::read_option")]
     pub(super) offset: Option<u64>,
     /// How many lines to read.
-    #[serde(default, deserialize_with = "whole::option")]
+    #[serde(default, deserialize_with = "whole::read_option")]
     pub(super) limit: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ReadFile {
 struct Page {
     first: u64,
     last: u64,
-    lines: Lines,
+    lines: OutputLines,
     /// Number of the last line that fitted into the output.
     shown: u64,
     /// Number of lines read.
@@ -47,13 +47,17 @@ struct Page {
     bytes: usize,
 }
 
-pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, ToolError> {
+pub(super) fn read_file(
+    root: &Root,
+    args: &ReadFile,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
     if args.limit == Some(0) {
         let why = "`limit` is 0: say how many lines to read, or leave it out to read all";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
-    let place = root.place(&args.file_path)?;
-    let (file, meta) = root.read(&place)?;
+    let place = root.resolve_path(&args.file_path)?;
+    let (file, meta) = root.open_regular(&place)?;
     if meta.len() > FILE_BYTES {
         let text = format!(
             "File too large: {} has {} bytes (at most {FILE_BYTES}): use grep to find lines in it",
@@ -66,17 +70,17 @@ pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, 
     // The file may grow while it is read.
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(FILE_BYTES));
     loop {
-        stop.check()?;
-        let chunk = reader.fill_buf().map_err(|err| failure("read", &args.file_path, &err))?;
+        stop.check_cancelled()?;
+        let chunk = reader.fill_buf().map_err(|err| io_failure("read", &args.file_path, &err))?;
         if chunk.is_empty() {
             break;
         }
-        page.pass(chunk);
+        page.push_chunk(chunk);
         let bytes = chunk.len();
         reader.consume(bytes);
     }
     page.end();
-    page.told(args)
+    page.into_output(args)
 }
 
 impl Page {
@@ -86,7 +90,7 @@ impl Page {
         Self {
             first,
             last: first.saturating_add(count).saturating_sub(1),
-            lines: Lines::new(usize::MAX),
+            lines: OutputLines::new(usize::MAX),
             shown: first - 1,
             passed: 0,
             is_full: false,
@@ -96,7 +100,7 @@ impl Page {
         }
     }
 
-    fn pass(&mut self, chunk: &[u8]) {
+    fn push_chunk(&mut self, chunk: &[u8]) {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
             if self.is_wanted() {
                 let room = (LINE_BYTES + 1).saturating_sub(self.line.len());
@@ -118,14 +122,14 @@ impl Page {
         let is_wanted = self.is_wanted();
         self.passed += 1;
         if is_wanted {
-            self.show();
+            self.show_line();
         }
         self.line.clear();
         self.bytes = 0;
     }
 
-    fn show(&mut self) {
-        let text = clipped(&self.line, self.bytes, LINE_BYTES);
+    fn show_line(&mut self) {
+        let text = clip_line(&self.line, self.bytes, LINE_BYTES);
         self.is_text &= !text.contains(['\u{fffd}', '\0']);
         self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.passed));
         if !self.is_full {
@@ -140,7 +144,7 @@ impl Page {
         }
     }
 
-    fn told(self, args: &ReadFile) -> Result<String, ToolError> {
+    fn into_output(self, args: &ReadFile) -> Result<String, ToolError> {
         let Self { first, last, lines, shown, passed, is_text, .. } = self;
         if passed == 0 && first == 1 {
             return Ok("(the file is empty)".to_owned());
@@ -158,6 +162,6 @@ impl Page {
         if !is_text {
             notes.push("(not all of this is UTF-8 text: other bytes are shown as �)".to_owned());
         }
-        Ok(lines.between(heading.as_deref(), &notes))
+        Ok(lines.into_text(heading.as_deref(), &notes))
     }
 }

@@ -17,11 +17,16 @@ fn the_set_is_the_seeds() {
     let project = Project::new();
     let tools = super::tools(&project.root);
     let lines = tools.iter().map(|tool| {
-        let it = tool.definition();
-        let schema = &it.input_schema;
+        let definition = tool.definition();
+        let schema = &definition.input_schema;
         let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(schema["additionalProperties"], false);
-        format!("{} {:?} {names:?} {}\n", it.qualified_name(), it.effect, schema["required"])
+        format!(
+            "{} {:?} {names:?} {}\n",
+            definition.qualified_name(),
+            definition.effect,
+            schema["required"]
+        )
     });
     expect![[r#"
         code_tools.append_file Once ["file_path", "content"] ["file_path","content"]
@@ -102,9 +107,9 @@ async fn a_path_may_be_absolute_inside_the_root() {
     let (to, other) = (project.path(""), project.path("../other"));
     std::os::unix::fs::symlink(to, &other).unwrap();
     let root = crate::Root::open(&other).unwrap();
-    let place = root.place(other.join("a.txt").to_str().unwrap()).unwrap();
+    let place = root.resolve_path(other.join("a.txt").to_str().unwrap()).unwrap();
     assert_eq!(place.path.to_str(), Some("a.txt"));
-    assert!(root.place(path.to_str().unwrap()).unwrap().meta.is_some());
+    assert!(root.resolve_path(path.to_str().unwrap()).unwrap().meta.is_some());
 }
 
 #[tokio::test]
@@ -363,9 +368,13 @@ fn readers_see_whole_versions() {
     let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
     let write = |letter: &str| {
         for _ in 0..50 {
-            let place = project.root.place("a.txt").unwrap();
+            let place = project.root.resolve_path("a.txt").unwrap();
             // Another writer may have replaced the file first. Then nothing is written.
-            let _ = project.root.target(&place).unwrap().replace(letter.repeat(100_000).as_bytes());
+            let _ = project
+                .root
+                .open_target(&place)
+                .unwrap()
+                .replace_content(letter.repeat(100_000).as_bytes());
         }
     };
     thread::scope(|scope| {
@@ -380,7 +389,7 @@ fn readers_see_whole_versions() {
 
 #[tokio::test]
 async fn edits_at_the_same_time_are_all_there() {
-    let tokens: Vec<_> = (0..20).map(|it| format!("<{it}>")).collect();
+    let tokens: Vec<_> = (0..20).map(|number| format!("<{number}>")).collect();
     let project = Project::with(&[("a.txt", &tokens.join(" "))]);
     let edits = tokens.iter().map(|token| {
         let args = json!({ "file_path": "a.txt", "old_string": token, "new_string": "x" });
@@ -393,9 +402,9 @@ async fn edits_at_the_same_time_are_all_there() {
 #[test]
 fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
     let project = Project::with(&[("a.txt", "one")]);
-    let target = project.root.target(&project.root.place("a.txt").unwrap()).unwrap();
+    let target = project.root.open_target(&project.root.resolve_path("a.txt").unwrap()).unwrap();
     project.file("a.txt", "theirs");
-    let error = target.replace(b"ours").unwrap_err();
+    let error = target.replace_content(b"ours").unwrap_err();
     expect!["tool.failed: a.txt changed meanwhile: read it again"].assert_eq(&error.to_string());
     assert_eq!(project.text("a.txt"), "theirs");
 }
@@ -404,8 +413,8 @@ fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
 async fn what_is_faber_s_own_is_not_touched() {
     let mut project =
         Project::with(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
-    let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|it| project.path(it));
-    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|name| project.path(name));
+    project.root = Root::open(project.path("")).unwrap().with_protected(&own);
     project.link("faber.yaml", "link");
     project.link("data", "folder");
     project.link(project.path("data/x.db"), "absolute");
@@ -459,8 +468,8 @@ async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
         ("src/a.txt", "free own"),
         ("src/deep/b.rs", "fn own() {}"),
     ]);
-    let own = ["faber.yaml", "data"].map(|it| project.path(it));
-    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    let own = ["faber.yaml", "data"].map(|name| project.path(name));
+    project.root = Root::open(project.path("")).unwrap().with_protected(&own);
     project.link(".", "link");
     project.link("src", "source");
     let calls = [
@@ -507,8 +516,9 @@ async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
 #[test]
 fn no_race_leads_to_what_is_faber_s_own() {
     let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
-    project.root =
-        Root::open(project.path("")).unwrap().hiding(&["data", "own"].map(|it| project.path(it)));
+    project.root = Root::open(project.path(""))
+        .unwrap()
+        .with_protected(&["data", "own"].map(|name| project.path(name)));
     project.file("file", "free");
     project.link("own", "file.link");
     project.link("data", "real.link");
@@ -531,8 +541,8 @@ fn no_race_leads_to_what_is_faber_s_own() {
             let text = runtime.block_on(project.call("read_file", json!({ "file_path": path })));
             assert!(!text.contains("hush"), "{text}");
             // Skips a missing file, because creating it would stop the swapping thread.
-            let place = project.root.place(path).ok().filter(|it| it.meta.is_some());
-            if let Some(target) = place.and_then(|it| project.root.target(&it).ok())
+            let place = project.root.resolve_path(path).ok().filter(|place| place.meta.is_some());
+            if let Some(target) = place.and_then(|place| project.root.open_target(&place).ok())
                 && target.exists()
                 && path != "door"
             {

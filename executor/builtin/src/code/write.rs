@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
 
-use crate::root::{Root, Stop, Target};
+use crate::root::{Root, StopSignal, WriteTarget};
 
 /// Most bytes that one call writes. The plan and its log contain them.
 const CONTENT_BYTES: usize = 8 << 20;
@@ -27,25 +27,33 @@ pub(super) struct AppendFile {
     pub(super) content: String,
 }
 
-pub(super) fn write(root: &Root, args: &WriteFile, stop: &Stop) -> Result<String, ToolError> {
-    check(&args.content)?;
-    let _alone = root.writing();
-    stop.check()?;
-    let target = root.new_target(&root.place(&args.file_path)?)?;
-    target.replace(args.content.as_bytes())?;
-    Ok(format!("Wrote {} to {}{}", measure(&args.content), target.shown(), new(&target)))
+pub(super) fn write_file(
+    root: &Root,
+    args: &WriteFile,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
+    check_size(&args.content)?;
+    let _alone = root.lock_writes();
+    stop.check_cancelled()?;
+    let target = root.new_target(&root.resolve_path(&args.file_path)?)?;
+    target.replace_content(args.content.as_bytes())?;
+    Ok(format!("Wrote {} to {}{}", describe_size(&args.content), target.display(), new(&target)))
 }
 
-pub(super) fn append(root: &Root, args: &AppendFile, stop: &Stop) -> Result<String, ToolError> {
-    check(&args.content)?;
-    let _alone = root.writing();
-    stop.check()?;
-    let target = root.new_target(&root.place(&args.file_path)?)?;
+pub(super) fn append_file(
+    root: &Root,
+    args: &AppendFile,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
+    check_size(&args.content)?;
+    let _alone = root.lock_writes();
+    stop.check_cancelled()?;
+    let target = root.new_target(&root.resolve_path(&args.file_path)?)?;
     target.append(args.content.as_bytes())?;
-    Ok(format!("Appended {} to {}{}", measure(&args.content), target.shown(), new(&target)))
+    Ok(format!("Appended {} to {}{}", describe_size(&args.content), target.display(), new(&target)))
 }
 
-fn check(content: &str) -> Result<(), ToolError> {
+fn check_size(content: &str) -> Result<(), ToolError> {
     if content.len() <= CONTENT_BYTES {
         return Ok(());
     }
@@ -53,10 +61,10 @@ fn check(content: &str) -> Result<(), ToolError> {
     Err(ToolError::failed(text).without_retry())
 }
 
-fn new(target: &Target) -> &'static str {
+fn new(target: &WriteTarget) -> &'static str {
     if target.exists() { "" } else { " (a new file)" }
 }
 
-fn measure(content: &str) -> String {
+fn describe_size(content: &str) -> String {
     format!("{} bytes ({} lines)", content.len(), content.lines().count())
 }

@@ -10,9 +10,11 @@ use shared::tool::ToolError;
 
 use super::{
     languages::{self, Language},
-    search::{self, Seen},
+    search::{self, SeenLine},
 };
-use crate::root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown};
+use crate::root::{
+    CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+};
 
 /// Most definitions that one call shows.
 const DEFINITIONS: usize = 200;
@@ -30,45 +32,49 @@ pub(super) struct FindDefinition {
     pub(super) path: Option<String>,
 }
 
-struct Hunt<'a> {
+struct DefinitionSearch<'a> {
     name: &'a str,
     /// Patterns by the first extension of their language, compiled on first use.
     matchers: BTreeMap<&'static str, RegexMatcher>,
     searcher: Searcher,
-    lines: Lines,
+    lines: OutputLines,
     is_full: bool,
 }
 
-pub(super) fn find(root: &Root, args: &FindDefinition, stop: &Stop) -> Result<String, ToolError> {
+pub(super) fn find_definition(
+    root: &Root,
+    args: &FindDefinition,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
     let name = last_part(&args.name);
-    let is_no_name = |it: char| it.is_whitespace() || "()[]{}\"';,".contains(it);
+    let is_no_name = |char: char| char.is_whitespace() || "()[]{}\"';,".contains(char);
     if name.is_empty() || name.len() > NAME_BYTES || name.contains(is_no_name) {
         let text = format!("Invalid name '{}': give the name of one definition", args.name);
         return Err(ToolError::failed(text).without_retry());
     }
-    let place = root.start(args.path.as_deref())?;
-    let mut walk = Walk::new(root, Rules::Hidden, stop);
-    walk.begin_at(&place)?;
-    let mut hunt = Hunt {
+    let place = root.resolve_existing(args.path.as_deref())?;
+    let mut walk = Walk::new(root, WalkRules::Hidden, stop);
+    walk.start_at(&place)?;
+    let mut definition_search = DefinitionSearch {
         name,
         matchers: BTreeMap::new(),
-        searcher: search::searcher(0),
-        lines: Lines::new(DEFINITIONS),
+        searcher: search::build_searcher(0),
+        lines: OutputLines::new(DEFINITIONS),
         is_full: false,
     };
     while let Some(entry) = walk.next()? {
-        let language = languages::of(&entry.path).filter(|_| entry.kind == Kind::File);
+        let language = languages::language_of(&entry.path).filter(|_| entry.kind == Kind::File);
         let Some(language) = language else { continue };
-        hunt.search(&entry.path, language, &mut walk)?;
-        if hunt.is_full {
+        definition_search.search_file(&entry.path, language, &mut walk)?;
+        if definition_search.is_full {
             break;
         }
     }
-    Ok(hunt.told(&walk))
+    Ok(definition_search.into_output(&walk))
 }
 
-impl Hunt<'_> {
-    fn search(
+impl DefinitionSearch<'_> {
+    fn search_file(
         &mut self,
         path: &Path,
         language: &'static Language,
@@ -76,15 +82,15 @@ impl Hunt<'_> {
     ) -> Result<(), ToolError> {
         let key = language.extensions[0];
         if !self.matchers.contains_key(key) {
-            let matcher = search::matcher(&language.pattern(self.name), false)?;
+            let matcher = search::build_matcher(&language.definition_pattern(self.name), false)?;
             self.matchers.insert(key, matcher);
         }
-        let shown = shown(&walk.called(path));
+        let shown = display_path(&walk.as_given(path));
         let mut found = Vec::new();
-        let (name, room) = (self.name, DEFINITIONS - self.lines.count());
-        let see = |seen: Seen<'_>| {
-            if let Seen::Match { number, line } = seen {
-                let text = clipped(line, line.len(), LINE_BYTES);
+        let (name, room) = (self.name, DEFINITIONS - self.lines.len());
+        let see = |seen: SeenLine<'_>| {
+            if let SeenLine::Match { number, line } = seen {
+                let text = clip_line(line, line.len(), LINE_BYTES);
                 if !languages::is_statement(&text, name) {
                     found.push(format!("{shown}:{number}: {}", text.trim()));
                 }
@@ -98,13 +104,14 @@ impl Hunt<'_> {
         Ok(())
     }
 
-    fn told(self, walk: &Walk<'_>) -> String {
-        let notes = walk.notes(self.is_full.then_some(Cut::Full(DEFINITIONS, "definitions")));
-        let heading = match self.lines.count() {
+    fn into_output(self, walk: &Walk<'_>) -> String {
+        let notes =
+            walk.closing_notes(self.is_full.then_some(CutReason::Full(DEFINITIONS, "definitions")));
+        let heading = match self.lines.len() {
             0 => format!("No definitions found for: {}", self.name),
             count => format!("Found {count} definition(s) of '{}':", self.name),
         };
-        self.lines.between(Some(&heading), &notes)
+        self.lines.into_text(Some(&heading), &notes)
     }
 }
 

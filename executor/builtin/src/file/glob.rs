@@ -12,13 +12,15 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 
 use super::search::{bad_pattern, check_pattern};
-use crate::root::{Kind, Lines, Root, Rules, Stop, Walk, at, refused, shown};
+use crate::root::{
+    Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
+};
 
 /// Most paths that one call shows.
 const PATHS: usize = 1_000;
 
 /// Deepest nesting of braces. The parser of the resulting expression is recursive.
-const DEPTH: usize = 16;
+const BRACE_DEPTH: usize = 16;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,53 +40,53 @@ struct Pattern {
     is_of_names: bool,
 }
 
-struct Match {
+struct FoundFile {
     modified: Option<SystemTime>,
     path: PathBuf,
 }
 
-pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, ToolError> {
+pub(super) fn find_files(root: &Root, args: &Glob, stop: &StopSignal) -> Result<String, ToolError> {
     check_pattern(&args.pattern)?;
     let pattern = Pattern::new(root, args)?;
-    let mut walk = Walk::new(root, Rules::Git, stop);
+    let mut walk = Walk::new(root, WalkRules::Git, stop);
     let mut matches = Vec::new();
-    if root.dir().metadata(at(&pattern.from)).is_ok_and(|it| it.is_dir()) {
-        walk.begin(&pattern.from, Kind::Folder)?;
+    if root.dir().metadata(os_path(&pattern.from)).is_ok_and(|meta| meta.is_dir()) {
+        walk.start_entry(&pattern.from, Kind::Folder)?;
     }
     while let Some(entry) = walk.next()? {
-        let path = walk.called(&entry.path);
-        if !pattern.matches(&path) {
+        let path = walk.as_given(&entry.path);
+        if !pattern.is_match(&path) {
             continue;
         }
-        if let Some(meta) = file(root, &entry.path, entry.kind) {
-            matches.push(Match { modified: meta.modified().ok(), path: path.into_owned() });
+        if let Some(meta) = file_metadata(root, &entry.path, entry.kind) {
+            matches.push(FoundFile { modified: meta.modified().ok(), path: path.into_owned() });
         }
     }
     matches.sort_unstable_by(|a, b| {
         (Reverse(a.modified), &a.path).cmp(&(Reverse(b.modified), &b.path))
     });
-    Ok(told(&matches, &args.pattern, walk.notes(None)))
+    Ok(format_matches(&matches, &args.pattern, walk.closing_notes(None)))
 }
 
 /// Returns the metadata of a regular file. Follows a symlink if its target is inside the root.
-fn file(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
+fn file_metadata(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
     let meta = match kind {
         Kind::File => root.dir().symlink_metadata(path).ok(),
-        Kind::Symlink => root.behind(path),
+        Kind::Symlink => root.metadata_behind(path),
         Kind::Folder | Kind::Other => None,
     };
     meta.filter(Metadata::is_file)
 }
 
-fn told(matches: &[Match], pattern: &str, mut notes: Vec<String>) -> String {
+fn format_matches(matches: &[FoundFile], pattern: &str, mut notes: Vec<String>) -> String {
     if matches.is_empty() {
-        return Lines::new(0)
-            .between(Some(&format!("No files found matching pattern: {pattern}")), &notes);
+        return OutputLines::new(0)
+            .into_text(Some(&format!("No files found matching pattern: {pattern}")), &notes);
     }
-    let mut lines = Lines::new(PATHS);
+    let mut lines = OutputLines::new(PATHS);
     for found in matches {
-        if !lines.push(&format!("  {}", shown(&found.path))) {
-            let count = lines.count();
+        if !lines.push(&format!("  {}", display_path(&found.path))) {
+            let count = lines.len();
             notes.insert(
                 0,
                 format!("(the newest {count} are shown: narrow the pattern or the path)"),
@@ -93,54 +95,54 @@ fn told(matches: &[Match], pattern: &str, mut notes: Vec<String>) -> String {
         }
     }
     let heading = format!("Found {} file(s) matching '{pattern}':", matches.len());
-    lines.between(Some(&heading), &notes)
+    lines.into_text(Some(&heading), &notes)
 }
 
 impl Pattern {
     fn new(root: &Root, args: &Glob) -> Result<Self, ToolError> {
-        let folder = root.folder(args.path.as_deref())?.path;
+        let folder = root.resolve_folder(args.path.as_deref())?.path;
         let (mut from, mut text) = if args.pattern.starts_with('/') {
-            (PathBuf::new(), inside(root, &args.pattern)?)
+            (PathBuf::new(), relative_pattern(root, &args.pattern)?)
         } else {
             (folder, args.pattern.trim_start_matches("./"))
         };
         let is_of_names = !args.pattern.contains('/');
-        while let Some((first, rest)) = text.split_once('/').filter(|(it, _)| is_literal(it)) {
+        while let Some((first, rest)) = text.split_once('/').filter(|(part, _)| is_literal(part)) {
             from.push(first);
             text = rest;
         }
-        if Path::new(text).components().any(|it| it == Component::ParentDir) {
-            return Err(refused(&args.pattern));
+        if Path::new(text).components().any(|part| part == Component::ParentDir) {
+            return Err(outside_error(&args.pattern));
         }
-        if depth(text) > DEPTH {
-            let why = format!("it has more than {DEPTH} braces in each other");
+        if brace_depth(text) > BRACE_DEPTH {
+            let why = format!("it has more than {BRACE_DEPTH} braces in each other");
             return Err(bad_pattern(&args.pattern, why));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         // `compile_matcher` panics if the pattern is too large.
-        let set = glob.and_then(|it| GlobSetBuilder::new().add(it).build());
+        let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
         let matcher = set.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
         Ok(Self { from, matcher, is_of_names })
     }
 
-    fn matches(&self, path: &Path) -> bool {
+    fn is_match(&self, path: &Path) -> bool {
         if self.is_of_names {
-            return path.file_name().is_some_and(|it| self.matcher.is_match(it));
+            return path.file_name().is_some_and(|name| self.matcher.is_match(name));
         }
-        path.strip_prefix(&self.from).is_ok_and(|it| self.matcher.is_match(it))
+        path.strip_prefix(&self.from).is_ok_and(|rest| self.matcher.is_match(rest))
     }
 }
 
 /// Makes an absolute pattern relative to the root.
-fn inside<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
-    root.prefixes()
+fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
+    root.path_prefixes()
         .into_iter()
-        .find_map(|it| pattern.strip_prefix(&it))
-        .ok_or_else(|| refused(pattern))
+        .find_map(|prefix| pattern.strip_prefix(&prefix))
+        .ok_or_else(|| outside_error(pattern))
 }
 
 /// Returns the deepest nesting of braces.
-fn depth(text: &str) -> usize {
+fn brace_depth(text: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in text.bytes() {
         match byte {

@@ -9,9 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::tool::ToolError;
 
-use super::search::{self, Seen};
+use super::search::{self, SeenLine};
 use crate::{
-    root::{Cut, Kind, Lines, Root, Rules, Stop, Walk, clipped, shown},
+    root::{
+        CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+    },
     whole,
 };
 
@@ -20,9 +22,9 @@ const LINES: usize = 1_000;
 /// Longest part of a line that is shown.
 const LINE_BYTES: usize = 1_000;
 /// Bytes shown before a match that starts late in a long line.
-const BEFORE: usize = 200;
+const BYTES_BEFORE_MATCH: usize = 200;
 /// Most lines around a match.
-const CONTEXT: u64 = 50;
+const MAX_CONTEXT: u64 = 50;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +39,7 @@ pub(super) struct Grep {
     #[serde(default)]
     pub(super) output_mode: OutputMode,
     /// Lines to show around each match, in `content`.
-    #[serde(default, deserialize_with = "whole::number")]
+    #[serde(default, deserialize_with = "whole::read_number")]
     pub(super) context_lines: u64,
     /// Whether capital and small letters are the same.
     #[serde(default)]
@@ -54,17 +56,17 @@ pub(super) enum OutputMode {
     Count,
 }
 
-struct Hunt {
+struct ContentSearch {
     mode: OutputMode,
     has_context: bool,
     matcher: RegexMatcher,
     searcher: Searcher,
-    lines: Lines,
+    lines: OutputLines,
     is_full: bool,
 }
 
 /// The matches in one file.
-struct Page<'a> {
+struct FileMatches<'a> {
     mode: OutputMode,
     matcher: &'a RegexMatcher,
     /// The path as the output shows it.
@@ -77,56 +79,60 @@ struct Page<'a> {
     is_full: bool,
 }
 
-pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, ToolError> {
-    let matcher = search::matcher(&args.pattern, args.case_insensitive)?;
-    let place = root.start(args.path.as_deref())?;
+pub(super) fn search_contents(
+    root: &Root,
+    args: &Grep,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
+    let matcher = search::build_matcher(&args.pattern, args.case_insensitive)?;
+    let place = root.resolve_existing(args.path.as_deref())?;
     let context = match args.output_mode {
-        OutputMode::Content => args.context_lines.min(CONTEXT),
+        OutputMode::Content => args.context_lines.min(MAX_CONTEXT),
         OutputMode::FilesWithMatches | OutputMode::Count => 0,
     };
-    let mut hunt = Hunt {
+    let mut content_search = ContentSearch {
         mode: args.output_mode,
         has_context: context > 0,
         matcher,
-        searcher: search::searcher(usize::try_from(context).unwrap_or_default()),
-        lines: Lines::new(LINES),
+        searcher: search::build_searcher(usize::try_from(context).unwrap_or_default()),
+        lines: OutputLines::new(LINES),
         is_full: false,
     };
-    let mut walk = Walk::new(root, Rules::Hidden, stop);
-    walk.begin_at(&place)?;
+    let mut walk = Walk::new(root, WalkRules::Hidden, stop);
+    walk.start_at(&place)?;
     while let Some(entry) = walk.next()? {
-        if entry.kind == Kind::File && !hunt.search(&entry.path, &mut walk)? {
+        if entry.kind == Kind::File && !content_search.search_file(&entry.path, &mut walk)? {
             break;
         }
     }
-    Ok(hunt.told(&args.pattern, &walk))
+    Ok(content_search.into_output(&args.pattern, &walk))
 }
 
-impl Hunt {
+impl ContentSearch {
     /// Searches a file. Returns whether to continue.
-    fn search(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
-        let shown = shown(&walk.called(path));
-        let mut page = Page {
+    fn search_file(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
+        let shown = display_path(&walk.as_given(path));
+        let mut page = FileMatches {
             mode: self.mode,
             matcher: &self.matcher,
             path: &shown,
-            room: LINES - self.lines.count(),
+            room: LINES - self.lines.len(),
             lines: Vec::new(),
             count: 0,
             is_full: false,
         };
-        let see = |seen: Seen<'_>| page.see(&seen);
+        let see = |seen: SeenLine<'_>| page.record_line(&seen);
         let is_text = search::search_file(walk, path, &mut self.searcher, &self.matcher, see)?;
-        let Page { lines, count, is_full, .. } = page;
+        let FileMatches { lines, count, is_full, .. } = page;
         if is_text && count > 0 {
             match self.mode {
-                OutputMode::FilesWithMatches => self.line(&format!("  {shown}")),
-                OutputMode::Count => self.line(&format!("{shown}:{count}")),
+                OutputMode::FilesWithMatches => self.push_line(&format!("  {shown}")),
+                OutputMode::Count => self.push_line(&format!("{shown}:{count}")),
                 OutputMode::Content => {
-                    if self.has_context && self.lines.count() > 0 {
-                        self.line("--");
+                    if self.has_context && self.lines.len() > 0 {
+                        self.push_line("--");
                     }
-                    lines.iter().for_each(|line| self.line(line));
+                    lines.iter().for_each(|line| self.push_line(line));
                     self.is_full |= is_full;
                 }
             }
@@ -134,13 +140,14 @@ impl Hunt {
         Ok(!self.is_full)
     }
 
-    fn line(&mut self, line: &str) {
+    fn push_line(&mut self, line: &str) {
         self.is_full = self.is_full || !self.lines.push(line);
     }
 
-    fn told(self, pattern: &str, walk: &Walk<'_>) -> String {
-        let count = self.lines.count();
-        let notes = walk.notes(self.is_full.then_some(Cut::Full(count, self.mode.things())));
+    fn into_output(self, pattern: &str, walk: &Walk<'_>) -> String {
+        let count = self.lines.len();
+        let notes = walk
+            .closing_notes(self.is_full.then_some(CutReason::Full(count, self.mode.unit_name())));
         let heading = match (count, self.mode) {
             (0, _) => Some(format!("No matches found for pattern: {pattern}")),
             (_, OutputMode::FilesWithMatches) => {
@@ -148,15 +155,15 @@ impl Hunt {
             }
             (_, OutputMode::Content | OutputMode::Count) => None,
         };
-        self.lines.between(heading.as_deref(), &notes)
+        self.lines.into_text(heading.as_deref(), &notes)
     }
 }
 
-impl Page<'_> {
+impl FileMatches<'_> {
     /// Adds a line. Returns whether the search needs more.
-    fn see(&mut self, seen: &Seen<'_>) -> bool {
+    fn record_line(&mut self, seen: &SeenLine<'_>) -> bool {
         let path = self.path;
-        self.count += u64::from(matches!(seen, Seen::Match { .. }));
+        self.count += u64::from(matches!(seen, SeenLine::Match { .. }));
         match self.mode {
             OutputMode::FilesWithMatches => false,
             OutputMode::Count => true,
@@ -166,11 +173,13 @@ impl Page<'_> {
             }
             OutputMode::Content => {
                 self.lines.push(match *seen {
-                    Seen::Match { number, line } => {
-                        format!("{path}:{number}:{}", around(line, self.matcher))
+                    SeenLine::Match { number, line } => {
+                        format!("{path}:{number}:{}", format_match(line, self.matcher))
                     }
-                    Seen::Context { number, line } => format!("{path}-{number}-{}", text(line)),
-                    Seen::Gap => "--".to_owned(),
+                    SeenLine::Context { number, line } => {
+                        format!("{path}-{number}-{}", clip_text(line))
+                    }
+                    SeenLine::Gap => "--".to_owned(),
                 });
                 true
             }
@@ -179,7 +188,7 @@ impl Page<'_> {
 }
 
 impl OutputMode {
-    fn things(self) -> &'static str {
+    fn unit_name(self) -> &'static str {
         match self {
             Self::Content => "lines",
             Self::FilesWithMatches | Self::Count => "files",
@@ -188,20 +197,22 @@ impl OutputMode {
 }
 
 /// Returns a matching line. If the line is long, returns the part around the match.
-fn around(line: &[u8], matcher: &RegexMatcher) -> String {
+fn format_match(line: &[u8], matcher: &RegexMatcher) -> String {
     let found = matcher.find(line).ok().flatten();
-    let Some(found) = found.filter(|it| it.end() > LINE_BYTES) else { return text(line) };
-    let from = found.start().saturating_sub(BEFORE);
+    let Some(found) = found.filter(|found| found.end() > LINE_BYTES) else {
+        return clip_text(line);
+    };
+    let from = found.start().saturating_sub(BYTES_BEFORE_MATCH);
     // Moves to the start of a character.
-    let is_inside = |it: &&u8| (0x80..0xc0).contains(*it);
+    let is_inside = |byte: &&u8| (0x80..0xc0).contains(*byte);
     let from = from + line[from..].iter().take_while(is_inside).take(3).count();
-    let part = clipped(&line[from..], line.len(), LINE_BYTES);
+    let part = clip_line(&line[from..], line.len(), LINE_BYTES);
     if line[from..].trim_ascii_end().len() > LINE_BYTES {
         return format!("… {part}");
     }
     format!("… {part} (line cut: {} bytes)", line.len())
 }
 
-fn text(line: &[u8]) -> String {
-    clipped(line, line.len(), LINE_BYTES).into_owned()
+fn clip_text(line: &[u8]) -> String {
+    clip_line(line, line.len(), LINE_BYTES).into_owned()
 }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
 
-use crate::root::{Root, Stop, at, failure, kind, shown};
+use crate::root::{Root, StopSignal, display_path, io_failure, kind_name, os_path};
 
 /// Largest file whose lines are counted.
 const COUNTED_BYTES: u64 = 64 << 20;
@@ -30,26 +30,30 @@ pub(super) struct FileInfo {
     pub(super) file_path: String,
 }
 
-pub(super) fn info(root: &Root, args: &FileInfo, stop: &Stop) -> Result<String, ToolError> {
-    let place = root.place(&args.file_path)?;
+pub(super) fn describe_path(
+    root: &Root,
+    args: &FileInfo,
+    stop: &StopSignal,
+) -> Result<String, ToolError> {
+    let place = root.resolve_path(&args.file_path)?;
     let Some(meta) = &place.meta else {
         return Err(ToolError::failed(format!("File not found: {}", args.file_path)));
     };
     let mut lines = vec![
-        format!("Path: {}", shown(&place.path)),
-        format!("Type: {}", typed(root, &place.path, meta)),
-        format!("Size: {}", size(meta.len())),
+        format!("Path: {}", display_path(&place.path)),
+        format!("Type: {}", describe_type(root, &place.path, meta)),
+        format!("Size: {}", format_size(meta.len())),
     ];
     let times =
         [("Modified", meta.modified()), ("Created", meta.created()), ("Accessed", meta.accessed())];
     let known = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
-    lines.extend(known.map(|(name, time)| format!("{name}: {}", time_of(time))));
-    lines.push(format!("Permissions: {}", permissions(meta.mode())));
+    lines.extend(known.map(|(name, time)| format!("{name}: {}", format_time(time))));
+    lines.push(format!("Permissions: {}", format_permissions(meta.mode())));
     if meta.is_file() {
-        lines.push(content(root, &place.path, stop)?);
+        lines.push(describe_content(root, &place.path, stop)?);
     } else if meta.is_dir() {
-        let count = entries(root, &place.path);
-        let count = count.map_err(|err| failure("read", &args.file_path, &err))?;
+        let count = count_entries(root, &place.path);
+        let count = count.map_err(|err| io_failure("read", &args.file_path, &err))?;
         let more = if count == COUNTED_ENTRIES { " or more" } else { "" };
         lines.push(format!("Entries: {count}{more}"));
     }
@@ -57,16 +61,16 @@ pub(super) fn info(root: &Root, args: &FileInfo, stop: &Stop) -> Result<String, 
 }
 
 /// Returns the type, and the target of the symlink if the path is one.
-fn typed(root: &Root, path: &Path, meta: &Metadata) -> String {
-    let kind = kind(meta).trim_start_matches("a ");
-    let link = root.dir().symlink_metadata(at(path)).is_ok_and(|it| it.is_symlink());
-    match root.dir().read_link_contents(at(path)) {
-        Ok(to) if link => format!("{kind} (a symlink to {})", shown(&to)),
+fn describe_type(root: &Root, path: &Path, meta: &Metadata) -> String {
+    let kind = kind_name(meta).trim_start_matches("a ");
+    let link = root.dir().symlink_metadata(os_path(path)).is_ok_and(|meta| meta.is_symlink());
+    match root.dir().read_link_contents(os_path(path)) {
+        Ok(to) if link => format!("{kind} (a symlink to {})", display_path(&to)),
         _ => kind.to_owned(),
     }
 }
 
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     let mut tenths = u128::from(bytes) * 10;
     let mut unit = None;
@@ -83,25 +87,25 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn time_of(time: SystemTime) -> String {
+fn format_time(time: SystemTime) -> String {
     DateTime::<Utc>::from(time.into_std()).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Returns the permissions in the notations of `ls` and `chmod`.
-fn permissions(mode: u32) -> String {
+fn format_permissions(mode: u32) -> String {
     let bit = |at: u32, char| if mode & (1 << at) == 0 { '-' } else { char };
     let letters: String =
-        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(at, it)| bit(at, it)).collect();
+        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(at, letter)| bit(at, letter)).collect();
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 
 /// Returns the line about the number of lines.
-fn content(root: &Root, path: &Path, stop: &Stop) -> Result<String, ToolError> {
+fn describe_content(root: &Root, path: &Path, stop: &StopSignal) -> Result<String, ToolError> {
     let Ok((file, meta)) = root.open_file(path) else {
         return Ok("Lines: not counted (the file cannot be read)".to_owned());
     };
     if meta.len() > COUNTED_BYTES {
-        return Ok(format!("Lines: not counted (more than {})", size(COUNTED_BYTES)));
+        return Ok(format!("Lines: not counted (more than {})", format_size(COUNTED_BYTES)));
     }
     match count_lines(file.take(COUNTED_BYTES), stop)? {
         Ok(Some(count)) => Ok(format!("Lines: {count}")),
@@ -111,11 +115,14 @@ fn content(root: &Root, path: &Path, stop: &Stop) -> Result<String, ToolError> {
 }
 
 /// Counts lines. Returns `None` for a binary file.
-fn count_lines(mut from: impl Read, stop: &Stop) -> Result<io::Result<Option<u64>>, ToolError> {
+fn count_lines(
+    mut from: impl Read,
+    stop: &StopSignal,
+) -> Result<io::Result<Option<u64>>, ToolError> {
     let mut buffer = vec![0; 64 << 10];
     let (mut count, mut seen, mut last) = (0, 0, b'\n');
     loop {
-        stop.check()?;
+        stop.check_cancelled()?;
         let bytes = match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(bytes) => &buffer[..bytes],
@@ -133,6 +140,6 @@ fn count_lines(mut from: impl Read, stop: &Stop) -> Result<io::Result<Option<u64
     Ok(Ok(Some(count + u64::from(last != b'\n'))))
 }
 
-fn entries(root: &Root, path: &Path) -> io::Result<usize> {
-    Ok(root.dir().read_dir(at(path))?.take(COUNTED_ENTRIES).count())
+fn count_entries(root: &Root, path: &Path) -> io::Result<usize> {
+    Ok(root.dir().read_dir(os_path(path))?.take(COUNTED_ENTRIES).count())
 }

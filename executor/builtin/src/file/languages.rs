@@ -186,32 +186,32 @@ const LANGUAGES: [Language; 19] = [
 ];
 
 /// Returns the language of a source file.
-pub(super) fn of(path: &Path) -> Option<&'static Language> {
+pub(super) fn language_of(path: &Path) -> Option<&'static Language> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    LANGUAGES.iter().find(|it| it.extensions.contains(&extension.as_str()))
+    LANGUAGES.iter().find(|language| language.extensions.contains(&extension.as_str()))
 }
 
 /// Returns whether a line is a statement that only looks like a definition.
 pub(super) fn is_statement(line: &str, name: &str) -> bool {
     let line = line.trim_start();
     let word = line.split(|char: char| !char.is_alphanumeric() && char != '_').next();
-    word.is_some_and(|it| it != name && STATEMENTS.contains(&it))
+    word.is_some_and(|word| word != name && STATEMENTS.contains(&word))
 }
 
 impl Language {
-    pub(super) fn pattern(&self, name: &str) -> String {
+    pub(super) fn definition_pattern(&self, name: &str) -> String {
         let end = match name.chars().next_back() {
             Some(last) if last.is_alphanumeric() || last == '_' => r"\b",
             _ => "",
         };
-        let name = format!("{}{end}", escaped(name));
-        let definitions = self.definitions.iter().map(|it| it.replace("NAME", &name));
-        definitions.map(|it| format!("(?:{it})")).collect::<Vec<_>>().join("|")
+        let name = format!("{}{end}", escape_pattern(name));
+        let definitions = self.definitions.iter().map(|pattern| pattern.replace("NAME", &name));
+        definitions.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|")
     }
 }
 
 /// Escapes the special characters of regular expressions.
-fn escaped(text: &str) -> String {
+fn escape_pattern(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_ascii_punctuation() && char != '_' {

@@ -13,7 +13,7 @@ use grep_searcher::{
 };
 use shared::tool::ToolError;
 
-use crate::root::{Halt, Stop, Walk, shown};
+use crate::root::{StopReason, StopSignal, Walk, display_path};
 
 /// Longest pattern in bytes.
 const PATTERN_BYTES: usize = 4 << 10;
@@ -31,7 +31,7 @@ pub(super) const LINE_BYTES: usize = 16 << 20;
 
 /// A line that a search reports, in the order of the file.
 #[derive(Debug)]
-pub(super) enum Seen<'a> {
+pub(super) enum SeenLine<'a> {
     Match {
         number: u64,
         line: &'a [u8],
@@ -47,7 +47,7 @@ pub(super) enum Seen<'a> {
 
 /// The way in which the search of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Searched {
+pub(super) enum SearchEnd {
     /// The search reached the end, or the callback wanted no more lines.
     Done,
     /// The file is binary. Lines reported before do not count.
@@ -57,11 +57,14 @@ pub(super) enum Searched {
     /// A line is longer than [`LINE_BYTES`]. The lines before it were searched.
     TooLong,
     /// The call was cancelled, or its time was up.
-    Halted(Halt),
+    Halted(StopReason),
 }
 
 /// Compiles a pattern that matches within lines.
-pub(super) fn matcher(pattern: &str, is_case_insensitive: bool) -> Result<RegexMatcher, ToolError> {
+pub(super) fn build_matcher(
+    pattern: &str,
+    is_case_insensitive: bool,
+) -> Result<RegexMatcher, ToolError> {
     check_pattern(pattern)?;
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -86,7 +89,7 @@ fn is_too_large(err: &grep_regex::Error) -> bool {
     err.to_string().contains("size limit")
 }
 
-pub(super) fn searcher(context: usize) -> Searcher {
+pub(super) fn build_searcher(context: usize) -> Searcher {
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())
         .binary_detection(BinaryDetection::quit(0))
@@ -116,53 +119,53 @@ pub(super) fn search_file(
     path: &Path,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    see: impl FnMut(Seen<'_>) -> bool,
+    see: impl FnMut(SeenLine<'_>) -> bool,
 ) -> Result<bool, ToolError> {
-    let searched = match walk.root.open_settled(path) {
-        Ok((file, _)) => search(file, walk.stop, searcher, matcher, see),
-        Err(_) => Searched::Unreadable,
+    let searched = match walk.root.open_canonical(path) {
+        Ok((file, _)) => search_reader(file, walk.stop, searcher, matcher, see),
+        Err(_) => SearchEnd::Unreadable,
     };
     match searched {
-        Searched::Done => {}
-        Searched::Binary => return Ok(false),
-        Searched::Unreadable => walk.pass_over(),
-        Searched::TooLong => {
-            let shown = shown(&walk.called(path));
-            walk.pass_over_rest(&shown);
+        SearchEnd::Done => {}
+        SearchEnd::Binary => return Ok(false),
+        SearchEnd::Unreadable => walk.count_unreadable(),
+        SearchEnd::TooLong => {
+            let shown = display_path(&walk.as_given(path));
+            walk.count_unfinished(&shown);
         }
-        Searched::Halted(_) => drop(walk.is_over()?),
+        SearchEnd::Halted(_) => drop(walk.should_stop()?),
     }
     Ok(true)
 }
 
 /// Searches a reader. Stops early if `stop` says so, even in an endless stream.
-pub(super) fn search(
+pub(super) fn search_reader(
     from: impl Read,
-    stop: &Stop,
+    stop: &StopSignal,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    see: impl FnMut(Seen<'_>) -> bool,
-) -> Searched {
-    let mut eye = Eye { see, is_binary: false };
-    let result = searcher.search_reader(matcher, Stopping { from, stop }, &mut eye);
-    match (result, stop.halt()) {
-        (Err(err), Some(halt)) if is_halt(&err) => Searched::Halted(halt),
-        (Err(err), _) if is_too_long(&err) => Searched::TooLong,
-        (Err(_), _) => Searched::Unreadable,
-        (Ok(()), _) if eye.is_binary => Searched::Binary,
-        (Ok(()), _) => Searched::Done,
+    see: impl FnMut(SeenLine<'_>) -> bool,
+) -> SearchEnd {
+    let mut eye = MatchSink { see, is_binary: false };
+    let result = searcher.search_reader(matcher, StoppableReader { from, stop }, &mut eye);
+    match (result, stop.stop_reason()) {
+        (Err(err), Some(halt)) if is_halt(&err) => SearchEnd::Halted(halt),
+        (Err(err), _) if is_too_long(&err) => SearchEnd::TooLong,
+        (Err(_), _) => SearchEnd::Unreadable,
+        (Ok(()), _) if eye.is_binary => SearchEnd::Binary,
+        (Ok(()), _) => SearchEnd::Done,
     }
 }
 
 /// A reader that fails as soon as the call must stop.
-struct Stopping<'a, R> {
+struct StoppableReader<'a, R> {
     from: R,
-    stop: &'a Stop,
+    stop: &'a StopSignal,
 }
 
-impl<R: Read> Read for Stopping<'_, R> {
+impl<R: Read> Read for StoppableReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.stop.halt() {
+        match self.stop.stop_reason() {
             Some(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the search has to stop")),
             None => self.from.read(buffer),
         }
@@ -178,26 +181,26 @@ fn is_halt(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::TimedOut
 }
 
-struct Eye<F> {
+struct MatchSink<F> {
     see: F,
     is_binary: bool,
 }
 
-impl<F: FnMut(Seen<'_>) -> bool> Sink for Eye<F> {
+impl<F: FnMut(SeenLine<'_>) -> bool> Sink for MatchSink<F> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         let number = found.line_number().unwrap_or_default();
-        Ok((self.see)(Seen::Match { number, line: found.bytes() }))
+        Ok((self.see)(SeenLine::Match { number, line: found.bytes() }))
     }
 
     fn context(&mut self, _: &Searcher, beside: &SinkContext<'_>) -> io::Result<bool> {
         let number = beside.line_number().unwrap_or_default();
-        Ok((self.see)(Seen::Context { number, line: beside.bytes() }))
+        Ok((self.see)(SeenLine::Context { number, line: beside.bytes() }))
     }
 
     fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
-        Ok((self.see)(Seen::Gap))
+        Ok((self.see)(SeenLine::Gap))
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {

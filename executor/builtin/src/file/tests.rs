@@ -18,17 +18,17 @@ fn the_set_is_the_seeds() {
     let project = Project::new();
     let tools = super::tools(&project.root);
     let lines = tools.iter().map(|tool| {
-        let it = tool.definition();
-        let schema = &it.input_schema;
-        assert_eq!(it.effect, Effect::Read);
+        let definition = tool.definition();
+        let schema = &definition.input_schema;
+        assert_eq!(definition.effect, Effect::Read);
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema.get("$defs"), None, "models do not follow references");
         let parameters = schema["properties"].as_object().unwrap();
-        let parameters = parameters.iter().map(|(name, it)| match it.get("default") {
+        let parameters = parameters.iter().map(|(name, schema)| match schema.get("default") {
             Some(default) => format!("{name}={default}"),
             None => name.clone(),
         });
-        format!("{}({})\n", it.qualified_name(), parameters.collect::<Vec<_>>().join(", "))
+        format!("{}({})\n", definition.qualified_name(), parameters.collect::<Vec<_>>().join(", "))
     });
     expect![[r#"
         file_tools.file_info(file_path)
@@ -338,7 +338,7 @@ async fn tree_counts_what_it_does_not_show() {
 async fn tree_says_why_entries_are_left_out() {
     let mut project = Project::with(&[("faber.db", ""), ("faber.db-wal", "")]);
     let own = ["faber.db", "faber.db-wal"].map(|name| project.path(name));
-    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    project.root = Root::open(project.path("")).unwrap().with_protected(&own);
     let check = async |project: &Project, tool, args, expected| {
         project.check(tool, args, expected).await;
     };
@@ -450,7 +450,7 @@ async fn file_info_says_what_something_is() {
     fs::set_permissions(project.path("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();
     let info = async |path: &str, expected: Expect| {
         let text = info(&project, path).await;
-        let lines = text.lines().filter(|it| path != "b" || !it.starts_with("Size"));
+        let lines = text.lines().filter(|line| path != "b" || !line.starts_with("Size"));
         expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
     };
     for path in ["a.txt", "b"] {

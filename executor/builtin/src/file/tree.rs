@@ -7,7 +7,7 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 
 use crate::{
-    root::{Cut, Entry, Kind, Lines, Root, Rules, Stop, Walk, shown},
+    root::{CutReason, Entry, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path},
     whole,
 };
 
@@ -25,95 +25,101 @@ pub(super) struct Tree {
     #[serde(default)]
     pub(super) path: Option<String>,
     /// How deep to go: 1 shows what is in the folder itself.
-    #[serde(default = "two", deserialize_with = "whole::number")]
+    #[serde(default = "default_depth", deserialize_with = "whole::read_number")]
     #[schemars(range(min = 1, max = 20))]
     pub(super) depth: u64,
 }
 
-fn two() -> u64 {
+fn default_depth() -> u64 {
     2
 }
 
-struct Drawing<'a> {
+struct TreeDrawing<'a> {
     root: &'a Root,
     walk: Walk<'a>,
-    lines: Lines,
+    lines: OutputLines,
     folders: usize,
     files: usize,
     is_full: bool,
 }
 
-pub(super) fn tree(root: &Root, args: &Tree, stop: &Stop) -> Result<String, ToolError> {
-    let place = root.folder(args.path.as_deref())?;
-    let mut walk = Walk::new(root, Rules::Ignored, stop);
-    let start = walk.begin(&place.path, Kind::Folder)?;
-    let mut drawing =
-        Drawing { root, walk, lines: Lines::new(LINES), folders: 0, files: 0, is_full: false };
-    drawing.folder(&start, "", args.depth.clamp(1, DEPTH))?;
-    Ok(drawing.told(&place.path))
+pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<String, ToolError> {
+    let place = root.resolve_folder(args.path.as_deref())?;
+    let mut walk = Walk::new(root, WalkRules::Ignored, stop);
+    let start = walk.start_entry(&place.path, Kind::Folder)?;
+    let mut drawing = TreeDrawing {
+        root,
+        walk,
+        lines: OutputLines::new(LINES),
+        folders: 0,
+        files: 0,
+        is_full: false,
+    };
+    drawing.draw_folder(&start, "", args.depth.clamp(1, DEPTH))?;
+    Ok(drawing.into_output(&place.path))
 }
 
-impl Drawing<'_> {
-    fn folder(&mut self, folder: &Entry, indent: &str, depth: u64) -> Result<(), ToolError> {
-        if self.is_full || self.walk.is_over()? {
+impl TreeDrawing<'_> {
+    fn draw_folder(&mut self, folder: &Entry, indent: &str, depth: u64) -> Result<(), ToolError> {
+        if self.is_full || self.walk.should_stop()? {
             return Ok(());
         }
-        let mut entries = self.walk.list(folder)?;
-        entries.sort_by_key(|it| it.kind != Kind::Folder);
+        let mut entries = self.walk.list_folder(folder)?;
+        entries.sort_by_key(|entry| entry.kind != Kind::Folder);
         let more = entries.len().saturating_sub(ENTRIES);
         let last = entries.len().min(ENTRIES) + usize::from(more > 0);
         for (index, entry) in entries.iter().take(ENTRIES).enumerate() {
             let is_last = index + 1 == last;
-            self.entry(entry, indent, is_last);
+            self.draw_entry(entry, indent, is_last);
             if entry.kind == Kind::Folder && depth > 1 {
                 let indent = format!("{indent}{}", if is_last { "    " } else { "│   " });
-                self.folder(entry, &indent, depth - 1)?;
+                self.draw_folder(entry, &indent, depth - 1)?;
             }
         }
-        entries.iter().skip(ENTRIES).for_each(|it| self.count(it.kind));
+        entries.iter().skip(ENTRIES).for_each(|entry| self.count_kind(entry.kind));
         if more > 0 {
-            self.line(&format!("{indent}└── … {more} more"));
+            self.push_line(&format!("{indent}└── … {more} more"));
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry, indent: &str, is_last: bool) {
-        self.count(entry.kind);
+    fn draw_entry(&mut self, entry: &Entry, indent: &str, is_last: bool) {
+        self.count_kind(entry.kind);
         let branch = if is_last { "└── " } else { "├── " };
-        self.line(&format!("{indent}{branch}{}", self.label(entry)));
+        self.push_line(&format!("{indent}{branch}{}", self.entry_label(entry)));
     }
 
-    fn count(&mut self, kind: Kind) {
+    fn count_kind(&mut self, kind: Kind) {
         match kind {
             Kind::Folder => self.folders += 1,
             _ => self.files += 1,
         }
     }
 
-    fn label(&self, entry: &Entry) -> String {
-        let name = shown(Path::new(entry.path.file_name().unwrap_or_default()));
+    fn entry_label(&self, entry: &Entry) -> String {
+        let name = display_path(Path::new(entry.path.file_name().unwrap_or_default()));
         let link = || self.root.dir().read_link_contents(&entry.path).ok();
         match entry.kind {
             Kind::Folder => format!("{name}/"),
             Kind::Symlink => match link() {
-                Some(to) => format!("{name} -> {}", shown(&to)),
+                Some(to) => format!("{name} -> {}", display_path(&to)),
                 None => name,
             },
             Kind::File | Kind::Other => name,
         }
     }
 
-    fn line(&mut self, line: &str) {
+    fn push_line(&mut self, line: &str) {
         self.is_full |= !self.lines.push(line);
     }
 
-    fn told(self, path: &Path) -> String {
+    fn into_output(self, path: &Path) -> String {
         let Self { walk, lines, folders, files, is_full, .. } = self;
         let left_out = walk.describe_left_out();
         let left_out = left_out.map(|counts| format!(" ({counts})")).unwrap_or_default();
         let mut notes =
             vec![String::new(), format!("{folders} folder(s), {files} file(s){left_out}")];
-        notes.extend(walk.notes(is_full.then_some(Cut::Full(LINES, "lines"))));
-        lines.between(Some(&format!("{}/", shown(path))), &notes)
+        notes.extend(walk.closing_notes(is_full.then_some(CutReason::Full(LINES, "lines"))));
+        lines.into_text(Some(&format!("{}/", display_path(path))), &notes)
     }
 }

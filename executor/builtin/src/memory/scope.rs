@@ -34,24 +34,25 @@ impl Scope {
     }
 
     /// Returns the prefix of the names of all records in the scope.
-    pub(super) fn prefix(self) -> String {
+    pub(super) fn name_prefix(self) -> String {
         format!("{self}/")
     }
 
-    pub(super) fn name_of(self, key: &Key) -> String {
-        let mut name = self.prefix();
-        name.extend(key.0.chars().flat_map(|it| {
-            let (escape, it) = escaped(it).map_or((None, it), |it| (Some(ESCAPE), it));
-            escape.into_iter().chain([it])
+    pub(super) fn record_name(self, key: &Key) -> String {
+        let mut name = self.name_prefix();
+        name.extend(key.0.chars().flat_map(|char| {
+            let (escape, written) =
+                escape_char(char).map_or((None, char), |code| (Some(ESCAPE), code));
+            escape.into_iter().chain([written])
         }));
         name
     }
 
-    pub(super) fn key_of(self, name: &str) -> Option<Key> {
+    pub(super) fn key_of_record(self, name: &str) -> Option<Key> {
         let rest = name.strip_prefix(self.as_str())?.strip_prefix('/')?;
         let (mut key, mut chars) = (String::new(), rest.chars());
-        while let Some(it) = chars.next() {
-            key.push(if it == ESCAPE { unescaped(chars.next()?)? } else { it });
+        while let Some(char) = chars.next() {
+            key.push(if char == ESCAPE { unescape_char(chars.next()?)? } else { char });
         }
         Some(Key(key))
     }
@@ -79,7 +80,7 @@ impl TryFrom<String> for Key {
         }
         let key = Self(text);
         // An escaped character takes two characters, so a few shorter keys are rejected, too.
-        let longest = Scope::Snippets.name_of(&key).len();
+        let longest = Scope::Snippets.record_name(&key).len();
         if bytes > KEY_BYTES || longest > limits::NAME_BYTES {
             return Err(format!(
                 "a key has at most {KEY_BYTES} bytes, this has {bytes}: use a short name, and put \
@@ -99,8 +100,12 @@ impl Key {
 /// Escapes control characters, so a key takes one line.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for it in self.0.chars() {
-            if it.is_control() { write!(f, "{}", it.escape_default())? } else { write!(f, "{it}")? }
+        for char in self.0.chars() {
+            if char.is_control() {
+                write!(f, "{}", char.escape_default())?
+            } else {
+                write!(f, "{char}")?
+            }
         }
         Ok(())
     }
@@ -108,31 +113,31 @@ impl fmt::Display for Key {
 
 /// Returns the character that follows the escape, if `char` needs an escape. C0 control characters
 /// use the caret notation, C1 control characters use letters of Latin-1.
-fn escaped(it: char) -> Option<char> {
-    match it {
+fn escape_char(char: char) -> Option<char> {
+    match char {
         ESCAPE => Some(ESCAPE),
         '/' => Some('-'),
         '\u{7f}' => Some('?'),
-        '\0'..='\u{1f}' => shifted(it, '\0', '@'),
-        '\u{80}'..='\u{9f}' => shifted(it, '\u{80}', '\u{a0}'),
+        '\0'..='\u{1f}' => shift_char(char, '\0', '@'),
+        '\u{80}'..='\u{9f}' => shift_char(char, '\u{80}', '\u{a0}'),
         _ => None,
     }
 }
 
 /// Reverses [`escape_char`].
-fn unescaped(it: char) -> Option<char> {
-    match it {
+fn unescape_char(char: char) -> Option<char> {
+    match char {
         ESCAPE => Some(ESCAPE),
         '-' => Some('/'),
         '?' => Some('\u{7f}'),
-        '@'..='_' => shifted(it, '@', '\0'),
-        '\u{a0}'..='\u{bf}' => shifted(it, '\u{a0}', '\u{80}'),
+        '@'..='_' => shift_char(char, '@', '\0'),
+        '\u{a0}'..='\u{bf}' => shift_char(char, '\u{a0}', '\u{80}'),
         _ => None,
     }
 }
 
-fn shifted(it: char, from: char, to: char) -> Option<char> {
-    char::from_u32(it as u32 - from as u32 + to as u32)
+fn shift_char(char: char, from: char, to: char) -> Option<char> {
+    char::from_u32(char as u32 - from as u32 + to as u32)
 }
 
 #[cfg(test)]
@@ -154,11 +159,11 @@ mod tests {
             ("\0\n\u{7f}\u{80}\u{9f}", "project/%@%J%?%\u{a0}%\u{bf}"),
             ("日本", "project/日本"),
         ] {
-            assert_eq!(Scope::Project.name_of(&key(text)), name);
-            assert_eq!(Scope::Project.key_of(name), Some(key(text)));
+            assert_eq!(Scope::Project.record_name(&key(text)), name);
+            assert_eq!(Scope::Project.key_of_record(name), Some(key(text)));
         }
         for name in ["project", "projects/a", "global/a", "project/%", "project/%x"] {
-            assert_eq!(Scope::Project.key_of(name), None, "{name}");
+            assert_eq!(Scope::Project.key_of_record(name), None, "{name}");
         }
     }
 
@@ -177,10 +182,10 @@ mod tests {
             scope in prop::sample::select(Scope::ALL.to_vec()),
         ) {
             let key = key(&text);
-            let name = scope.name_of(&key);
+            let name = scope.record_name(&key);
             prop_assert!(name.len() <= limits::NAME_BYTES && !name.contains(char::is_control));
             prop_assert_eq!(name.matches('/').count(), 1);
-            prop_assert_eq!(scope.key_of(&name), Some(key));
+            prop_assert_eq!(scope.key_of_record(&name), Some(key));
         }
     }
 }

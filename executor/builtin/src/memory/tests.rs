@@ -14,7 +14,7 @@ use sqlite::Sqlite;
 use tempfile::TempDir;
 
 use super::{
-    notebook::{MEMORIES, VALUE_BYTES},
+    memory_store::{MEMORIES, VALUE_BYTES},
     *,
 };
 
@@ -47,7 +47,7 @@ impl Desk {
     }
 
     async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let tool = self.tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
         let out = tool.call(Arc::new(args), ToolContext::detached()).await?;
         Ok(out.as_str().unwrap().to_owned())
     }
@@ -87,11 +87,12 @@ fn the_set_is_that_of_the_seed() {
         let schema = &definition.input_schema;
         assert_eq!(schema["additionalProperties"], json!(false));
         let required = schema["required"].as_array().cloned().unwrap_or_default();
-        let parameters = schema["properties"].as_object().unwrap().iter().map(|(name, it)| {
-            assert!(it["description"].is_string(), "{name}");
+        let parameters = schema["properties"].as_object().unwrap().iter().map(|(name, schema)| {
+            assert!(schema["description"].is_string(), "{name}");
             let mark = if required.contains(&json!(name)) { "!" } else { "" };
-            let default = it.get("default").map(|it| format!(" = {it}")).unwrap_or_default();
-            format!("{name}{mark}: {}{default}", it["type"])
+            let default =
+                schema.get("default").map(|default| format!(" = {default}")).unwrap_or_default();
+            format!("{name}{mark}: {}{default}", schema["type"])
         });
         let parameters = parameters.collect::<Vec<_>>().join(", ");
         let (name, effect) = (definition.qualified_name(), definition.effect);
@@ -254,16 +255,16 @@ async fn a_search_is_bounded() {
     for n in 0..100 {
         desk.put(format!("project/{n:03}"), json!({ "value": "x".repeat(1_000) })).await;
     }
-    let notebook = Notebook::new(Arc::clone(&desk.store), Arc::new(Ticking::default()));
+    let notebook = MemoryStore::new(Arc::clone(&desk.store), Arc::new(Ticking::default()));
     let cx = ToolContext::detached();
-    let found = notebook.search(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
+    let found = notebook.search_memories(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 64 memories"), "{found}");
     let end = "\n(only the first 64 memories were looked through: there is too much text)";
     assert!(found.ends_with(end), "{found}");
-    let found = notebook.search(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
+    let found = notebook.search_memories(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 100 memories") && !found.contains("only"), "{found}");
     cx.cancel.cancel();
-    let err = notebook.search(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap_err();
+    let err = notebook.search_memories(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::CANCELLED);
     assert!(notebook.clear(Scope::Project, &cx.cancel).await.is_err());
     assert_eq!(desk.store.count_records(RecordKind::Memory, "", 1_000).await.unwrap(), 100);
@@ -306,7 +307,7 @@ async fn what_is_too_large_is_refused_with_what_to_do() {
     for (desk, _folder) in desks() {
         let save =
             |value: &str, tags: &[String]| json!({ "key": "k", "value": value, "tags": tags });
-        let tags = |n: usize| (0..n).map(|it| it.to_string()).collect::<Vec<_>>();
+        let tags = |n: usize| (0..n).map(|number| number.to_string()).collect::<Vec<_>>();
         let err = desk.refuse("save_context", save(&"x".repeat(VALUE_BYTES + 1), &[])).await;
         assert!(err.contains("shorten it, or split it"), "{err}");
         let err = desk.refuse("save_context", save("v", &tags(33))).await;

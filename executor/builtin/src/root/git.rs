@@ -8,28 +8,30 @@ use std::path::{Component, Path, PathBuf};
 
 use shared::tool::ToolError;
 
-use super::{GitWrites, Root, at, shown};
+use super::{GitWrites, Root, display_path, os_path};
 
 /// The folder of a repository. In a worktree or a submodule it is a file.
 const GIT: &str = ".git";
 
 impl Root {
     /// Rejects a path that leads into `.git`, by its names or behind symlinks.
-    pub(super) fn keeps_git(&self, given: &str, path: &Path) -> Result<(), ToolError> {
+    pub(super) fn check_git_writes(&self, given: &str, path: &Path) -> Result<(), ToolError> {
         if self.0.git == GitWrites::Allowed {
             return Ok(());
         }
-        if is_git(path) || self.real_path(path).is_none_or(|it| is_git(&it)) {
-            return Err(refused(given));
+        if is_git(path) || self.real_path(path).is_none_or(|real| is_git(&real)) {
+            return Err(git_error(given));
         }
         Ok(())
     }
 
     /// Resolves the existing part of a path. Returns it relative to the root.
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
-        let there = path.ancestors().find(|it| self.dir().symlink_metadata(at(it)).is_ok())?;
+        let there = path
+            .ancestors()
+            .find(|ancestor| self.dir().symlink_metadata(os_path(ancestor)).is_ok())?;
         let rest = path.strip_prefix(there).ok()?;
-        let real = match self.dir().canonicalize(at(there)) {
+        let real = match self.dir().canonicalize(os_path(there)) {
             Ok(real) => real,
             // The symlink is broken or leads outside. The function that opens the file reports
             // that.
@@ -41,14 +43,14 @@ impl Root {
 
 /// Returns whether a part of a path is `.git`. Ignores case, because some file systems do.
 fn is_git(path: &Path) -> bool {
-    path.components().any(|it| match it {
+    path.components().any(|part| match part {
         Component::Normal(name) => name.eq_ignore_ascii_case(GIT),
         _ => false,
     })
 }
 
-fn refused(given: &str) -> ToolError {
-    let given = shown(Path::new(given));
+fn git_error(given: &str) -> ToolError {
+    let given = display_path(Path::new(given));
     let text = format!(
         "Refused: Path inside .git: {given} (what is there runs programs; `git: allowed` in the \
          toolset's `source` lets tools change it)"
@@ -102,7 +104,9 @@ mod tests {
             "module/../folder/config",
             "new/.git/config",
         ];
-        for (path, (tool, args)) in ways.iter().flat_map(|it| changes(it).map(|call| (it, call))) {
+        for (path, (tool, args)) in
+            ways.iter().flat_map(|path| changes(path).map(|call| (path, call)))
+        {
             let said = project.call(tool, args).await;
             let is_absent = tool == "edit_file" && said.contains("File not found: ");
             assert!(

@@ -17,7 +17,7 @@ use shared::tool::ToolError;
 use tokio::{runtime::Runtime, time};
 use toolbox::ToolContext;
 
-use super::{Lane, Root, shown};
+use super::{Queue, Root, display_path};
 use crate::project::Project;
 
 /// Returns a call of every tool that takes a path.
@@ -291,7 +291,7 @@ fn names_are_shown_on_one_line() {
         ("a\nFound 3 file(s)\u{1b}[31m", "a\\nFound 3 file(s)\\u{1b}[31m"),
     ];
     for (path, expected) in table {
-        assert_eq!(shown(Path::new(path)), expected);
+        assert_eq!(display_path(Path::new(path)), expected);
     }
 }
 
@@ -308,18 +308,21 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
     let (begun, begins) = mpsc::channel();
     let (ended, ends) = mpsc::channel();
     let cx = ToolContext::detached();
-    let mut work = Box::pin(project.root.work(Lane::Search, &cx, move |_, stop| {
+    let mut work = Box::pin(project.root.run_queued(Queue::Search, &cx, move |_, stop| {
         begun.send(()).unwrap();
-        while stop.halt().is_none() {
+        while stop.stop_reason().is_none() {
             thread::yield_now();
         }
-        ended.send(stop.halt()).unwrap();
+        ended.send(stop.stop_reason()).unwrap();
         Ok::<_, ToolError>(())
     }));
     assert!((&mut work).now_or_never().is_none());
     begins.recv().unwrap();
     drop(work);
-    assert_eq!(ends.recv_timeout(Duration::from_secs(20)).unwrap(), Some(super::Halt::Cancelled));
+    assert_eq!(
+        ends.recv_timeout(Duration::from_secs(20)).unwrap(),
+        Some(super::StopReason::Cancelled)
+    );
 }
 
 #[tokio::test]
@@ -331,7 +334,7 @@ async fn searches_have_turns_and_do_not_hold_up_files() {
     let mut searches: Vec<_> = (0..5)
         .map(|number| {
             let ends = std::sync::Arc::clone(&ends);
-            Box::pin(project.root.work(Lane::Search, &cx, move |_, _| {
+            Box::pin(project.root.run_queued(Queue::Search, &cx, move |_, _| {
                 let _ = ends.lock().unwrap().recv();
                 Ok::<_, ToolError>(number)
             }))
@@ -340,7 +343,7 @@ async fn searches_have_turns_and_do_not_hold_up_files() {
     for search in &mut searches {
         assert!(search.now_or_never().is_none());
     }
-    assert_eq!(project.root.lane(Lane::Search).available_permits(), 0);
+    assert_eq!(project.root.queue_permits(Queue::Search).available_permits(), 0);
     project.check("read_file", json!({ "file_path": "a.txt" }), expect!["     1→text"]).await;
     drop(end);
     let all = futures::future::try_join_all(searches).await.unwrap();

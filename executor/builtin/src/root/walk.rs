@@ -13,9 +13,10 @@ use cap_std::fs::{DirEntry, FileType, Metadata};
 use shared::tool::ToolError;
 
 use super::{
-    Halt, Place, Root, Stop, failure,
-    ignored::{Ignored, Reason, Verdict},
-    work::{self, SEARCH_TIME},
+    Root, RootPath, StopReason, StopSignal,
+    call_queue::{self, SEARCH_TIME},
+    ignore_rules::{IgnoreRules, Reason, Verdict},
+    io_failure,
 };
 
 /// Most entries of one walk. Memory grows with them.
@@ -27,8 +28,8 @@ const DEPTH: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
-    pub(crate) stop: &'a Stop,
-    rules: Rules,
+    pub(crate) stop: &'a StopSignal,
+    rules: WalkRules,
     /// Entries that the walk may still read.
     left: usize,
     /// Entries to visit. The next one is the last.
@@ -38,14 +39,14 @@ pub(crate) struct Walk<'a> {
     left_out: BTreeMap<Reason, usize>,
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
-    cut: Option<Cut>,
+    cut: Option<CutReason>,
     /// The canonical start, and the start as the caller gave it.
     start: (PathBuf, PathBuf),
 }
 
 /// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
+pub(crate) enum WalkRules {
     /// The contents of `.git`.
     Git,
     /// The contents of `.git`, and entries that ignore rules name.
@@ -60,7 +61,7 @@ pub(crate) struct Entry {
     /// Relative to the root, without symlinks.
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
-    ignored: Option<Arc<Ignored>>,
+    ignored: Option<Arc<IgnoreRules>>,
 }
 
 /// The type of an entry.
@@ -75,7 +76,7 @@ pub(crate) enum Kind {
 
 /// The reason why an output is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum CutReason {
     TimeUp,
     /// The walk reached its limit of entries.
     Entries,
@@ -83,9 +84,9 @@ pub(crate) enum Cut {
     Full(usize, &'static str),
 }
 
-impl Cut {
+impl CutReason {
     /// Returns the closing note of an output.
-    pub(crate) fn note(self) -> String {
+    pub(crate) fn describe(self) -> String {
         let why = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIME.as_secs()),
             Self::Entries => format!("stopped after {ENTRIES} files and folders"),
@@ -96,7 +97,7 @@ impl Cut {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(root: &'a Root, rules: Rules, stop: &'a Stop) -> Self {
+    pub(crate) fn new(root: &'a Root, rules: WalkRules, stop: &'a StopSignal) -> Self {
         Self {
             root,
             stop,
@@ -113,19 +114,19 @@ impl<'a> Walk<'a> {
 
     /// Lowers the limit of entries.
     #[cfg(test)]
-    pub(crate) fn within(self, left: usize) -> Self {
+    pub(crate) fn with_limit(self, left: usize) -> Self {
         Self { left, ..self }
     }
 
     /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
     /// protected files are found behind symlinks.
-    pub(crate) fn begin(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
+    pub(crate) fn start_entry(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
         let given = path.to_owned();
-        let real = self.root.settled(path);
-        let path = real.map_err(|err| failure("look at", &given.to_string_lossy(), &err))?;
+        let real = self.root.canonical_path(path);
+        let path = real.map_err(|err| io_failure("look at", &given.to_string_lossy(), &err))?;
         let ignored = match self.rules {
-            Rules::Git => None,
-            Rules::Ignored | Rules::Hidden => Ignored::above(self.root, &path),
+            WalkRules::Git => None,
+            WalkRules::Ignored | WalkRules::Hidden => IgnoreRules::rules_above(self.root, &path),
         };
         self.start = (path.clone(), given);
         let entry = Entry { path, kind, ignored };
@@ -134,7 +135,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the path of an entry below the start as the caller gave it.
-    pub(crate) fn called<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+    pub(crate) fn as_given<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (real, given) = &self.start;
         match path.strip_prefix(real) {
             Ok(rest) if real != given && rest.as_os_str().is_empty() => given.clone().into(),
@@ -144,25 +145,25 @@ impl<'a> Walk<'a> {
     }
 
     /// Sets the start to a folder or a regular file.
-    pub(crate) fn begin_at(&mut self, place: &Place) -> Result<(), ToolError> {
+    pub(crate) fn start_at(&mut self, place: &RootPath) -> Result<(), ToolError> {
         let is_folder = place.meta.as_ref().is_some_and(Metadata::is_dir);
         if !is_folder {
-            place.file()?;
+            place.regular_file()?;
         }
-        self.begin(&place.path, if is_folder { Kind::Folder } else { Kind::File })?;
+        self.start_entry(&place.path, if is_folder { Kind::Folder } else { Kind::File })?;
         Ok(())
     }
 
     /// Returns the next entry that is not a folder.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ToolError> {
         while let Some(entry) = self.ahead.pop() {
-            if self.is_over()? {
+            if self.should_stop()? {
                 return Ok(None);
             }
             if entry.kind != Kind::Folder {
                 return Ok(Some(entry));
             }
-            let mut entries = self.list(&entry)?;
+            let mut entries = self.list_folder(&entry)?;
             entries.reverse();
             self.ahead.append(&mut entries);
         }
@@ -170,17 +171,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Lists a folder, and counts the entries that the rules leave out.
-    pub(crate) fn list(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
+    pub(crate) fn list_folder(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
         let read = match folder.path.components().count() {
             depth if depth > DEPTH => Err(io::Error::other("it is too deep")),
-            _ => self.names(&folder.path),
+            _ => self.read_names(&folder.path),
         };
         let Ok(names) = read else {
             self.unreadable += 1;
             return Ok(Vec::new());
         };
-        self.is_over()?;
-        let ignored = self.ignored(folder, &names);
+        self.should_stop()?;
+        let ignored = self.rules_in(folder, &names);
         let mut entries = Vec::new();
         for (name, kind) in names.into_iter().filter(|(name, _)| name != ".git") {
             let path = folder.path.join(&name);
@@ -200,8 +201,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns notes about an incomplete output. `cut` is the caller's own reason.
-    pub(crate) fn notes(&self, cut: Option<Cut>) -> Vec<String> {
-        let mut notes: Vec<_> = cut.or(self.cut).map(Cut::note).into_iter().collect();
+    pub(crate) fn closing_notes(&self, cut: Option<CutReason>) -> Vec<String> {
+        let mut notes: Vec<_> = cut.or(self.cut).map(CutReason::describe).into_iter().collect();
         if self.unreadable > 0 {
             notes.push(format!("({} file(s) or folder(s) could not be read)", self.unreadable));
         }
@@ -216,59 +217,59 @@ impl<'a> Walk<'a> {
     }
 
     /// Counts a file with a line that is too long to search.
-    pub(crate) fn pass_over_rest(&mut self, shown: &str) {
+    pub(crate) fn count_unfinished(&mut self, shown: &str) {
         if self.unfinished.0 == 0 {
             shown.clone_into(&mut self.unfinished.1);
         }
         self.unfinished.0 += 1;
     }
 
-    pub(crate) fn pass_over(&mut self) {
+    pub(crate) fn count_unreadable(&mut self) {
         self.unreadable += 1;
     }
 
     /// Returns whether the walk must end because of the time limit. Fails if the call was
     /// cancelled.
-    pub(crate) fn is_over(&mut self) -> Result<bool, ToolError> {
-        match self.stop.halt() {
+    pub(crate) fn should_stop(&mut self) -> Result<bool, ToolError> {
+        match self.stop.stop_reason() {
             None => Ok(false),
-            Some(Halt::Cancelled) => Err(work::cancelled()),
-            Some(Halt::TimeUp) => {
-                self.cut = Some(Cut::TimeUp);
+            Some(StopReason::Cancelled) => Err(call_queue::cancelled_error()),
+            Some(StopReason::TimeUp) => {
+                self.cut = Some(CutReason::TimeUp);
                 Ok(true)
             }
         }
     }
 
     /// Reads and sorts the names in a folder, up to the limit of the walk.
-    fn names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+    fn read_names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {
             let entry = entry?;
             if self.left == 0 {
-                self.cut = Some(Cut::Entries);
+                self.cut = Some(CutReason::Entries);
                 break;
             }
-            if self.stop.halt().is_some() {
+            if self.stop.stop_reason().is_some() {
                 break;
             }
             self.left -= 1;
-            names.push((entry.file_name(), kind(&entry)));
+            names.push((entry.file_name(), entry_kind(&entry)));
         }
         names.sort_unstable();
         Ok(names)
     }
 
     /// Returns the rules for the entries of a folder.
-    fn ignored(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<Ignored>> {
-        if self.rules == Rules::Git {
+    fn rules_in(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<IgnoreRules>> {
+        if self.rules == WalkRules::Git {
             return None;
         }
         let has = |name: &str| {
             let first = name.split('/').next().unwrap_or(name);
-            names.binary_search_by(|(it, _)| it.as_os_str().cmp(first.as_ref())).is_ok()
+            names.binary_search_by(|(known, _)| known.as_os_str().cmp(first.as_ref())).is_ok()
         };
-        Ignored::beneath(self.root, &folder.path, folder.ignored.clone(), has)
+        IgnoreRules::add_folder(self.root, &folder.path, folder.ignored.clone(), has)
     }
 
     /// Returns the reason to leave an entry out, or `None` to keep it.
@@ -277,32 +278,32 @@ impl<'a> Walk<'a> {
         name: &OsStr,
         path: &Path,
         kind: Kind,
-        ignored: Option<&Ignored>,
+        ignored: Option<&IgnoreRules>,
     ) -> Option<Reason> {
-        if self.root.hidden().covers(path) {
+        if self.root.protected_files().covers(path) {
             return Some(Reason::Own);
         }
-        match ignored.and_then(|rules| rules.verdict(path, kind == Kind::Folder)) {
+        match ignored.and_then(|rules| rules.decide(path, kind == Kind::Folder)) {
             Some(Verdict::Out(reason)) => Some(reason),
             Some(Verdict::Kept) => None,
             None => {
                 let is_hidden = name.as_encoded_bytes().starts_with(b".");
-                (self.rules == Rules::Hidden && is_hidden).then_some(Reason::Hidden)
+                (self.rules == WalkRules::Hidden && is_hidden).then_some(Reason::Hidden)
             }
         }
     }
 }
 
 /// Some file systems do not report the type together with the name.
-fn kind(entry: &DirEntry) -> Kind {
-    let told = entry.file_type().map_or(Kind::Other, kind_of);
+fn entry_kind(entry: &DirEntry) -> Kind {
+    let told = entry.file_type().map_or(Kind::Other, kind_of_type);
     if told != Kind::Other {
         return told;
     }
-    entry.metadata().map_or(Kind::Other, |meta| kind_of(meta.file_type()))
+    entry.metadata().map_or(Kind::Other, |meta| kind_of_type(meta.file_type()))
 }
 
-fn kind_of(kind: FileType) -> Kind {
+fn kind_of_type(kind: FileType) -> Kind {
     if kind.is_dir() {
         Kind::Folder
     } else if kind.is_file() {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sandbox::{Life, is_confining, process::describe, refusal};
+use sandbox::{Lifetime, is_confining, process::describe_status, refusal_reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
@@ -19,18 +19,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{System, ToolContext, logs, not_confined, not_started};
+use super::{System, ToolContext, confinement_error, logs, start_error};
 
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
 
 /// Most background sessions at the same time.
-const MOST: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// A command that ends within this time after its start is reported as ended.
-const BEGINNING: Duration = Duration::from_millis(200);
+const EARLY_EXIT_WAIT: Duration = Duration::from_millis(200);
 /// Time limit for the sandbox process to become the command, even on a busy machine.
-const CONFINING: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
+const CONFINING_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const FOLDER: &str = "background";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -50,7 +50,7 @@ pub(super) struct BashBackground {
 ///
 /// A process inherits the variable and cannot give it to others. A file with process ids would be
 /// less safe: a command could write any id into it and have that process killed.
-const MARK: &str = "FABER_BACKGROUND";
+const MARKER: &str = "FABER_BACKGROUND";
 
 /// The background sessions of this process. A session can outlive its command.
 #[derive(Debug, Default)]
@@ -72,62 +72,62 @@ struct Session {
 }
 
 /// A slot for a session that is being started.
-struct Place<'a> {
+struct ReservedSlot<'a> {
     background: &'a Background,
     session: Option<Session>,
 }
 
 impl Background {
     /// Returns the ids of the sessions that still have processes. Removes the others.
-    pub(super) fn ids(&self) -> Vec<u32> {
-        let mut sessions = self.sessions();
-        sessions.forget();
-        sessions.running.iter().map(|it| it.id).collect()
+    pub(super) fn session_ids(&self) -> Vec<u32> {
+        let mut sessions = self.lock_sessions();
+        sessions.remove_ended();
+        sessions.running.iter().map(|session| session.id).collect()
     }
 
     /// Reserves a slot and returns it with the number of sessions. Fails with that number if no
     /// slot is free.
-    fn reserve(&self) -> Result<(Place<'_>, usize), usize> {
-        let mut sessions = self.sessions();
-        sessions.forget();
+    fn reserve_slot(&self) -> Result<(ReservedSlot<'_>, usize), usize> {
+        let mut sessions = self.lock_sessions();
+        sessions.remove_ended();
         let count = sessions.running.len() + sessions.beginning;
-        if count >= MOST {
+        if count >= MAX_SESSIONS {
             return Err(count);
         }
         sessions.beginning += 1;
-        Ok((Place { background: self, session: None }, count))
+        Ok((ReservedSlot { background: self, session: None }, count))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    fn lock_sessions(&self) -> MutexGuard<'_, Sessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sessions {
-    fn forget(&mut self) {
+    fn remove_ended(&mut self) {
         if self.running.is_empty() {
             return;
         }
-        let there = sessions();
-        self.running.retain_mut(|it| match &there {
-            Some(there) => there.contains(&it.id),
-            None => matches!(it.child.try_wait(), Ok(None)),
+        let there = live_sessions();
+        self.running.retain_mut(|session| match &there {
+            Some(there) => there.contains(&session.id),
+            None => matches!(session.child.try_wait(), Ok(None)),
         });
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReservedSlot<'_> {
     /// Keeps the session, even if the call was cancelled.
     fn drop(&mut self) {
-        let mut sessions = self.background.sessions();
+        let mut sessions = self.background.lock_sessions();
         sessions.beginning -= 1;
         sessions.running.extend(self.session.take());
     }
 }
 
 /// Returns the environment entry that marks the background processes of a root.
-pub(super) fn mark(root: &Path) -> OsString {
-    let mut mark = OsString::from(MARK);
+pub(super) fn marker_variable(root: &Path) -> OsString {
+    let mut mark = OsString::from(MARKER);
     mark.push("=");
     mark.push(root);
     mark
@@ -135,10 +135,10 @@ pub(super) fn mark(root: &Path) -> OsString {
 
 /// Returns the ids of all sessions and process groups with a live process. Returns `None` without
 /// `/proc`.
-fn sessions() -> Option<BTreeSet<u32>> {
+fn live_sessions() -> Option<BTreeSet<u32>> {
     let entries = fs::read_dir("/proc").ok()?.flatten();
-    let ids =
-        entries.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok()));
+    let ids = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok()));
     let session = |entry: fs::DirEntry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         // The process name before this is in parentheses and may contain any character.
@@ -157,53 +157,53 @@ pub(super) async fn start(
     args: BashBackground,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let (mut place, running) = system.background.reserve().map_err(|running| {
+    let (mut place, running) = system.background.reserve_slot().map_err(|running| {
         let message = format!(
             "{running} background commands are running already: end some with `process_kill`"
         );
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     })?;
-    let cwd = system.place.folder(args.cwd.as_deref())?;
-    let mut command = system.shell(&args.command, Life::Background, &cwd)?;
+    let cwd = system.place.command_folder(args.cwd.as_deref())?;
+    let mut command = system.shell_command(&args.command, Lifetime::Background, &cwd)?;
     let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
     let (log, path) = system.place.own_file(FOLDER, running + 1).map_err(no_log)?;
     let errors = log.try_clone().map_err(no_log)?;
-    command.env(MARK, system.place.root());
+    command.env(MARKER, system.place.root_path());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
-    let child = command.spawn().map_err(|err| not_started(&err))?;
+    let child = command.spawn().map_err(|err| start_error(&err))?;
     let id = child.id().unwrap_or_default();
     tracing::info!(id, description = args.description, "a background command has started");
     let session = place.session.insert(Session { id, child });
-    let ended = soon(session).await;
+    let ended = early_exit(session).await;
     let path = path.display().to_string();
     let Some(status) = ended else {
         return Ok(format!("Started background process (PID: {id})\nLog file: {path}"));
     };
-    let goes_on = sessions().is_some_and(|it| it.contains(&id));
+    let goes_on = live_sessions().is_some_and(|live| live.contains(&id));
     if !goes_on {
         place.session = None;
     }
-    over_already(&system, id, goes_on, status, &path)
+    describe_early_exit(&system, id, goes_on, status, &path)
 }
 
 /// Returns the status of a command that ends right after its start, else `None`.
-async fn soon(session: &mut Session) -> Option<io::Result<ExitStatus>> {
+async fn early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
     let Session { id, child } = session;
     // The sandbox may refuse the command, and the command cannot fail before it runs.
     let confining = async {
         while is_confining(*id) {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
     tokio::select! {
         biased;
         status = child.wait() => return Some(status),
-        _ = timeout(CONFINING, confining) => (),
+        _ = timeout(CONFINING_TIMEOUT, confining) => (),
     }
-    timeout(BEGINNING, child.wait()).await.ok()
+    timeout(EARLY_EXIT_WAIT, child.wait()).await.ok()
 }
 
-fn over_already(
+fn describe_early_exit(
     system: &System,
     id: u32,
     goes_on: bool,
@@ -221,16 +221,17 @@ fn over_already(
     };
     let text = format!(
         "Started background process (PID: {id}), which has ended: it {}\nLog file: {log}{rest}",
-        describe(status)
+        describe_status(status)
     );
     if status.success() {
         return Ok(text);
     }
-    let seen = system.passed();
-    let said = system.place.open(log).and_then(|mut it| logs::tail(&mut it, log, 20, &seen));
+    let seen = system.passed_secrets();
+    let said =
+        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &seen));
     let said = said.unwrap_or_default().text;
-    if let Some(why) = refusal(status.code(), &said) {
-        return Err(not_confined(why));
+    if let Some(why) = refusal_reason(status.code(), &said) {
+        return Err(confinement_error(why));
     }
     Err(ToolError::failed(format!("{text}\n\n{said}")))
 }

@@ -8,20 +8,23 @@ use std::{
     time::Duration,
 };
 
-use sandbox::{Life, process::Group, refusal};
+use sandbox::{Lifetime, process::ProcessGroup, refusal_reason};
 use schemars::JsonSchema;
 use secrets::Redaction;
 use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
-use super::{System, ToolContext, cancelled, not_confined, not_started, printed::Printed};
+use super::{
+    System, ToolContext, cancelled_error, captured_output::CapturedOutput, confinement_error,
+    start_error,
+};
 use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Execute a shell command with full bash capabilities. \
     It may write below the project root only, and has no network unless that is allowed.";
 
 /// Longest timeout in seconds. Longer commands belong in the background.
-const LONGEST: u64 = 600;
+const MAX_TIMEOUT_SECONDS: u64 = 600;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +35,7 @@ pub(super) struct Bash {
     #[serde(default)]
     cwd: Option<String>,
     /// Maximum execution time in seconds (default: 120, max: 600).
-    #[serde(default = "usual_timeout", deserialize_with = "whole::number")]
+    #[serde(default = "usual_timeout", deserialize_with = "whole::read_number")]
     timeout: u64,
     /// What this command does, for people.
     #[serde(default)]
@@ -44,69 +47,69 @@ fn usual_timeout() -> u64 {
 }
 
 /// The reason why a command ended.
-enum Ended {
+enum Completion {
     Itself(io::Result<ExitStatus>),
     TimedOut,
     Cancelled,
 }
 
-pub(super) async fn bash(
+pub(super) async fn run_bash(
     system: Arc<System>,
     args: Bash,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     let most = match args.timeout {
-        0 => return Err(invalid("timeout must be at least 1 second")),
-        1..=LONGEST => Duration::from_secs(args.timeout),
-        _ => return Err(invalid("timeout cannot exceed 600 seconds (10 minutes)")),
+        0 => return Err(invalid_timeout("timeout must be at least 1 second")),
+        1..=MAX_TIMEOUT_SECONDS => Duration::from_secs(args.timeout),
+        _ => return Err(invalid_timeout("timeout cannot exceed 600 seconds (10 minutes)")),
     };
-    let cwd = system.place.folder(args.cwd.as_deref())?;
-    let mut command = system.shell(&args.command, Life::Watched, &cwd)?;
+    let cwd = system.place.command_folder(args.cwd.as_deref())?;
+    let mut command = system.shell_command(&args.command, Lifetime::Watched, &cwd)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut group = Group::spawn(&mut command).map_err(|err| not_started(&err))?;
+    let mut group = ProcessGroup::spawn(&mut command).map_err(|err| start_error(&err))?;
     tracing::debug!(description = args.description, "a shell command runs");
-    let mut printed = Printed::default();
+    let mut printed = CapturedOutput::default();
     let ended = tokio::select! {
-        status = printed.read(&mut group) => Ended::Itself(status),
-        () = tokio::time::sleep(most) => Ended::TimedOut,
-        () = cx.cancel.cancelled() => Ended::Cancelled,
+        status = printed.read(&mut group) => Completion::Itself(status),
+        () = tokio::time::sleep(most) => Completion::TimedOut,
+        () = cx.cancel.cancelled() => Completion::Cancelled,
     };
     match ended {
-        Ended::Itself(status) => answer(status, printed, &system.passed()),
-        Ended::TimedOut => {
+        Completion::Itself(status) => format_result(status, printed, &system.passed_secrets()),
+        Completion::TimedOut => {
             group.stop().await;
-            let text = printed.text(&system.passed());
+            let text = printed.text(&system.passed_secrets());
             let message = format!("Command timed out after {} seconds\n\n{text}", args.timeout);
             let message = message.trim_end();
             Err(ToolError::new(ErrorCode::TIMEOUT, message).with_unknown_outcome())
         }
-        Ended::Cancelled => {
+        Completion::Cancelled => {
             group.stop().await;
-            Err(cancelled("`bash`").with_unknown_outcome())
+            Err(cancelled_error("`bash`").with_unknown_outcome())
         }
     }
 }
 
-fn invalid(message: &str) -> ToolError {
+fn invalid_timeout(message: &str) -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
 }
 
 /// Returns the output of a command. A non-zero status is an error.
-fn answer(
+fn format_result(
     status: io::Result<ExitStatus>,
-    printed: Printed,
+    printed: CapturedOutput,
     seen: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
         ToolError::failed(format!("nobody knows how the command ended: {err}"))
             .with_unknown_outcome()
     })?;
-    if let Some(why) = refusal(status.code(), &printed.errors()) {
-        return Err(not_confined(why));
+    if let Some(why) = refusal_reason(status.code(), &printed.stderr_head()) {
+        return Err(confinement_error(why));
     }
-    let signal = status.signal().map(|it| -it);
+    let signal = status.signal().map(|signal| -signal);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.whole(seen));
+    let text = format!("{}\n\nReturn code: {code}", printed.into_output(seen));
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use sysinfo::System as Machine;
 
-use super::{System, ToolContext, blocking};
+use super::{System, ToolContext, run_blocking};
 
 pub(super) const DESCRIPTION: &str = "Get system resource usage (CPU, memory, disk).";
 
@@ -16,17 +16,17 @@ pub(super) const DESCRIPTION: &str = "Get system resource usage (CPU, memory, di
 #[serde(deny_unknown_fields)]
 pub(super) struct SystemInfo {}
 
-pub(super) async fn info(
+pub(super) async fn describe_system(
     system: Arc<System>,
     _args: SystemInfo,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    blocking(move || {
+    run_blocking(move || {
         let mut lines = Vec::new();
         if let Ok(machine) = Machine::new() {
-            lines.extend(of_machine(machine));
+            lines.extend(describe_machine(machine));
         }
-        lines.extend(disk(&system));
+        lines.extend(describe_disk(&system));
         if lines.is_empty() {
             return Err(ToolError::failed("System info unavailable"));
         }
@@ -35,7 +35,7 @@ pub(super) async fn info(
     .await
 }
 
-fn of_machine(mut machine: Machine) -> Vec<String> {
+fn describe_machine(mut machine: Machine) -> Vec<String> {
     machine.refresh_memory();
     machine.refresh_cpu_usage();
     // CPU usage is the difference of two measurements.
@@ -45,7 +45,7 @@ fn of_machine(mut machine: Machine) -> Vec<String> {
     let (used, total) = (machine.used_memory() >> 20, machine.total_memory() >> 20);
     let mut lines = vec![
         format!("CPU Cores: {cores} ({:.1}% used)", machine.global_cpu_usage()),
-        format!("Memory: {used}/{total} MB ({}%)", percent(used, total)),
+        format!("Memory: {used}/{total} MB ({}%)", percent_of(used, total)),
     ];
     if let Ok(load) = Machine::load_average() {
         lines.push(format!("Load: {:.2} {:.2} {:.2}", load.one, load.five, load.fifteen));
@@ -57,15 +57,15 @@ fn of_machine(mut machine: Machine) -> Vec<String> {
 }
 
 /// Describes the disk of the root.
-fn disk(system: &System) -> Option<String> {
-    let disk = statvfs(system.place.root()).ok()?;
+fn describe_disk(system: &System) -> Option<String> {
+    let disk = statvfs(system.place.root_path()).ok()?;
     #[expect(clippy::useless_conversion, reason = "the numbers are smaller on other systems")]
     let (all, free) = (u64::from(disk.blocks()), u64::from(disk.blocks_available()));
     let mega = |blocks: u64| (u128::from(blocks) * u128::from(disk.fragment_size())) >> 20;
     let used = all.saturating_sub(free);
-    Some(format!("Disk: {}/{} MB used ({}%)", mega(used), mega(all), percent(used, all)))
+    Some(format!("Disk: {}/{} MB used ({}%)", mega(used), mega(all), percent_of(used, all)))
 }
 
-fn percent(part: u64, whole: u64) -> u64 {
+fn percent_of(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use sysinfo::{Process, ProcessStatus};
 
-use super::{System, ToolContext, blocking, list::unknown, processes::Processes};
+use super::{
+    System, ToolContext, list::unavailable_error, processes::ProcessSnapshot, run_blocking,
+};
 
 pub(super) const DESCRIPTION: &str = "Kill a process by PID or name. Only what bash_background \
     has started, unless more is allowed.";
@@ -27,16 +29,16 @@ pub(super) struct ProcessKill {
     force: bool,
 }
 
-pub(super) async fn kill(
+pub(super) async fn kill_processes(
     system: Arc<System>,
     args: ProcessKill,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
     let signal = if args.force { Signal::SIGKILL } else { Signal::SIGTERM };
-    blocking(move || {
+    run_blocking(move || {
         let wanted = args.pid_or_name.trim();
         match wanted.parse::<i64>() {
-            Ok(id @ ..=1) => Err(refused(&format!("process {id} is the system's"))),
+            Ok(id @ ..=1) => Err(refused_error(&format!("process {id} is the system's"))),
             Ok(id) => kill_one(&system, id, signal),
             Err(_) => kill_named(&system, wanted, signal),
         }
@@ -45,22 +47,30 @@ pub(super) async fn kill(
 }
 
 fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolError> {
-    let processes = Processes::look(system, false).ok_or_else(unknown)?;
-    let all = processes.all();
-    let process = all.iter().find(|it| i64::from(it.pid().as_u32()) == id && is_there(it));
-    let Some(process) = process else { return kill_left(&processes, id, signal) };
-    if let Some(reason) = objection(system, &processes, process) {
-        return Err(refused(&reason));
+    let processes = ProcessSnapshot::take_snapshot(system, false).ok_or_else(unavailable_error)?;
+    let all = processes.user_processes();
+    let process =
+        all.iter().find(|process| i64::from(process.pid().as_u32()) == id && is_alive(process));
+    let Some(process) = process else { return kill_remaining(&processes, id, signal) };
+    if let Some(reason) = find_objection(system, &processes, process) {
+        return Err(refused_error(&reason));
     }
-    send(&processes, process, signal)
+    send_signal(&processes, process, signal)
 }
 
 /// Signals the remaining processes of a background command that has ended.
-fn kill_left(processes: &Processes, id: i64, signal: Signal) -> Result<String, ToolError> {
-    let left = processes.left_by(id);
-    let may = |it: &&&Process| !processes.is_above(it);
-    let sent: Vec<_> =
-        left.iter().filter(may).filter_map(|it| send(processes, it, signal).ok()).collect();
+fn kill_remaining(
+    processes: &ProcessSnapshot,
+    id: i64,
+    signal: Signal,
+) -> Result<String, ToolError> {
+    let left = processes.remaining_of(id);
+    let may = |process: &&&Process| !processes.is_ancestor(process);
+    let sent: Vec<_> = left
+        .iter()
+        .filter(may)
+        .filter_map(|process| send_signal(processes, process, signal).ok())
+        .collect();
     if sent.is_empty() {
         return Err(ToolError::failed(format!("Process not found: {id}")));
     }
@@ -68,37 +78,47 @@ fn kill_left(processes: &Processes, id: i64, signal: Signal) -> Result<String, T
 }
 
 fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, ToolError> {
-    let processes = Processes::look(system, false).ok_or_else(unknown)?;
-    let all = processes.all();
-    let found: Vec<_> = all.into_iter().filter(|it| is_there(it) && is_called(it, name)).collect();
+    let processes = ProcessSnapshot::take_snapshot(system, false).ok_or_else(unavailable_error)?;
+    let all = processes.user_processes();
+    let found: Vec<_> =
+        all.into_iter().filter(|process| is_alive(process) && has_name(process, name)).collect();
     if name.is_empty() || found.is_empty() {
         return Err(ToolError::failed(format!("No processes found matching: {name}")));
     }
-    let may = |it: &&&Process| objection(system, &processes, it).is_none();
-    let sent: Vec<_> =
-        found.iter().filter(may).filter_map(|it| send(&processes, it, signal).ok()).collect();
+    let may = |process: &&&Process| find_objection(system, &processes, process).is_none();
+    let sent: Vec<_> = found
+        .iter()
+        .filter(may)
+        .filter_map(|process| send_signal(&processes, process, signal).ok())
+        .collect();
     if sent.is_empty() {
-        let reasons = found.iter().filter_map(|it| objection(system, &processes, it));
-        return Err(refused(&reasons.take(3).collect::<Vec<_>>().join("; ")));
+        let reasons =
+            found.iter().filter_map(|process| find_objection(system, &processes, process));
+        return Err(refused_error(&reasons.take(3).collect::<Vec<_>>().join("; ")));
     }
     Ok(sent.join("\n"))
 }
 
 /// A zombie process no longer shows who started it.
-fn is_there(process: &Process) -> bool {
+fn is_alive(process: &Process) -> bool {
     !matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }
 
 /// A process has the name of its program or of the script that the program runs.
-fn is_called(process: &Process, name: &str) -> bool {
-    let words = process.cmd().iter().take(2).filter_map(|it| std::path::Path::new(it).file_name());
-    process.name() == name || words.into_iter().any(|it| it == name)
+fn has_name(process: &Process, name: &str) -> bool {
+    let words =
+        process.cmd().iter().take(2).filter_map(|word| std::path::Path::new(word).file_name());
+    process.name() == name || words.into_iter().any(|word| word == name)
 }
 
 /// Returns the reason why a process must not be killed, if any.
-fn objection(system: &System, processes: &Processes, process: &Process) -> Option<String> {
+fn find_objection(
+    system: &System,
+    processes: &ProcessSnapshot,
+    process: &Process,
+) -> Option<String> {
     let id = process.pid();
-    if processes.is_above(process) {
+    if processes.is_ancestor(process) {
         return Some(format!("process {id} is Faber, or what Faber runs in"));
     }
     if !system.kill_any && !processes.is_started(process) {
@@ -112,14 +132,21 @@ fn objection(system: &System, processes: &Processes, process: &Process) -> Optio
 }
 
 /// Signals a process. A background command is signalled with its process group.
-fn send(processes: &Processes, process: &Process, signal: Signal) -> Result<String, ToolError> {
+fn send_signal(
+    processes: &ProcessSnapshot,
+    process: &Process,
+    signal: Signal,
+) -> Result<String, ToolError> {
     let id = process.pid();
-    let pid = i32::try_from(id.as_u32()).map(Pid::from_raw).map_err(|_| not_found(id))?;
-    let sent =
-        if processes.leads(process) { killpg(pid, signal) } else { signal::kill(pid, signal) };
+    let pid = i32::try_from(id.as_u32()).map(Pid::from_raw).map_err(|_| not_found_error(id))?;
+    let sent = if processes.leads_group(process) {
+        killpg(pid, signal)
+    } else {
+        signal::kill(pid, signal)
+    };
     match sent {
         Ok(()) => Ok(format!("Killed process {id} ({signal})")),
-        Err(Errno::ESRCH) => Err(not_found(id)),
+        Err(Errno::ESRCH) => Err(not_found_error(id)),
         Err(Errno::EPERM) => {
             Err(ToolError::failed(format!("Permission denied: Cannot kill process {id}")))
         }
@@ -127,10 +154,10 @@ fn send(processes: &Processes, process: &Process, signal: Signal) -> Result<Stri
     }
 }
 
-fn not_found(id: sysinfo::Pid) -> ToolError {
+fn not_found_error(id: sysinfo::Pid) -> ToolError {
     ToolError::failed(format!("Process not found: {id}"))
 }
 
-fn refused(reason: &str) -> ToolError {
+fn refused_error(reason: &str) -> ToolError {
     ToolError::failed(format!("Refused: {reason}")).without_retry()
 }

@@ -7,14 +7,15 @@ use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
 use super::{
-    System, ToolContext, blocking, clipped,
-    processes::{Processes, called},
+    System, ToolContext, clip_text,
+    processes::{ProcessSnapshot, command_line},
+    run_blocking,
 };
 
 pub(super) const DESCRIPTION: &str = "List running processes, optionally filtered by name.";
 
-const MOST: usize = 200;
-const LINE: usize = 160;
+const MAX_SHOWN: usize = 200;
+const LINE_BYTES: usize = 160;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,33 +25,36 @@ pub(super) struct ProcessList {
     filter_pattern: Option<String>,
 }
 
-pub(super) async fn list(
+pub(super) async fn list_processes(
     system: Arc<System>,
     args: ProcessList,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    blocking(move || {
-        let processes = Processes::look(&system, true).ok_or_else(unknown)?;
-        Ok(shown(&processes, args.filter_pattern.as_deref()))
+    run_blocking(move || {
+        let processes =
+            ProcessSnapshot::take_snapshot(&system, true).ok_or_else(unavailable_error)?;
+        Ok(format_processes(&processes, args.filter_pattern.as_deref()))
     })
     .await
 }
 
 /// The error for machines that cannot list processes.
-pub(super) fn unknown() -> ToolError {
+pub(super) fn unavailable_error() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "this machine does not tell what runs on it")
 }
 
-fn shown(processes: &Processes, filter: Option<&str>) -> String {
+fn format_processes(processes: &ProcessSnapshot, filter: Option<&str>) -> String {
     let wanted = filter.unwrap_or_default().to_lowercase();
-    let all = processes.all();
-    let found: Vec<_> =
-        all.into_iter().filter(|it| called(it).to_lowercase().contains(&wanted)).collect();
+    let all = processes.user_processes();
+    let found: Vec<_> = all
+        .into_iter()
+        .filter(|process| command_line(process).to_lowercase().contains(&wanted))
+        .collect();
     if found.is_empty() {
         return format!("No processes found matching: {}", filter.unwrap_or_default());
     }
     let mut text = format!("{:>8}  {:>6}  {:>9}  COMMAND", "PID", "CPU %", "MEMORY MB");
-    for process in found.iter().take(MOST) {
+    for process in found.iter().take(MAX_SHOWN) {
         let mark = if processes.is_started(process) { "*" } else { " " };
         // Writing into a string cannot fail.
         let _ = write!(
@@ -59,13 +63,13 @@ fn shown(processes: &Processes, filter: Option<&str>) -> String {
             process.pid().as_u32(),
             process.cpu_usage(),
             process.memory() >> 20,
-            clipped(&called(process), LINE)
+            clip_text(&command_line(process), LINE_BYTES)
         );
     }
-    if found.len() > MOST {
-        let _ = write!(text, "\n… and {} more: say `filter_pattern`", found.len() - MOST);
+    if found.len() > MAX_SHOWN {
+        let _ = write!(text, "\n… and {} more: say `filter_pattern`", found.len() - MAX_SHOWN);
     }
-    if found.iter().any(|it| processes.is_started(it)) {
+    if found.iter().any(|process| processes.is_started(process)) {
         text.push_str("\n(* started by bash_background)");
     }
     text

@@ -14,24 +14,25 @@ use shared::tool::{ErrorCode, Progress, ToolError};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    System, ToolContext, blocking, cancelled,
-    printed::{Bounded, cleaned_from},
+    System, ToolContext, cancelled_error,
+    captured_output::{BoundedOutput, clean_after_cut},
+    run_blocking,
 };
 use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
 /// Most lines that one call returns.
-const MOST_LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 /// Most bytes that one call reads.
-const MOST_BYTES: u64 = 256 << 10;
+const MAX_BYTES: u64 = 256 << 10;
 /// Most line ends that are checked for a secret across them.
-const SPLITS: usize = 64;
+const MAX_SPLITS: usize = 64;
 /// Bytes per read. The file is read backwards.
 const BLOCK: u64 = 16 << 10;
 /// Time for which a file is followed: half of the usual timeout of a call.
-const FOLLOW: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
+const FOLLOW_TIME: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -39,7 +40,7 @@ pub(super) struct ReadLogs {
     /// Path to the log file, below the project root.
     file_path: String,
     /// Number of lines to show (default: 50).
-    #[serde(default = "usual_lines", deserialize_with = "whole::number")]
+    #[serde(default = "usual_lines", deserialize_with = "whole::read_number")]
     lines: u64,
     /// If true, wait 30 seconds for new lines, and show them, too.
     #[serde(default)]
@@ -50,7 +51,7 @@ fn usual_lines() -> u64 {
     50
 }
 
-pub(super) async fn read(
+pub(super) async fn read_logs(
     system: Arc<System>,
     args: ReadLogs,
     cx: ToolContext,
@@ -59,23 +60,23 @@ pub(super) async fn read(
         let why = "`lines` is 0: say how many lines to read, or leave it out to read 50";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
-    let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).min(MOST_LINES);
+    let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
     let path = args.file_path;
-    let seen = system.passed();
+    let seen = system.passed_secrets();
     let read = {
         let (path, seen) = (path.clone(), seen.clone());
         move || {
             let mut file = system.place.open(&path)?;
-            let tail = tail(&mut file, &path, lines, &seen)?;
+            let tail = read_tail(&mut file, &path, lines, &seen)?;
             Ok((file, tail))
         }
     };
-    let (file, tail) = blocking(read).await?;
+    let (file, tail) = run_blocking(read).await?;
     let head = format!("Last {lines} lines of {path}:\n\n");
     if args.follow {
         let added = tokio::select! {
-            added = follow(file, tail.end, &path, &seen, &cx) => added?,
-            () = cx.cancel.cancelled() => return Err(cancelled("`read_logs`")),
+            added = follow_file(file, tail.end, &path, &seen, &cx) => added?,
+            () = cx.cancel.cancelled() => return Err(cancelled_error("`read_logs`")),
         };
         return Ok(format!("{head}{}{added}", tail.text));
     }
@@ -94,25 +95,25 @@ pub(super) struct Tail {
 }
 
 /// Reads the last lines of a file, backwards from its end. The file may be larger than memory.
-pub(super) fn tail(
+pub(super) fn read_tail(
     file: &mut File,
     path: &str,
     lines: usize,
     seen: &Redaction,
 ) -> Result<Tail, ToolError> {
-    last_lines(file, lines, seen).map_err(|err| unreadable(path, &err))
+    last_lines(file, lines, seen).map_err(|err| unreadable_error(path, &err))
 }
 
-fn unreadable(path: &str, err: &io::Error) -> ToolError {
+fn unreadable_error(path: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("{path} cannot be read: {err}"))
 }
 
 fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tail> {
     let end = file.metadata()?.len();
-    let lowest = end.saturating_sub(MOST_BYTES);
+    let lowest = end.saturating_sub(MAX_BYTES);
     let mut start = end;
     let mut kept: Vec<u8> = Vec::new();
-    while start > lowest && breaks(&kept) < lines {
+    while start > lowest && count_breaks(&kept) < lines {
         let from = start.saturating_sub(BLOCK).max(lowest);
         let mut block = Vec::new();
         file.seek(SeekFrom::Start(from))?;
@@ -121,11 +122,11 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
         (kept, start) = (block, from);
     }
     let whole = kept.strip_suffix(b"\n").unwrap_or(&kept);
-    let ends = whole.iter().enumerate().rev().filter(|it| *it.1 == b'\n');
-    let first = ends.map(|it| it.0 + 1).nth(lines - 1).unwrap_or(0);
+    let ends = whole.iter().enumerate().rev().filter(|end| *end.1 == b'\n');
+    let first = ends.map(|end| end.0 + 1).nth(lines - 1).unwrap_or(0);
     let is_cut = first == 0 && start > 0;
     let text = if is_cut {
-        cleaned_from(&kept, seen)
+        clean_after_cut(&kept, seen)
     } else {
         seen.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
     };
@@ -133,13 +134,13 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
 }
 
 /// Counts line ends before the last line.
-fn breaks(bytes: &[u8]) -> usize {
-    bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|it| *it == b'\n').count() - 1
+fn count_breaks(bytes: &[u8]) -> usize {
+    bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').count() - 1
 }
 
 /// Returns the text that is added to a file within [`FOLLOW_TIME`]. A file that becomes shorter is
 /// read from its start.
-async fn follow(
+async fn follow_file(
     file: File,
     mut at: u64,
     path: &str,
@@ -147,13 +148,15 @@ async fn follow(
     cx: &ToolContext,
 ) -> Result<String, ToolError> {
     let file = Arc::new(file);
-    let (mut added, mut line) = (Bounded::default(), Vec::new());
+    let (mut added, mut line) = (BoundedOutput::default(), Vec::new());
     let (mut reports, mut is_dropping) = (0_u32, false);
-    let until = Instant::now() + FOLLOW;
+    let until = Instant::now() + FOLLOW_TIME;
     while Instant::now() < until {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
-        let news = blocking(move || read_on(&file, at).map_err(|err| unreadable(&path, &err)));
+        let news = run_blocking(move || {
+            read_added(&file, at).map_err(|err| unreadable_error(&path, &err))
+        });
         let (bytes, end) = news.await?;
         at = end;
         if bytes.is_empty() {
@@ -162,13 +165,13 @@ async fn follow(
         added.push(&bytes);
         line.extend_from_slice(&bytes);
         if is_dropping {
-            let end = line.iter().position(|it| *it == b'\n').map(|it| it + 1);
+            let end = line.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             line.drain(..end.unwrap_or(line.len()));
             is_dropping = end.is_none();
         }
-        let told: Vec<u8> = line.drain(..whole(&line, seen)).collect();
+        let told: Vec<u8> = line.drain(..reportable_len(&line, seen)).collect();
         // Skips the rest of a line that is too long.
-        if line.len() as u64 > MOST_BYTES {
+        if line.len() as u64 > MAX_BYTES {
             line.clear();
             is_dropping = true;
         }
@@ -188,25 +191,25 @@ async fn follow(
 
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
 /// secret lies across its end, and none can after the next read.
-fn whole(read: &[u8], seen: &Redaction) -> usize {
+fn reportable_len(read: &[u8], seen: &Redaction) -> usize {
     let sure = read.len() - seen.longest().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
-    let mut ends = lines.filter(|(_, it)| **it == b'\n').map(|(at, _)| at + 1);
+    let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     if seen.longest() == 0 {
         return ends.next().unwrap_or(0);
     }
-    let clean = |it: &[u8]| seen.clean(String::from_utf8_lossy(it).into_owned());
+    let clean = |bytes: &[u8]| seen.clean(String::from_utf8_lossy(bytes).into_owned());
     let all = clean(read);
     let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
-    ends.take(SPLITS).find(is_between).unwrap_or(0)
+    ends.take(MAX_SPLITS).find(is_between).unwrap_or(0)
 }
 
-fn read_on(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+fn read_added(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
     let end = file.metadata()?.len();
     let from = if end < at { 0 } else { at };
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
-    file.take(MOST_BYTES.min(end - from)).read_to_end(&mut bytes)?;
+    file.take(MAX_BYTES.min(end - from)).read_to_end(&mut bytes)?;
     let read = bytes.len() as u64;
     Ok((bytes, from + read))
 }
@@ -220,23 +223,24 @@ mod tests {
     fn last(text: &[u8], lines: usize) -> Tail {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default()).unwrap()
+        read_tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default())
+            .unwrap()
     }
 
     #[test]
     fn what_is_told_of_ends_before_a_secret_that_is_not_whole() {
-        assert_eq!(whole(b"a\nb\nc", &Redaction::default()), 4);
+        assert_eq!(reportable_len(b"a\nb\nc", &Redaction::default()), 4);
         let mut seen = Redaction::default();
         seen.note("KEY", "short-1\nshort-2");
         let pad = vec![b'x'; seen.longest()];
         let read = |text: &str| [text.as_bytes(), &pad].concat();
-        assert_eq!(whole(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
+        assert_eq!(reportable_len(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
         assert_eq!(
-            whole(&read("one\nshort-1\nshort-2 two"), &seen),
+            reportable_len(&read("one\nshort-1\nshort-2 two"), &seen),
             4,
             "it lies across a line's end"
         );
-        assert_eq!(whole(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
+        assert_eq!(reportable_len(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
     }
 
     #[test]
@@ -253,7 +257,7 @@ mod tests {
         ] {
             assert_eq!(last(text.as_bytes(), lines).text, expected, "{text:?} {lines}");
         }
-        let many: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
+        let many: Vec<_> = (0..100_000).map(|number| format!("line {number}")).collect();
         let text = last((many.join("\n") + "\n").as_bytes(), 5_000).text;
         assert!(text.starts_with("line 95000\n") && text.ends_with("line 99999\n"));
         assert_eq!(text.lines().count(), 5_000);
@@ -262,7 +266,7 @@ mod tests {
     #[test]
     fn one_huge_line_is_cut() {
         let text = last(&vec![b'x'; 3 << 20], 50).text;
-        assert_eq!(text.len() as u64, MOST_BYTES);
+        assert_eq!(text.len() as u64, MAX_BYTES);
     }
 
     #[test]
@@ -270,10 +274,10 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"one\n").unwrap();
         let reader = File::open(file.path()).unwrap();
-        assert_eq!(read_on(&reader, 4).unwrap(), (b"".to_vec(), 4));
+        assert_eq!(read_added(&reader, 4).unwrap(), (b"".to_vec(), 4));
         file.write_all(b"two\n").unwrap();
-        assert_eq!(read_on(&reader, 4).unwrap(), (b"two\n".to_vec(), 8));
+        assert_eq!(read_added(&reader, 4).unwrap(), (b"two\n".to_vec(), 8));
         fs::write(file.path(), "new\n").unwrap();
-        assert_eq!(read_on(&reader, 8).unwrap(), (b"new\n".to_vec(), 4));
+        assert_eq!(read_added(&reader, 8).unwrap(), (b"new\n".to_vec(), 4));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Machine, UpdateKind};
 
-use super::{System, background::mark};
+use super::{System, background::marker_variable};
 
 /// A snapshot of the user's processes.
-pub(super) struct Processes {
+pub(super) struct ProcessSnapshot {
     machine: Machine,
     own: Pid,
     /// Background sessions of this Faber.
@@ -16,56 +16,59 @@ pub(super) struct Processes {
     marked: BTreeSet<Pid>,
 }
 
-impl Processes {
+impl ProcessSnapshot {
     /// Takes a snapshot. With CPU usage it takes two and waits between them.
-    pub(super) fn look(system: &System, with_use: bool) -> Option<Self> {
+    pub(super) fn take_snapshot(system: &System, with_use: bool) -> Option<Self> {
         let mut machine = Machine::new().ok()?;
-        refresh(&mut machine);
+        refresh_processes(&mut machine);
         if with_use {
             std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
-            refresh(&mut machine);
+            refresh_processes(&mut machine);
         }
-        let started = system.background.ids().into_iter().map(Pid::from_u32).collect();
-        let mark = mark(system.place.root());
-        let is_marked = |it: &&Process| it.environ().contains(&mark);
+        let started = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
+        let mark = marker_variable(system.place.root_path());
+        let is_marked = |process: &&Process| process.environ().contains(&mark);
         let marked = machine.processes().values().filter(is_marked).map(Process::pid).collect();
         Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
     }
 
     /// Returns the user's processes, ordered by id.
-    pub(super) fn all(&self) -> Vec<&Process> {
+    pub(super) fn user_processes(&self) -> Vec<&Process> {
         let user = self.machine.process(self.own).and_then(Process::effective_user_id);
         let all = self.machine.processes().values();
         let mut all: Vec<_> = all
-            .filter(|it| user.is_some() && it.effective_user_id() == user)
-            .filter(|it| it.thread_kind().is_none())
+            .filter(|process| user.is_some() && process.effective_user_id() == user)
+            .filter(|process| process.thread_kind().is_none())
             .collect();
-        all.sort_by_key(|it| it.pid());
+        all.sort_by_key(|process| process.pid());
         all
     }
 
     /// Returns whether Faber started a process or one of its ancestors.
     pub(super) fn is_started(&self, process: &Process) -> bool {
-        let is_ours = |it: &Pid| self.started.contains(it);
+        let is_ours = |pid: &Pid| self.started.contains(pid);
         process.session_id().as_ref().is_some_and(is_ours)
-            || self.line(process.pid()).iter().any(|it| is_ours(it) || self.marked.contains(it))
+            || self
+                .with_ancestors(process.pid())
+                .iter()
+                .any(|pid| is_ours(pid) || self.marked.contains(pid))
     }
 
     /// Returns the remaining processes of a background command that has ended.
-    pub(super) fn left_by(&self, id: i64) -> Vec<&Process> {
-        let is_its = |it: &&Process| {
-            let session = it.session_id().filter(|it| i64::from(it.as_u32()) == id);
+    pub(super) fn remaining_of(&self, id: i64) -> Vec<&Process> {
+        let is_its = |process: &&Process| {
+            let session = process.session_id().filter(|session| i64::from(session.as_u32()) == id);
             // In a session of an earlier Faber, only processes with the marker belong to the
             // command.
-            session.is_some_and(|it| self.started.contains(&it)) || {
-                session.is_some() && self.marked.contains(&it.pid())
+            session.is_some_and(|session| self.started.contains(&session)) || {
+                session.is_some() && self.marked.contains(&process.pid())
             }
         };
-        self.all().into_iter().filter(is_its).collect()
+        self.user_processes().into_iter().filter(is_its).collect()
     }
 
     /// Returns whether a process is a background command and leads its process group.
-    pub(super) fn leads(&self, process: &Process) -> bool {
+    pub(super) fn leads_group(&self, process: &Process) -> bool {
         let id = process.pid();
         let leads_group = || {
             let pid = i32::try_from(id.as_u32()).ok().map(nix::unistd::Pid::from_raw);
@@ -75,22 +78,22 @@ impl Processes {
     }
 
     /// Returns whether a process is this process or an ancestor of it.
-    pub(super) fn is_above(&self, process: &Process) -> bool {
-        self.line(self.own).contains(&process.pid())
+    pub(super) fn is_ancestor(&self, process: &Process) -> bool {
+        self.with_ancestors(self.own).contains(&process.pid())
     }
 
     /// Returns a process and its ancestors.
-    fn line(&self, from: Pid) -> BTreeSet<Pid> {
+    fn with_ancestors(&self, from: Pid) -> BTreeSet<Pid> {
         let mut line = BTreeSet::new();
         let mut next = Some(from);
-        while let Some(pid) = next.filter(|it| line.insert(*it)) {
+        while let Some(pid) = next.filter(|pid| line.insert(*pid)) {
             next = self.machine.process(pid).and_then(Process::parent);
         }
         line
     }
 }
 
-fn refresh(machine: &mut Machine) {
+fn refresh_processes(machine: &mut Machine) {
     let wanted = ProcessRefreshKind::nothing()
         .with_cpu()
         .with_memory()
@@ -102,10 +105,10 @@ fn refresh(machine: &mut Machine) {
 }
 
 /// Returns the arguments of a process. Without arguments, returns its name.
-pub(super) fn called(process: &Process) -> String {
-    let words: Vec<_> = process.cmd().iter().map(|it| it.to_string_lossy()).collect();
+pub(super) fn command_line(process: &Process) -> String {
+    let words: Vec<_> = process.cmd().iter().map(|word| word.to_string_lossy()).collect();
     if words.is_empty() {
         return format!("[{}]", process.name().to_string_lossy());
     }
-    words.join(" ").chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+    words.join(" ").chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }

@@ -26,7 +26,7 @@ impl World {
 
     /// Makes the tools for an existing folder, as a restarted Faber does.
     fn over(folder: TempDir) -> Self {
-        let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
+        let tools = tools(folder.path(), SystemConfig::default(), Launcher::unconfined()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools);
         Self { folder, toolbox: Toolbox::new([set]) }
     }
@@ -61,8 +61,8 @@ impl World {
 
 #[test]
 fn who_may_not_work_here_is_told_where_else() {
-    let told = |why: &str| not_confined(why).message.to_string();
-    let here = format!("`/x/faber.yaml` is Faber's own: {ELSEWHERE}");
+    let told = |why: &str| confinement_error(why).message.to_string();
+    let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
     expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
         .assert_eq(&told(&here));
     expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
@@ -74,13 +74,17 @@ fn names_and_parameters_are_those_of_the_seed() {
     let shape: Vec<_> = world.toolbox.sets()[0]
         .tools
         .iter()
-        .map(|it| {
-            let definition = it.definition();
+        .map(|tool| {
+            let definition = tool.definition();
             let schema = &definition.input_schema;
-            let names = schema["properties"].as_object().map(|it| {
+            let names = schema["properties"].as_object().map(|properties| {
                 let required = schema["required"].as_array().cloned().unwrap_or_default();
                 let mark = |name: &String| if required.contains(&json!(name)) { "!" } else { "" };
-                it.keys().map(|name| format!("{name}{}", mark(name))).collect::<Vec<_>>().join(" ")
+                properties
+                    .keys()
+                    .map(|name| format!("{name}{}", mark(name)))
+                    .collect::<Vec<_>>()
+                    .join(" ")
             });
             format!("{} {:?} ({})", definition.name, definition.effect, names.unwrap_or_default())
         })
@@ -228,7 +232,9 @@ async fn bash_has_its_limits() {
         fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
         // The process that adopts a killed process removes it later.
-        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|it| !it.contains(") Z ")) {
+        while fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "))
+        {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
@@ -360,10 +366,10 @@ async fn what_an_earlier_faber_has_started_is_known_by_itself() {
     }
     let is_dead = |id: &str| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        stat.is_empty() || stat.rsplit(") ").next().is_some_and(|it| it.starts_with('Z'))
+        stat.is_empty() || stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('Z'))
     };
     let dead = async {
-        while ![&pid, &child, &left].iter().all(|it| is_dead(it)) {
+        while ![&pid, &child, &left].iter().all(|pid| is_dead(pid)) {
             tokio::task::yield_now().await;
         }
     };
@@ -560,17 +566,19 @@ async fn a_secret_that_is_passed_on_is_not_shown() {
     let confine = Confinement { pass: vec!["CARGO_PKG_*".to_owned()], ..Confinement::default() };
     let config = SystemConfig { confine, ..SystemConfig::default() };
     let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
-    let launcher = Launcher::none().with_secrets(secrets.into());
+    let launcher = Launcher::unconfined().with_secrets(secrets.into());
     let tools = tools(folder.path(), config, launcher).unwrap();
-    let bash = tools.iter().find(|it| it.definition().name.as_str() == "bash").unwrap();
+    let bash = tools.iter().find(|tool| tool.definition().name.as_str() == "bash").unwrap();
     for (code, expected) in
         [(0, "STDOUT:\n***CARGO_PKG_NAME*** 0\n"), (3, "STDOUT:\n***CARGO_PKG_NAME*** 3\n")]
     {
         let command = format!("echo $CARGO_PKG_NAME {code}; exit {code}");
         let said =
             bash.call(Arc::new(json!({ "command": command })), ToolContext::detached()).await;
-        let said =
-            said.map_or_else(|err| err.message.to_string(), |it| it.as_str().unwrap().to_owned());
+        let said = said.map_or_else(
+            |err| err.message.to_string(),
+            |output| output.as_str().unwrap().to_owned(),
+        );
         assert!(said.starts_with(expected), "{said}");
     }
 }

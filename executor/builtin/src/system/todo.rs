@@ -10,7 +10,7 @@ use super::{System, ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Create or update a visual task list for the user.";
 
-const MOST: usize = 1_000;
+const MAX_TODOS: usize = 1_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,14 +38,14 @@ enum Status {
     Completed,
 }
 
-pub(super) async fn write(
+pub(super) async fn write_todos(
     _system: Arc<System>,
     args: TodoWrite,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
     let todos = &args.todos;
-    if todos.len() > MOST {
-        let message = format!("a list of {} tasks is too long: {MOST} at most", todos.len());
+    if todos.len() > MAX_TODOS {
+        let message = format!("a list of {} tasks is too long: {MAX_TODOS} at most", todos.len());
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     let mut text = "Task List:\n\n".to_owned();
@@ -58,7 +58,7 @@ pub(super) async fn write(
         // Writing into a string cannot fail.
         let _ = writeln!(text, "{}. [{mark}] {words}", at + 1);
     }
-    let count = |status| todos.iter().filter(|it| it.status == status).count();
+    let count = |status| todos.iter().filter(|todo| todo.status == status).count();
     let _ = write!(
         text,
         "\nProgress: {}/{} completed, {} in progress, {} pending",

@@ -10,23 +10,23 @@ use shared::{
 };
 use tokio::{sync::OnceCell, time::timeout};
 
-const HOPS: usize = 5;
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+const MAX_REDIRECTS: usize = 5;
+const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 /// Bytes of an error response that are shown.
-const SAID: usize = 200;
+const ERROR_BODY_BYTES: usize = 200;
 
 /// The client of all tools of the set.
 #[derive(Debug)]
-pub(super) struct Web {
+pub(super) struct WebClient {
     allow_private: bool,
-    patience: Duration,
-    most: usize,
+    timeout: Duration,
+    max_bytes: usize,
     client: OnceCell<Client>,
 }
 
 /// A response, cut at the limit.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct WebResponse {
     /// The address after all redirects.
     pub(super) url: Url,
     pub(super) content_type: String,
@@ -36,28 +36,28 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
 }
 
-impl Web {
+impl WebClient {
     pub(super) fn new(allow_private: bool, patience: Duration, most: usize) -> Self {
-        Self { allow_private, patience, most, client: OnceCell::new() }
+        Self { allow_private, timeout: patience, max_bytes: most, client: OnceCell::new() }
     }
 
     /// Parses a URL and checks that it may be fetched.
-    pub(super) fn url(&self, text: &str) -> Result<Url, Refused> {
+    pub(super) fn parse_url(&self, text: &str) -> Result<Url, Refused> {
         let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
         check(&url, self.allow_private)?;
         Ok(url)
     }
 
     /// Fetches a URL and follows redirects. An HTTP error status is an error.
-    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<Answer, ToolError> {
+    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<WebResponse, ToolError> {
         let host = url.host_str().unwrap_or_default().to_owned();
-        let fetched = timeout(self.patience, self.fetch(url, accept)).await;
+        let fetched = timeout(self.timeout, self.follow_redirects(url, accept)).await;
         let answer = fetched.unwrap_or_else(|_| {
-            let seconds = self.patience.as_secs();
+            let seconds = self.timeout.as_secs();
             let message = format!("`{host}` did not answer within {seconds} s");
             Err(ToolError::new(ErrorCode::TIMEOUT, message))
         })?;
-        if answer.status.is_success() { Ok(answer) } else { Err(refusal(&host, &answer)) }
+        if answer.status.is_success() { Ok(answer) } else { Err(status_error(&host, &answer)) }
     }
 
     /// Fetches JSON. A response that is too long is an error.
@@ -68,7 +68,7 @@ impl Web {
         let answer = self.get(url, "application/json").await?;
         let host = answer.url.host_str().unwrap_or_default();
         if answer.is_cut {
-            let message = format!("`{host}` answered more than {} bytes", self.most);
+            let message = format!("`{host}` answered more than {} bytes", self.max_bytes);
             return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
         }
         parse_lenient(&answer.bytes).map_err(|err| {
@@ -76,59 +76,67 @@ impl Web {
         })
     }
 
-    async fn fetch(&self, mut url: Url, accept: &str) -> Result<Answer, ToolError> {
+    async fn follow_redirects(&self, mut url: Url, accept: &str) -> Result<WebResponse, ToolError> {
         let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
-        for _ in 0..=HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             // The URL may come from a redirect, so each one is checked.
-            check(&url, self.allow_private).map_err(|err| refused(&err))?;
+            check(&url, self.allow_private).map_err(|err| refused_error(&err))?;
             let asked = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
-            let response = asked.map_err(|err| unreachable(&url, &err))?;
-            match next(&url, &response)? {
+            let response = asked.map_err(|err| unreachable_error(&url, &err))?;
+            match redirect_target(&url, &response)? {
                 Some(next) => url = next,
                 None => return self.read(url, response).await,
             }
         }
-        let message = format!("`{url}` is behind more than {HOPS} redirects");
+        let message = format!("`{url}` is behind more than {MAX_REDIRECTS} redirects");
         Err(ToolError::failed(message).without_retry())
     }
 
-    async fn read(&self, url: Url, mut response: Response) -> Result<Answer, ToolError> {
+    async fn read(&self, url: Url, mut response: Response) -> Result<WebResponse, ToolError> {
         let status = response.status();
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type =
-            content_type.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+            content_type.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let mut bytes = Vec::new();
         let mut is_cut = false;
         // Chunks arrive decompressed, so no buffer grows beyond the limit.
-        while let Some(chunk) = response.chunk().await.map_err(|err| unreachable(&url, &err))? {
-            let room = self.most - bytes.len();
+        while let Some(chunk) =
+            response.chunk().await.map_err(|err| unreachable_error(&url, &err))?
+        {
+            let room = self.max_bytes - bytes.len();
             is_cut = chunk.len() > room;
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if is_cut {
                 break;
             }
         }
-        Ok(Answer { url, content_type: content_type.unwrap_or_default(), bytes, is_cut, status })
+        Ok(WebResponse {
+            url,
+            content_type: content_type.unwrap_or_default(),
+            bytes,
+            is_cut,
+            status,
+        })
     }
 
     fn connect(&self) -> Result<Client, ToolError> {
         // Another part of the process may have installed a provider. Any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let built = self.builder().build().or_else(|err| {
+        let built = self.client_builder().build().or_else(|err| {
             tracing::warn!(%err, "no certificates are found: nothing is fetched by https");
-            self.builder().tls_backend_preconfigured(no_roots()).build()
+            self.client_builder().tls_backend_preconfigured(no_roots()).build()
         });
         built.map_err(|err| {
-            let message = format!("nothing can be fetched: {}", told(&err));
+            let message = format!("nothing can be fetched: {}", root_cause(&err));
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         })
     }
 
-    fn builder(&self) -> ClientBuilder {
+    fn client_builder(&self) -> ClientBuilder {
         let resolver =
             PublicOnly { allow_private: self.allow_private, allow_link_local: self.allow_private };
         Client::builder()
-            .user_agent(AGENT)
+            .user_agent(USER_AGENT)
             .redirect(redirect::Policy::none())
             .no_proxy()
             .dns_resolver(Arc::new(resolver))
@@ -136,9 +144,9 @@ impl Web {
 
     /// Resolves a name to an address and treats it as public.
     #[cfg(test)]
-    pub(super) fn pin(&self, name: &str, address: std::net::SocketAddr) {
+    pub(super) fn pin_address(&self, name: &str, address: std::net::SocketAddr) {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = self.builder().tls_backend_preconfigured(no_roots());
+        let builder = self.client_builder().tls_backend_preconfigured(no_roots());
         self.client.set(builder.resolve(name, address).build().unwrap()).unwrap();
     }
 }
@@ -151,35 +159,38 @@ fn no_roots() -> rustls::ClientConfig {
 }
 
 /// Returns the target of a redirect.
-fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
+fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
     let location = String::from_utf8_lossy(location.as_bytes());
-    let next = url.join(&location).map_err(|_| refused(&Refused::no_url(&location)))?;
+    let next = url.join(&location).map_err(|_| refused_error(&Refused::no_url(&location)))?;
     Ok(Some(next))
 }
 
-pub(super) fn refused(refused: &Refused) -> ToolError {
+pub(super) fn refused_error(refused: &Refused) -> ToolError {
     ToolError::failed(format!("Refused: {refused}")).without_retry()
 }
 
-fn unreachable(url: &Url, err: &reqwest::Error) -> ToolError {
+fn unreachable_error(url: &Url, err: &reqwest::Error) -> ToolError {
     let mut source = err.source();
     while let Some(cause) = source {
-        let own = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref());
-        if let Some(it) = own.and_then(|it| it.downcast_ref::<Refused>()) {
-            return refused(it);
+        let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        if let Some(refusal) = own.and_then(|inner| inner.downcast_ref::<Refused>()) {
+            return refused_error(refusal);
         }
         source = cause.source();
     }
     let host = url.host_str().unwrap_or_default();
-    ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` cannot be reached: {}", told(err)))
+    ToolError::new(
+        ErrorCode::UNAVAILABLE,
+        format!("`{host}` cannot be reached: {}", root_cause(err)),
+    )
 }
 
 /// The last cause has the most specific message.
-fn told(err: &reqwest::Error) -> String {
+fn root_cause(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
         last = cause;
@@ -188,8 +199,8 @@ fn told(err: &reqwest::Error) -> String {
 }
 
 /// Returns the error for an HTTP status. Overload and server errors can be retried.
-fn refusal(host: &str, answer: &Answer) -> ToolError {
-    let said = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(SAID)]);
+fn status_error(host: &str, answer: &WebResponse) -> ToolError {
+    let said = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(ERROR_BODY_BYTES)]);
     let is_markup = answer.content_type.contains("html");
     let said = match said.trim() {
         said if said.is_empty() || is_markup => String::new(),

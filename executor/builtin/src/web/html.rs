@@ -8,11 +8,11 @@ use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
 /// Longest address of a link. A longer one is data, or an attack.
-pub(super) const LINK: usize = 2 << 10;
+pub(super) const LINK_BYTES: usize = 2 << 10;
 /// Most bytes of a title.
-const TITLE: usize = 1 << 10;
+const TITLE_BYTES: usize = 1 << 10;
 /// Elements whose contents are never read.
-const UNSEEN: [&[u8]; 9] = [
+const UNSEEN_TAGS: [&[u8]; 9] = [
     b"canvas",
     b"head",
     b"iframe",
@@ -24,9 +24,9 @@ const UNSEEN: [&[u8]; 9] = [
     b"template",
 ];
 /// Elements around the content of a page.
-const AROUND: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
+const SURROUNDING_TAGS: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
 /// Elements that start a new line.
-const BLOCKS: [&[u8]; 27] = [
+const BLOCK_TAGS: [&[u8]; 27] = [
     b"address",
     b"article",
     b"aside",
@@ -65,46 +65,46 @@ pub(super) struct Page {
 
 /// Reads a page until the text has about `most` bytes. Keeps links, resolved against `base`.
 pub(super) fn read(html: &str, base: &Url, most: usize) -> Page {
-    let (page, is_whole) = Reader::new(base, &AROUND).read(html, most);
+    let (page, is_whole) = PageReader::new(base, &SURROUNDING_TAGS).read(html, most);
     if is_whole && !page.text.is_empty() {
         return page;
     }
     // The navigation has no end tag, or the page has no other text.
-    Reader::new(base, &[]).read(html, most).0
+    PageReader::new(base, &[]).read(html, most).0
 }
 
 /// Resolves a link. Returns `None` if the address is too long.
-pub(super) fn joined(base: &Url, href: &str) -> Option<Url> {
+pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     // Checks the lengths before joining: many short links with a long base would produce much data.
-    let is_short = href.len() <= LINK && base.as_str().len() <= LINK;
+    let is_short = href.len() <= LINK_BYTES && base.as_str().len() <= LINK_BYTES;
     let url = is_short.then(|| base.join(href.trim()).ok())??;
-    (url.as_str().len() <= LINK).then_some(url)
+    (url.as_str().len() <= LINK_BYTES).then_some(url)
 }
 
 /// Removes tags and decodes entities.
-pub(super) fn plain(html: &str) -> String {
+pub(super) fn strip_tags(html: &str) -> String {
     let mut text = String::new();
-    for token in tokens(html) {
-        if let Token::String(it) = token {
-            text.push_str(&String::from_utf8_lossy(&it));
+    for token in html_tokens(html) {
+        if let Token::String(part) = token {
+            text.push_str(&String::from_utf8_lossy(&part));
         }
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the tokens of a document. The contents of a script are one token.
-pub(super) fn tokens(html: &str) -> impl Iterator<Item = Token> {
+pub(super) fn html_tokens(html: &str) -> impl Iterator<Item = Token> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).flatten()
 }
 
-pub(super) fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+pub(super) fn get_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let value = tag.attributes.get(name)?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-struct Reader<'a> {
+struct PageReader<'a> {
     base: &'a Url,
     around: &'a [&'static [u8]],
     page: Page,
@@ -120,7 +120,7 @@ struct Reader<'a> {
     is_marked: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PageReader<'a> {
     fn new(base: &'a Url, around: &'a [&'static [u8]]) -> Self {
         Self {
             base,
@@ -137,14 +137,14 @@ impl<'a> Reader<'a> {
 
     /// Returns the page, and whether every hidden element had an end tag.
     fn read(mut self, html: &str, most: usize) -> (Page, bool) {
-        for token in tokens(html) {
+        for token in html_tokens(html) {
             if self.page.text.len() > most {
                 break;
             }
             match token {
-                Token::StartTag(tag) => self.start(&tag),
-                Token::EndTag(tag) => self.end(&tag),
-                Token::String(text) => self.text(&String::from_utf8_lossy(&text)),
+                Token::StartTag(tag) => self.start_tag(&tag),
+                Token::EndTag(tag) => self.end_tag(&tag),
+                Token::String(text) => self.push_text(&String::from_utf8_lossy(&text)),
                 Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => (),
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         (Page { title, text: self.page.text.trim().to_owned() }, is_whole)
     }
 
-    fn start(&mut self, tag: &StartTag<()>) {
+    fn start_tag(&mut self, tag: &StartTag<()>) {
         let name: &[u8] = &tag.name;
         if name == b"title" {
             self.is_title = self.page.title.is_empty();
@@ -168,17 +168,17 @@ impl<'a> Reader<'a> {
             *depth += usize::from(*hidden == tag.name && !tag.self_closing);
             return;
         }
-        if UNSEEN.contains(&name) || self.around.contains(&name) {
+        if UNSEEN_TAGS.contains(&name) || self.around.contains(&name) {
             self.break_lines(1);
             if !tag.self_closing {
                 self.hidden = Some((tag.name.clone(), 1));
             }
             return;
         }
-        self.shown(name, tag);
+        self.start_shown_tag(name, tag);
     }
 
-    fn shown(&mut self, name: &[u8], tag: &StartTag<()>) {
+    fn start_shown_tag(&mut self, name: &[u8], tag: &StartTag<()>) {
         match name {
             [b'h', level @ b'1'..=b'6'] => {
                 self.break_lines(2);
@@ -206,16 +206,16 @@ impl<'a> Reader<'a> {
             }
             b"a" => self.open_link(tag),
             b"img" => {
-                if let Some(alt) = attribute(tag, b"alt") {
-                    self.text(&alt);
+                if let Some(alt) = get_attribute(tag, b"alt") {
+                    self.push_text(&alt);
                 }
             }
-            _ if BLOCKS.contains(&name) => self.break_lines(2),
+            _ if BLOCK_TAGS.contains(&name) => self.break_lines(2),
             _ => (),
         }
     }
 
-    fn end(&mut self, tag: &EndTag<()>) {
+    fn end_tag(&mut self, tag: &EndTag<()>) {
         let name: &[u8] = &tag.name;
         if name == b"title" {
             self.is_title = false;
@@ -238,14 +238,14 @@ impl<'a> Reader<'a> {
             }
             [b'h', b'1'..=b'6'] => self.break_lines(2),
             b"li" | b"tr" => self.break_lines(1),
-            _ if BLOCKS.contains(&name) => self.break_lines(2),
+            _ if BLOCK_TAGS.contains(&name) => self.break_lines(2),
             _ => (),
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if self.is_title {
-            let room = TITLE.saturating_sub(self.page.title.len());
+            let room = TITLE_BYTES.saturating_sub(self.page.title.len());
             self.page.title.push_str(&text[..text.floor_char_boundary(room)]);
             return;
         }
@@ -283,14 +283,16 @@ impl<'a> Reader<'a> {
         if text.is_empty() {
             return;
         }
-        let there = text.bytes().rev().take(wanted).take_while(|it| *it == b'\n').count();
+        let there = text.bytes().rev().take(wanted).take_while(|byte| *byte == b'\n').count();
         text.push_str(&"\n".repeat(wanted - there));
     }
 
     fn open_link(&mut self, tag: &StartTag<()>) {
         self.close_link();
-        let Some(href) = attribute(tag, b"href").filter(|it| !it.starts_with('#')) else { return };
-        let Some(url) = joined(self.base, &href) else { return };
+        let Some(href) = get_attribute(tag, b"href").filter(|href| !href.starts_with('#')) else {
+            return;
+        };
+        let Some(url) = join_link(self.base, &href) else { return };
         if matches!(url.scheme(), "http" | "https") {
             if mem::take(&mut self.space) && !self.is_line_start() {
                 self.page.text.push(' ');
@@ -397,7 +399,7 @@ y</pre>
 
     #[test]
     fn entities_are_read() {
-        assert_eq!(plain("a &lt;b&gt; &quot;c&quot; <i>d</i>&#39;s"), "a <b> \"c\" d's");
+        assert_eq!(strip_tags("a &lt;b&gt; &quot;c&quot; <i>d</i>&#39;s"), "a <b> \"c\" d's");
     }
 
     #[test]
@@ -416,8 +418,12 @@ y</pre>
         let most = 10_000;
         let long = format!("<title>{}</title>{html}", "t ".repeat(10_000));
         let page = read(&long, &base, most);
-        assert!(page.title.len() <= TITLE && page.text.len() < most + LINK, "{}", page.text.len());
-        let href = "b".repeat(LINK + 1);
+        assert!(
+            page.title.len() <= TITLE_BYTES && page.text.len() < most + LINK_BYTES,
+            "{}",
+            page.text.len()
+        );
+        let href = "b".repeat(LINK_BYTES + 1);
         assert_eq!(read(&format!("<a href={href}>x</a>"), &base, most).text, "x");
     }
 }

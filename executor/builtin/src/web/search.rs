@@ -9,8 +9,8 @@ use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
 use super::{
-    Services,
-    html::{self, LINK, attribute},
+    WebServices,
+    html::{self, LINK_BYTES, get_attribute},
 };
 use crate::whole;
 
@@ -20,12 +20,12 @@ pub(super) const STACK_OVERFLOW: &str = "Search Stack Overflow questions and ans
 pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).";
 pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 /// Most bytes read of a title or a snippet.
-const WORDS: usize = 4 << 10;
+const FIELD_BYTES: usize = 4 << 10;
 const DOCS_RESULTS: usize = 5;
 /// Most bytes of a summary.
-const SUMMARY: usize = 3_000;
+const SUMMARY_BYTES: usize = 3_000;
 /// Documentation sites of common libraries. Other libraries are searched by name.
 const LIBRARIES: [(&str, &str); 18] = [
     ("angular", "angular.dev"),
@@ -54,7 +54,7 @@ pub(super) struct Search {
     /// Search query.
     query: String,
     /// Number of results to return (default: 5, max: 20).
-    #[serde(default = "usual_results", deserialize_with = "whole::number")]
+    #[serde(default = "usual_results", deserialize_with = "whole::read_number")]
     max_results: u64,
 }
 
@@ -79,28 +79,34 @@ fn usual_results() -> u64 {
 }
 
 impl Search {
-    fn most(&self) -> usize {
-        usize::try_from(self.max_results).unwrap_or(MOST).clamp(1, MOST)
+    fn result_limit(&self) -> usize {
+        usize::try_from(self.max_results).unwrap_or(MAX_RESULTS).clamp(1, MAX_RESULTS)
     }
 }
 
-pub(super) async fn web(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
-    asked("query", &args.query)?;
-    pages(&services, &services.duckduckgo, &args.query, args.most()).await
+pub(super) async fn search_web(
+    services: Arc<WebServices>,
+    args: Search,
+) -> Result<String, ToolError> {
+    require_text("query", &args.query)?;
+    search_pages(&services, &services.duckduckgo, &args.query, args.result_limit()).await
 }
 
-pub(super) async fn docs(services: Arc<Services>, args: DocsSearch) -> Result<String, ToolError> {
+pub(super) async fn search_docs(
+    services: Arc<WebServices>,
+    args: DocsSearch,
+) -> Result<String, ToolError> {
     let library = args.library.trim().to_lowercase();
-    let known = LIBRARIES.iter().find(|it| it.0 == library);
+    let known = LIBRARIES.iter().find(|(name, _)| *name == library);
     let query = match known {
         Some((_, site)) => format!("site:{site} {}", args.query),
         None => format!("{} documentation {}", args.library.trim(), args.query),
     };
-    pages(&services, &services.docs, &query, DOCS_RESULTS).await
+    search_pages(&services, &services.docs, &query, DOCS_RESULTS).await
 }
 
 /// Returns the trimmed text. Rejects an empty one.
-fn asked<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
+fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
         let message = format!("`{name}` is empty: name what to look up");
@@ -109,8 +115,8 @@ fn asked<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     Ok(text)
 }
 
-async fn pages(
-    services: &Services,
+async fn search_pages(
+    services: &WebServices,
     base: &Url,
     query: &str,
     most: usize,
@@ -123,7 +129,7 @@ async fn pages(
     url.query_pairs_mut().append_pair("q", query);
     let answer = services.web.get(url, "text/html").await?;
     let text = String::from_utf8_lossy(&answer.bytes).into_owned();
-    let Listing { mut found, is_one } = read_results(&text, &answer.url);
+    let ResultPage { mut found, is_one } = read_results(&text, &answer.url);
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
     if found.is_empty() && is_asked {
@@ -135,55 +141,60 @@ async fn pages(
         return Err(ToolError::failed(text));
     }
     found.truncate(most);
-    Ok(listed(query, &found))
+    Ok(format_results(query, &found))
 }
 
 /// The part of a result that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ResultPart {
     Title,
     Snippet,
 }
 
 /// A parsed page of search results.
 #[derive(Default)]
-struct Listing {
-    found: Vec<Found>,
+struct ResultPage {
+    found: Vec<SearchResult>,
     /// `true` if the page has results or adverts, or says that it has no results.
     is_one: bool,
 }
 
 /// Classes of the message that no results exist.
-const NONE: [&str; 2] = ["no-results", "result--no-result"];
+const NO_RESULTS_CLASSES: [&str; 2] = ["no-results", "result--no-result"];
 
 /// Reads the results: links of the class `result__a`, and their snippets.
-fn read_results(html: &str, base: &Url) -> Listing {
-    let Listing { mut found, mut is_one } = Listing::default();
+fn read_results(html: &str, base: &Url) -> ResultPage {
+    let ResultPage { mut found, mut is_one } = ResultPage::default();
     let mut part = None;
     let mut is_advert = false;
-    for token in html::tokens(html) {
+    for token in html::html_tokens(html) {
         match token {
             Token::StartTag(tag) => {
-                let classes = attribute(&tag, b"class").unwrap_or_default();
-                let has = |class: &str| classes.split_whitespace().any(|it| it == class);
-                is_one |= has("result__a") || NONE.into_iter().any(has);
-                if has("result__a") && found.len() == MOST {
+                let classes = get_attribute(&tag, b"class").unwrap_or_default();
+                let has = |class: &str| classes.split_whitespace().any(|name| name == class);
+                is_one |= has("result__a") || NO_RESULTS_CLASSES.into_iter().any(has);
+                if has("result__a") && found.len() == MAX_RESULTS {
                     break;
                 }
                 if has("result__a") {
-                    let url = attribute(&tag, b"href").and_then(|it| target(base, &it));
+                    let url =
+                        get_attribute(&tag, b"href").and_then(|href| result_link(base, &href));
                     is_advert = url.is_none();
-                    part = (!is_advert).then_some(Part::Title);
-                    found.extend(url.map(|url| Found { url, ..Found::default() }));
+                    part = (!is_advert).then_some(ResultPart::Title);
+                    found.extend(url.map(|url| SearchResult { url, ..SearchResult::default() }));
                 } else if has("result__snippet") && !is_advert {
-                    part = Some(Part::Snippet);
+                    part = Some(ResultPart::Snippet);
                 }
             }
             Token::String(text) => {
                 let text = String::from_utf8_lossy(&text);
                 match (part, found.last_mut()) {
-                    (Some(Part::Title), Some(it)) => add(&mut it.title, &text),
-                    (Some(Part::Snippet), Some(it)) => add(&mut it.snippet, &text),
+                    (Some(ResultPart::Title), Some(result)) => {
+                        push_limited(&mut result.title, &text)
+                    }
+                    (Some(ResultPart::Snippet), Some(result)) => {
+                        push_limited(&mut result.snippet, &text)
+                    }
                     _ => (),
                 }
             }
@@ -192,25 +203,25 @@ fn read_results(html: &str, base: &Url) -> Listing {
             _ => (),
         }
     }
-    for it in &mut found {
-        it.title = one_line(&mem::take(&mut it.title));
-        it.snippet = one_line(&mem::take(&mut it.snippet));
+    for result in &mut found {
+        result.title = one_line(&mem::take(&mut result.title));
+        result.snippet = one_line(&mem::take(&mut result.snippet));
     }
-    Listing { found, is_one }
+    ResultPage { found, is_one }
 }
 
 /// Appends text up to [`FIELD_BYTES`].
-fn add(to: &mut String, text: &str) {
-    let room = WORDS.saturating_sub(to.len());
+fn push_limited(to: &mut String, text: &str) {
+    let room = FIELD_BYTES.saturating_sub(to.len());
     to.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
 /// Returns the address of a result. Resolves links that count clicks, and returns `None` for
 /// adverts.
-fn target(base: &Url, href: &str) -> Option<String> {
-    let url = html::joined(base, href)?;
+fn result_link(base: &Url, href: &str) -> Option<String> {
+    let url = html::join_link(base, href)?;
     let is_counted = url.path() == "/l/";
-    let counted = url.query_pairs().find(|it| is_counted && it.0 == "uddg");
+    let counted = url.query_pairs().find(|pair| is_counted && pair.0 == "uddg");
     if let Some((_, url)) = counted {
         return Some(url.into_owned());
     }
@@ -222,7 +233,11 @@ fn one_line(text: &str) -> String {
 }
 
 /// Returns an address below that of a service.
-fn below<'a>(base: &Url, path: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Url {
+fn service_url<'a>(
+    base: &Url,
+    path: &str,
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Url {
     let mut url = base.clone();
     let path = format!("{}/{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -245,27 +260,30 @@ struct Repository {
     language: Option<String>,
 }
 
-pub(super) async fn github(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
-    asked("query", &args.query)?;
-    let most = args.most().to_string();
+pub(super) async fn search_github(
+    services: Arc<WebServices>,
+    args: Search,
+) -> Result<String, ToolError> {
+    require_text("query", &args.query)?;
+    let most = args.result_limit().to_string();
     let pairs =
         [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &most)];
-    let url = below(&services.github, "search/repositories", pairs);
+    let url = service_url(&services.github, "search/repositories", pairs);
     let answer: Items<Repository> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.most()).map(|it| {
-        let language = it.language.as_deref().unwrap_or("Unknown");
-        let description = it.description.as_deref().unwrap_or("No description");
-        Found {
-            title: it.full_name,
-            url: it.html_url,
+    let found = answer.items.into_iter().take(args.result_limit()).map(|repository| {
+        let language = repository.language.as_deref().unwrap_or("Unknown");
+        let description = repository.description.as_deref().unwrap_or("No description");
+        SearchResult {
+            title: repository.full_name,
+            url: repository.html_url,
             snippet: format!(
                 "{} stars, {language}: {}",
-                it.stargazers_count,
+                repository.stargazers_count,
                 one_line(description)
             ),
         }
     });
-    Ok(listed(&args.query, &found.collect::<Vec<_>>()))
+    Ok(format_results(&args.query, &found.collect::<Vec<_>>()))
 }
 
 #[derive(Deserialize)]
@@ -282,12 +300,12 @@ struct Question {
     view_count: u64,
 }
 
-pub(super) async fn stack_overflow(
-    services: Arc<Services>,
+pub(super) async fn search_stack_overflow(
+    services: Arc<WebServices>,
     args: Search,
 ) -> Result<String, ToolError> {
-    asked("query", &args.query)?;
-    let most = args.most().to_string();
+    require_text("query", &args.query)?;
+    let most = args.result_limit().to_string();
     let pairs = [
         ("order", "desc"),
         ("sort", "relevance"),
@@ -295,18 +313,18 @@ pub(super) async fn stack_overflow(
         ("site", "stackoverflow"),
         ("pagesize", &most),
     ];
-    let url = below(&services.stack_overflow, "search/advanced", pairs);
+    let url = service_url(&services.stack_overflow, "search/advanced", pairs);
     let answer: Items<Question> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.most()).map(|it| {
-        let answered = if it.is_answered { "answered" } else { "not answered" };
-        let (score, answers, views) = (it.score, it.answer_count, it.view_count);
-        Found {
-            title: html::plain(&it.title),
-            url: it.link,
+    let found = answer.items.into_iter().take(args.result_limit()).map(|question| {
+        let answered = if question.is_answered { "answered" } else { "not answered" };
+        let (score, answers, views) = (question.score, question.answer_count, question.view_count);
+        SearchResult {
+            title: html::strip_tags(&question.title),
+            url: question.link,
             snippet: format!("score {score}, {answered}, {answers} answers, {views} views"),
         }
     });
-    Ok(listed(&args.query, &found.collect::<Vec<_>>()))
+    Ok(format_results(&args.query, &found.collect::<Vec<_>>()))
 }
 
 #[derive(Deserialize)]
@@ -343,48 +361,54 @@ const ARTICLE: [(&str, &str); 8] = [
     ("redirects", "1"),
 ];
 
-pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<String, ToolError> {
-    let topic = asked("topic", &args.topic)?;
+pub(super) async fn look_up_topic(
+    services: Arc<WebServices>,
+    args: WikiLookup,
+) -> Result<String, ToolError> {
+    let topic = require_text("topic", &args.topic)?;
     // First the article with this title, then the first search result.
     for asked in [
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
     ] {
-        let url = below(&services.wikipedia, "w/api.php", ARTICLE.into_iter().chain(asked));
+        let url = service_url(&services.wikipedia, "w/api.php", ARTICLE.into_iter().chain(asked));
         let answer: Articles = services.web.get_json(url).await?;
-        let pages = answer.query.map(|it| it.pages).unwrap_or_default();
-        if let Some(it) = pages.into_iter().find(|it| !it.missing && !it.extract.is_empty()) {
-            let summary = &it.extract[..it.extract.floor_char_boundary(SUMMARY)];
-            return Ok(format!("{}\n{}\n\n{}", it.title, it.fullurl, summary.trim()));
+        let pages = answer.query.map(|answer| answer.pages).unwrap_or_default();
+        if let Some(article) =
+            pages.into_iter().find(|article| !article.missing && !article.extract.is_empty())
+        {
+            let summary = &article.extract[..article.extract.floor_char_boundary(SUMMARY_BYTES)];
+            return Ok(format!("{}\n{}\n\n{}", article.title, article.fullurl, summary.trim()));
         }
     }
-    Ok(listed(topic, &[]))
+    Ok(format_results(topic, &[]))
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct SearchResult {
     title: String,
     url: String,
     snippet: String,
 }
 
-const TITLE: usize = 400;
-const SNIPPET: usize = 400;
+const TITLE_BYTES: usize = 400;
+const SNIPPET_BYTES: usize = 400;
 
 /// Returns a numbered list of titles, addresses and snippets.
-fn listed(query: &str, found: &[Found]) -> String {
+fn format_results(query: &str, found: &[SearchResult]) -> String {
     if found.is_empty() {
         return format!("No results found for: {query}");
     }
     let mut text = format!("Results for: {query}");
-    for (at, it) in found.iter().enumerate() {
+    for (at, result) in found.iter().enumerate() {
         // Writing into a string cannot fail.
-        let title = &it.title[..it.title.floor_char_boundary(TITLE)];
-        let url = if it.url.len() > LINK { "(its address is too long)" } else { &it.url };
+        let title = &result.title[..result.title.floor_char_boundary(TITLE_BYTES)];
+        let url =
+            if result.url.len() > LINK_BYTES { "(its address is too long)" } else { &result.url };
         let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
-        let snippet = &it.snippet[..it.snippet.floor_char_boundary(SNIPPET)];
+        let snippet = &result.snippet[..result.snippet.floor_char_boundary(SNIPPET_BYTES)];
         if !snippet.is_empty() {
-            let more = if snippet.len() < it.snippet.len() { "…" } else { "" };
+            let more = if snippet.len() < result.snippet.len() { "…" } else { "" };
             let _ = write!(text, "\n   {snippet}{more}");
         }
     }
@@ -397,10 +421,10 @@ mod tests {
 
     #[test]
     fn a_page_of_results_is_read_no_further_than_there_may_be() {
-        let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(WORDS + 1));
+        let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(FIELD_BYTES + 1));
         let base = "https://example.com/".parse().unwrap();
         let found = read_results(&one.repeat(1_000), &base).found;
-        assert_eq!((found.len(), found[0].title.len()), (MOST, WORDS));
+        assert_eq!((found.len(), found[0].title.len()), (MAX_RESULTS, FIELD_BYTES));
     }
 
     #[test]
@@ -424,7 +448,7 @@ mod tests {
         ];
         let found: Vec<_> = found
             .iter()
-            .map(|it| (it.title.as_str(), it.url.as_str(), it.snippet.as_str()))
+            .map(|result| (result.title.as_str(), result.url.as_str(), result.snippet.as_str()))
             .collect();
         assert_eq!(found, expected);
     }

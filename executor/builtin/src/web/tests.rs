@@ -52,9 +52,9 @@ impl World {
 
     /// Tools with the default configuration, which cannot reach the server.
     async fn strict() -> Self {
-        Self::with(|it| {
+        Self::with(|config| {
             let usual = WebConfig::default();
-            *it = usual;
+            *config = usual;
         })
         .await
     }
@@ -180,11 +180,11 @@ async fn names_and_parameters_are_those_of_the_seed() {
     let shape: Vec<_> = world.toolbox.sets()[0]
         .tools
         .iter()
-        .map(|it| {
-            let schema = &it.definition().input_schema;
+        .map(|tool| {
+            let schema = &tool.definition().input_schema;
             let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
-            assert_eq!(it.definition().effect, Effect::Read);
-            format!("{} {names:?} {}", it.definition().name, schema["required"])
+            assert_eq!(tool.definition().effect, Effect::Read);
+            format!("{} {names:?} {}", tool.definition().name, schema["required"])
         })
         .collect();
     expect![[r#"
@@ -316,8 +316,8 @@ async fn redirects_to_private_addresses_are_refused() {
     let mut server = JoinSet::new();
     server.spawn(async move { axum::serve(listener, services()).await.unwrap() });
     // The first request goes to a name with a pinned address.
-    let web = Web::new(false, Duration::from_secs(10), 1 << 20);
-    web.pin("public.example", address);
+    let web = WebClient::new(false, Duration::from_secs(10), 1 << 20);
+    web.pin_address("public.example", address);
     for target in [
         "http://127.0.0.1/",
         "http://[::ffff:127.0.0.1]/",
@@ -338,7 +338,7 @@ async fn redirects_to_private_addresses_are_refused() {
 
 #[tokio::test]
 async fn answers_have_a_size() {
-    let world = World::with(|it| it.max_bytes = 1 << 20).await;
+    let world = World::with(|config| config.max_bytes = 1 << 20).await;
     for path in ["/long", "/bomb"] {
         let text = world.fetch(path).await.unwrap();
         assert!(text.ends_with("… (cut off: the page is longer)"), "{path}");
@@ -348,7 +348,7 @@ async fn answers_have_a_size() {
 
 #[tokio::test]
 async fn answers_have_a_time() {
-    let world = World::with(|it| it.timeout_seconds = 1).await;
+    let world = World::with(|config| config.timeout_seconds = 1).await;
     let start = Instant::now();
     world
         .check(

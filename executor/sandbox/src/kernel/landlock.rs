@@ -18,7 +18,7 @@ const NEWEST: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FILES: ABI = ABI::V3;
 /// Folders of the system that every program needs.
-pub(crate) const SYSTEM: [&str; 14] = [
+pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/bin",
     "/etc",
     "/lib",
@@ -36,7 +36,7 @@ pub(crate) const SYSTEM: [&str; 14] = [
 ];
 /// This folder contains secrets of the system. A command reads only the parts that every user may
 /// read.
-const SETTINGS: &str = "/etc";
+const ETC_FOLDER: &str = "/etc";
 /// Home folders. Permission for a folder above them does not include them.
 const HOMES: [&str; 2] = ["/root", "/home"];
 /// Devices that any command may write. They store nothing. A terminal is not included, because a
@@ -44,11 +44,11 @@ const HOMES: [&str; 2] = ["/root", "/home"];
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
 /// Returns what Landlock supports here. Builds rules without applying them.
-pub(super) fn support() -> Support {
+pub(super) fn landlock_support() -> Support {
     Support {
-        files: sees_files(),
-        tcp: has(|it| it.handle_access(AccessNet::from_all(ABI::V4))),
-        signals: has(|it| it.scope(Scope::Signal)),
+        files: can_restrict_files(),
+        tcp: is_supported(|rules| rules.handle_access(AccessNet::from_all(ABI::V4))),
+        signals: is_supported(|rules| rules.scope(Scope::Signal)),
         calls: false,
         privileges: false,
     }
@@ -56,17 +56,17 @@ pub(super) fn support() -> Support {
 
 /// Returns whether Landlock restricts files completely. Before version 3, a command could truncate
 /// any file.
-pub(crate) fn sees_files() -> bool {
-    has(|it| it.handle_access(AccessFs::from_all(FILES)))
+pub(crate) fn can_restrict_files() -> bool {
+    is_supported(|rules| rules.handle_access(AccessFs::from_all(FILES)))
 }
 
-fn has(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+fn is_supported(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     make(strict).and_then(Ruleset::create).is_ok()
 }
 
 /// Prevents this thread and its future children from signalling other processes.
-pub(crate) fn keep_apart() -> io::Result<()> {
+pub(crate) fn block_outside_signals() -> io::Result<()> {
     let restrict = || {
         // Without this rule, Landlock forbids moving and linking files between folders.
         let rules = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?;
@@ -83,7 +83,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
         all.remove(AccessFs::ResolveUnix);
     }
     let read = AccessFs::from_read(NEWEST) & all;
-    let readable = Readable::of(&confinement.read);
+    let readable = Readable::with_system(&confinement.read);
     let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?;
     if !confinement.network {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
@@ -112,12 +112,12 @@ struct Readable {
 
 impl Readable {
     /// Returns the folders of the system and the named paths.
-    fn of(named: &[PathBuf]) -> Self {
+    fn with_system(named: &[PathBuf]) -> Self {
         let mut readable = Self::default();
-        for path in SYSTEM.iter().map(Path::new).chain(named.iter().map(PathBuf::as_path)) {
+        for path in SYSTEM_FOLDERS.iter().map(Path::new).chain(named.iter().map(PathBuf::as_path)) {
             match path.canonicalize() {
                 Ok(real) if real == Path::new("/") => readable.add_root(),
-                Ok(real) if real == Path::new(SETTINGS) => readable.add_public(&real),
+                Ok(real) if real == Path::new(ETC_FOLDER) => readable.add_public(&real),
                 _ => readable.whole.push(path.to_owned()),
             }
         }
@@ -127,8 +127,8 @@ impl Readable {
     /// Adds `/` without the secrets of the system and the home folders. Listing `/` is not allowed,
     /// because that would include the names in the homes.
     fn add_root(&mut self) {
-        for path in entries(Path::new("/")) {
-            if path == Path::new(SETTINGS) {
+        for path in list_entries(Path::new("/")) {
+            if path == Path::new(ETC_FOLDER) {
                 self.add_public(&path);
             } else if !HOMES.iter().any(|home| path == Path::new(home)) {
                 self.whole.push(path);
@@ -153,7 +153,7 @@ impl Readable {
             return false;
         }
         let (public, secret): (Vec<_>, Vec<_>) =
-            entries(path).into_iter().partition(|entry| self.is_public(entry));
+            list_entries(path).into_iter().partition(|entry| self.is_public(entry));
         if secret.is_empty() {
             return true;
         }
@@ -165,7 +165,7 @@ impl Readable {
 
 /// Returns the entries of a folder without symlinks. A symlink needs no permission, and its target
 /// needs its own.
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn list_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_link = |path: &PathBuf| path.is_symlink();
     entries.map(|entry| entry.path()).filter(|path| !is_link(path)).collect()

@@ -14,17 +14,17 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use super::super::{CALLS, Confinement, unseen};
+use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 
 /// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 /// The bits of a socket's type without its flags.
-const KIND: u64 = 0xf;
+const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Objects that all processes of a user or of the machine share: keys, and System V and POSIX
 /// objects without a file. Calls with an existing id are refused, too, because ids can be guessed.
-const SHARED: [libc::c_long; 19] = [
+const SHARED_CALLS: [libc::c_long; 19] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
@@ -46,7 +46,7 @@ const SHARED: [libc::c_long; 19] = [
     libc::SYS_mq_timedreceive,
 ];
 /// Calls whose first argument is a process id. 0 means the calling process.
-const OF_OTHERS: [libc::c_long; 5] = [
+const PROCESS_CALLS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setattr,
@@ -54,14 +54,15 @@ const OF_OTHERS: [libc::c_long; 5] = [
     libc::SYS_sched_setscheduler,
 ];
 /// Calls whose first argument is the kind of an id, with the kind for a process.
-const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+const PRIORITY_CALLS: [(libc::c_long, u64); 2] =
+    [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 /// Calls whose first argument has flags for new namespaces. In a new user namespace, a command has
 /// every capability again, and reaches code of the kernel that is meant for administrators. Other
 /// namespaces need capabilities that the command lacks.
-const NAMESPACES: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
+const NAMESPACE_CALLS: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type FilterError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Refused calls with their conditions. A call without conditions is always refused.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -71,44 +72,53 @@ type Check = (u8, SeccompCmpOp, u64);
 
 /// Returns whether a filter can be applied here. A temporary thread tries an empty filter, because
 /// `/proc` does not always tell.
-pub(super) fn is_there() -> bool {
-    let trial = || program(BTreeMap::new(), libc::EACCES).is_ok_and(|it| apply_filter(&it).is_ok());
-    thread::scope(|it| it.spawn(trial).join()).unwrap_or(false)
+pub(super) fn is_supported() -> bool {
+    let trial = || {
+        compile_filter(BTreeMap::new(), libc::EACCES)
+            .is_ok_and(|filter| apply_filter(&filter).is_ok())
+    };
+    thread::scope(|scope| scope.spawn(trial).join()).unwrap_or(false)
 }
 
 /// Filters the calls of this thread and its future children for good. A call of another ABI ends
 /// the process. Without a mount namespace, more calls are refused.
 pub(super) fn apply(confinement: &Confinement, has_view: bool) -> io::Result<()> {
-    let filtered = filters(confinement, has_view)
-        .and_then(|it| Ok(it.iter().try_for_each(|filter| apply_filter(filter))?));
+    let filtered = build_filters(confinement, has_view)
+        .and_then(|filters| Ok(filters.iter().try_for_each(|filter| apply_filter(filter))?));
     match filtered {
-        Err(_) if confinement.required && confinement.is_closed() => Err(unseen(CALLS)),
+        Err(_) if confinement.required && confinement.restricts_sockets() => {
+            Err(unsupported_error(NEEDS_SECCOMP))
+        }
         _ => Ok(()),
     }
 }
 
-fn target() -> Option<TargetArch> {
+fn target_arch() -> Option<TargetArch> {
     std::env::consts::ARCH.try_into().ok()
 }
 
-fn filters(confinement: &Confinement, has_view: bool) -> Result<Vec<BpfProgram>, Failure> {
+fn build_filters(
+    confinement: &Confinement,
+    has_view: bool,
+) -> Result<Vec<BpfProgram>, FilterError> {
     // The error that a process also gets for a missing permission.
-    let mut filters = vec![program(rules(confinement)?, libc::EACCES)?];
+    let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
     // A filter cannot read their arguments in memory. Programs fall back to older calls.
-    let unseen = with_x32([modes::UNSEEN, libc::SYS_clone3].map(|it| (it, Vec::new())));
-    filters.push(program(unseen, libc::ENOSYS)?);
+    let unseen = with_x32([modes::UNFILTERABLE, libc::SYS_clone3].map(|call| (call, Vec::new())));
+    filters.push(compile_filter(unseen, libc::ENOSYS)?);
     if !has_view {
-        let mut attributes = with_x32(modes::ATTRIBUTES.map(|it| (it, Vec::new())));
-        let kinds = modes::ATTRIBUTES_TOO.map(|it| all_of([(1, SeccompCmpOp::Eq, it)]));
+        let mut attributes = with_x32(modes::ATTRIBUTE_CALLS.map(|call| (call, Vec::new())));
+        let kinds =
+            modes::ATTRIBUTE_REQUESTS.map(|request| all_of([(1, SeccompCmpOp::Eq, request)]));
         let kinds = kinds.into_iter().collect::<Result<Vec<_>, _>>()?;
         attributes.insert(libc::SYS_ioctl, kinds.into_iter().flatten().collect());
-        filters.push(program(attributes, libc::EOPNOTSUPP)?);
+        filters.push(compile_filter(attributes, libc::EOPNOTSUPP)?);
     }
     Ok(filters)
 }
 
-fn program(rules: Rules, number: libc::c_int) -> Result<BpfProgram, Failure> {
-    let target = target().ok_or("no filter is known for this machine")?;
+fn compile_filter(rules: Rules, number: libc::c_int) -> Result<BpfProgram, FilterError> {
+    let target = target_arch().ok_or("no filter is known for this machine")?;
     let refused = SeccompAction::Errno(number.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, target)?;
     Ok(filter.try_into()?)
@@ -124,7 +134,7 @@ fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
 }
 
 /// Returns the refused calls with their conditions.
-fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
+fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     let mut refused: Rules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
         refused.entry(call).or_default().extend(any);
@@ -137,42 +147,42 @@ fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
     if confinement.sockets {
         known.push(libc::AF_UNIX);
     }
-    let unknown = known.iter().map(|it| (0, SeccompCmpOp::Ne, number(*it)));
+    let unknown = known.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
     refuse(libc::SYS_socket, all_of(unknown)?.into_iter().collect());
-    let mut pairs = vec![all_of([(0, SeccompCmpOp::Ne, number(libc::AF_UNIX))])?];
+    let mut pairs = vec![all_of([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
         // A datagram socket of a pair can still connect to a socket file.
-        let kind = SeccompCmpOp::MaskedEq(KIND);
-        pairs.push(all_of([(1, kind, number(libc::SOCK_DGRAM))])?);
+        let kind = SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK);
+        pairs.push(all_of([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
     // This call can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
-    for call in SHARED {
+    for call in SHARED_CALLS {
         refuse(call, Vec::new());
     }
     // Limits and scheduling of other processes. A limit on CPU time could end them.
-    for call in OF_OTHERS {
+    for call in PROCESS_CALLS {
         refuse(call, all_of([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
-    for (call, own) in TURNS {
+    for (call, own) in PRIORITY_CALLS {
         // Allows only single processes, and of these only the calling one.
         let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
-        let any = any.into_iter().map(|it| all_of([it]));
+        let any = any.into_iter().map(|check| all_of([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
-    for call in NAMESPACES {
-        let user = number(libc::CLONE_NEWUSER);
+    for call in NAMESPACE_CALLS {
+        let user = as_argument(libc::CLONE_NEWUSER);
         refuse(call, all_of([(0, SeccompCmpOp::MaskedEq(user), user)])?.into_iter().collect());
     }
-    for (call, checks) in modes::as_somebody() {
+    for (call, checks) in modes::set_id_checks() {
         refuse(call, all_of(checks)?.into_iter().collect());
     }
     Ok(with_x32(refused))
 }
 
 /// Returns the rule that all checks must hold, or `None` without checks.
-fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, Failure> {
+fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, FilterError> {
     let conditions = checks.into_iter().map(|(argument, operator, value)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
     });
@@ -183,7 +193,7 @@ fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>
     Ok(Some(SeccompRule::new(conditions)?))
 }
 
-fn number(of: libc::c_int) -> u64 {
+fn as_argument(of: libc::c_int) -> u64 {
     u64::from(of.unsigned_abs())
 }
 
@@ -206,11 +216,11 @@ mod tests {
     fn every_confinement_has_a_filter() {
         for (network, sockets) in [(false, false), (false, true), (true, false), (true, true)] {
             let confinement = Confinement { network, sockets, ..Confinement::default() };
-            let rules = rules(&confinement).unwrap();
+            let rules = build_rules(&confinement).unwrap();
             assert!(rules[&libc::SYS_io_uring_setup].is_empty(), "it is always refused");
             assert_eq!(rules[&libc::SYS_socket].is_empty(), !network && !sockets);
-            if is_there() {
-                let filters = |has_view| filters(&confinement, has_view).unwrap().len();
+            if is_supported() {
+                let filters = |has_view| build_filters(&confinement, has_view).unwrap().len();
                 assert_eq!(filters(true) + 1, filters(false), "{network} {sockets}");
             }
         }
@@ -222,13 +232,13 @@ mod tests {
             apply(&Confinement::default(), has_view).unwrap();
             what()
         };
-        thread::scope(|it| it.spawn(run).join()).unwrap()
+        thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
 
     /// In a user namespace, the command of a model had every capability.
     #[test]
     fn no_user_namespace_is_made() {
-        if !is_there() {
+        if !is_supported() {
             return;
         }
         let (plain, user) = (CloneFlags::CLONE_FS, CloneFlags::CLONE_NEWUSER);
@@ -247,7 +257,7 @@ mod tests {
                 "import ctypes, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n\
                 for call in sys.argv[1:]: print(libc.syscall(int(call), 0x10000000, 0), ctypes.get_errno())",
             ]);
-            let calls = [libc::SYS_clone, libc::SYS_clone3].map(|it| it.to_string());
+            let calls = [libc::SYS_clone, libc::SYS_clone3].map(|call| call.to_string());
             let said = python.args(calls).output().unwrap().stdout;
             let expected = format!("-1 {}\n-1 {}\n", libc::EACCES, libc::ENOSYS);
             assert_eq!(String::from_utf8(said).unwrap(), expected);
@@ -256,19 +266,19 @@ mod tests {
 
     #[test]
     fn nothing_is_made_that_runs_as_somebody() {
-        if !is_there() {
+        if !is_supported() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let chmod = |mode: u32| {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).map_err(|it| it.kind())
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).map_err(|err| err.kind())
         };
         let make = |name: &str, mode: u32, flags: i32| {
             let mut options = fs::OpenOptions::new();
             let path = folder.path().join(name);
-            options.write(true).custom_flags(flags).mode(mode).open(path).map_err(|it| it.kind())
+            options.write(true).custom_flags(flags).mode(mode).open(path).map_err(|err| err.kind())
         };
         filtered(true, || {
             for mode in [0o755, 0o1777, 0] {
@@ -290,7 +300,7 @@ mod tests {
 
     #[test]
     fn attributes_stay_as_they_are_where_there_is_no_view() {
-        if !is_there() {
+        if !is_supported() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();

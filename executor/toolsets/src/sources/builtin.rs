@@ -143,10 +143,10 @@ impl BuiltinSet {
             ));
         }
         let root = self.root.unwrap_or(base);
-        let hidden = needs.launcher.own();
+        let hidden = needs.launcher.protected_paths();
         let open = || {
             let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
-            root.map(|it| it.hiding(&hidden))
+            root.map(|it| it.with_protected(&hidden))
         };
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
@@ -273,7 +273,7 @@ mod tests {
         ] {
             assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
         }
-        let needs = Needs { launcher: Launcher::none(), store: None };
+        let needs = Needs { launcher: Launcher::unconfined(), store: None };
         let tools = |written: Value| {
             let set: BuiltinSet = serde_json::from_value(written).unwrap();
             set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)

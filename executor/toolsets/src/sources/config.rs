@@ -170,7 +170,7 @@ impl SetConfig {
 
     /// Returns whether it has commands that are refused where `support` cannot hold them.
     pub fn is_refused(&self, support: Support) -> bool {
-        let is_refused = |it: &Confinement| it.required && support.missing(it).is_some();
+        let is_refused = |it: &Confinement| it.required && support.missing_for(it).is_some();
         match &self.source {
             Source::Builtin(set) => {
                 set.builtin == BuiltinKind::SystemTools && is_refused(&set.system.confine)

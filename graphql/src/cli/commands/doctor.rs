@@ -94,7 +94,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
         checks.extend(check_server_sets(app, &server.value).await);
     } else {
         let sets = &config.toolsets.value;
-        checks.push(safety::check_confinement(sets, sandbox::support()));
+        checks.push(safety::confinement(sets, sandbox::kernel_support()));
         // A wrong setting has its default value here. That value needs no check.
         if faults.knows("access") {
             let access = &config.access.value;

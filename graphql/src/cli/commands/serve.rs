@@ -116,7 +116,7 @@ fn max_connections(app: &App) -> usize {
 
 /// Warns on standard error that this machine cannot confine commands.
 fn warn_of_free_commands(app: &App) {
-    let support = sandbox::support();
+    let support = sandbox::kernel_support();
     if support.files && support.calls {
         return;
     }

@@ -15,10 +15,10 @@ use toolbox::ToolContext;
 use crate::{
     file::{
         grep,
-        search::{self, Searched, Seen},
+        search::{self, SearchEnd, SeenLine},
     },
     project::Project,
-    root::{Halt, Kind, Rules, Stop, Walk},
+    root::{Kind, StopReason, StopSignal, Walk, WalkRules},
 };
 
 #[tokio::test]
@@ -128,15 +128,15 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     .assert_eq(&glob);
 
     let project = Project::with(&["a", "b", "c", "d"].map(|path| (path, "")));
-    let stop = Stop::new(CancellationToken::new(), None);
-    let mut walk = Walk::new(&project.root, Rules::Git, &stop).within(3);
-    walk.begin("".as_ref(), Kind::Folder).unwrap();
+    let stop = StopSignal::new(CancellationToken::new(), None);
+    let mut walk = Walk::new(&project.root, WalkRules::Git, &stop).with_limit(3);
+    walk.start_entry("".as_ref(), Kind::Folder).unwrap();
     let mut count = 0;
     while walk.next().unwrap().is_some() {
         count += 1;
     }
     assert_eq!(count, 3);
-    expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.notes(None).concat());
+    expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.closing_notes(None).concat());
 }
 
 /// A stream of text without an end.
@@ -144,7 +144,7 @@ struct Endless;
 
 impl Read for Endless {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        buffer.iter_mut().enumerate().for_each(|(at, it)| *it = b"needle\n"[at % 7]);
+        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = b"needle\n"[at % 7]);
         Ok(buffer.len() / 7 * 7)
     }
 }
@@ -152,48 +152,50 @@ impl Read for Endless {
 #[test]
 fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
     let cancel = CancellationToken::new();
-    let stop = Stop::new(cancel.clone(), None);
-    let matcher = search::matcher("needle", false).unwrap();
+    let stop = StopSignal::new(cancel.clone(), None);
+    let matcher = search::build_matcher("needle", false).unwrap();
     let mut seen = 0;
-    let see = |it: Seen<'_>| {
-        seen += usize::from(matches!(it, Seen::Match { .. }));
+    let see = |line: SeenLine<'_>| {
+        seen += usize::from(matches!(line, SeenLine::Match { .. }));
         if seen == 1_000 {
             cancel.cancel();
         }
         true
     };
-    let end = search::search(Endless, &stop, &mut search::searcher(0), &matcher, see);
-    assert_eq!(end, Searched::Halted(Halt::Cancelled));
+    let end = search::search_reader(Endless, &stop, &mut search::build_searcher(0), &matcher, see);
+    assert_eq!(end, SearchEnd::Halted(StopReason::Cancelled));
     assert!(seen >= 1_000);
 }
 
 #[test]
 fn a_search_stops_when_its_time_is_up() {
-    let stop = Stop::new(CancellationToken::new(), Some(Duration::from_millis(50)));
-    let matcher = search::matcher("thread", false).unwrap();
+    let stop = StopSignal::new(CancellationToken::new(), Some(Duration::from_millis(50)));
+    let matcher = search::build_matcher("thread", false).unwrap();
     let begun = Instant::now();
-    let end = search::search(Endless, &stop, &mut search::searcher(0), &matcher, |_| true);
-    assert_eq!(end, Searched::Halted(Halt::TimeUp));
+    let end =
+        search::search_reader(Endless, &stop, &mut search::build_searcher(0), &matcher, |_| true);
+    assert_eq!(end, SearchEnd::Halted(StopReason::TimeUp));
     assert!(begun.elapsed() < Duration::from_secs(20));
 
     let project = Project::with(&[("a.txt", "x"), ("b.txt", "x")]);
-    let late = Stop::new(CancellationToken::new(), Some(Duration::ZERO));
+    let late = StopSignal::new(CancellationToken::new(), Some(Duration::ZERO));
     let args = |json| serde_json::from_value(json).unwrap();
-    let text = grep::grep(&project.root, &args(json!({ "pattern": "x" })), &late).unwrap();
+    let text =
+        grep::search_contents(&project.root, &args(json!({ "pattern": "x" })), &late).unwrap();
     expect![[r"
         No matches found for pattern: x
         (stopped after 30 s: there may be more; narrow the pattern or the path)"]]
     .assert_eq(&text);
-    let mut walk = Walk::new(&project.root, Rules::Git, &late);
-    let folder = walk.begin("".as_ref(), Kind::Folder).unwrap();
-    let entries = walk.list(&folder).unwrap();
+    let mut walk = Walk::new(&project.root, WalkRules::Git, &late);
+    let folder = walk.start_entry("".as_ref(), Kind::Folder).unwrap();
+    let entries = walk.list_folder(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"
         [
             "(stopped after 30 s: there may be more; narrow the pattern or the path)",
         ]
     "#]]
-    .assert_debug_eq(&walk.notes(None));
+    .assert_debug_eq(&walk.closing_notes(None));
 }
 
 #[tokio::test]
@@ -204,10 +206,10 @@ async fn a_cancelled_grep_says_so() {
     let error = project.call_in("grep", json!({ "pattern": "x" }), cx).await.unwrap_err();
     assert_eq!(error.code.as_str(), "tool.cancelled");
     let cancel = CancellationToken::new();
-    let stop = Stop::new(cancel.clone(), None);
+    let stop = StopSignal::new(cancel.clone(), None);
     cancel.cancel();
     let args = serde_json::from_value(json!({ "pattern": "x" })).unwrap();
-    let error = grep::grep(&project.root, &args, &stop).unwrap_err();
+    let error = grep::search_contents(&project.root, &args, &stop).unwrap_err();
     assert_eq!(error.code.as_str(), "tool.cancelled");
 }
 

@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     file::{
         languages,
-        search::{self, Seen},
+        search::{self, SeenLine},
     },
     project::Project,
-    root::Stop,
+    root::StopSignal,
 };
 
 #[tokio::test]
@@ -168,34 +168,40 @@ fn languages_know_their_definitions() {
     for line in DEFINITIONS.trim().lines() {
         let (extension, rest) = line.split_once(' ').unwrap();
         let (sign, text) = rest.split_once(' ').unwrap();
-        let language = languages::of(format!("x.{extension}").as_ref()).expect(line);
-        let matcher = search::matcher(&language.pattern("thing"), false).unwrap();
+        let language = languages::language_of(format!("x.{extension}").as_ref()).expect(line);
+        let matcher = search::build_matcher(&language.definition_pattern("thing"), false).unwrap();
         let mut is_found = false;
-        let stop = Stop::new(CancellationToken::new(), None);
-        let see = |seen: Seen<'_>| {
-            let Seen::Match { line, .. } = seen else { return true };
+        let stop = StopSignal::new(CancellationToken::new(), None);
+        let see = |seen: SeenLine<'_>| {
+            let SeenLine::Match { line, .. } = seen else { return true };
             is_found = !languages::is_statement(std::str::from_utf8(line).unwrap(), "thing");
             true
         };
-        search::search(text.as_bytes(), &stop, &mut search::searcher(0), &matcher, see);
+        search::search_reader(
+            text.as_bytes(),
+            &stop,
+            &mut search::build_searcher(0),
+            &matcher,
+            see,
+        );
         assert_eq!(is_found, sign == "+", "{line}");
     }
 }
 
 #[test]
 fn names_may_have_any_letters() {
-    let ruby = languages::of("x.rb".as_ref()).unwrap();
-    let matcher = search::matcher(&ruby.pattern("empty?"), false).unwrap();
+    let ruby = languages::language_of("x.rb".as_ref()).unwrap();
+    let matcher = search::build_matcher(&ruby.definition_pattern("empty?"), false).unwrap();
     let mut lines = Vec::new();
-    let stop = Stop::new(CancellationToken::new(), None);
+    let stop = StopSignal::new(CancellationToken::new(), None);
     let text = "def empty?(x)\ndef empty\ndef empt(x)\n";
-    let see = |seen: Seen<'_>| {
+    let see = |seen: SeenLine<'_>| {
         lines.extend(match seen {
-            Seen::Match { number, .. } => Some(number),
+            SeenLine::Match { number, .. } => Some(number),
             _ => None,
         });
         true
     };
-    search::search(text.as_bytes(), &stop, &mut search::searcher(0), &matcher, see);
+    search::search_reader(text.as_bytes(), &stop, &mut search::build_searcher(0), &matcher, see);
     assert_eq!(lines, [1]);
 }

@@ -11,9 +11,9 @@ use seccompiler::SeccompCmpOp;
 use super::Check;
 
 /// The setuid and setgid bits.
-const AS_SOMEBODY: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
+const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls with a mode, and the index of that argument.
-const WITH_MODE: &[(libc::c_long, u8)] = &[
+const MODE_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
@@ -26,13 +26,13 @@ const WITH_MODE: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 /// Calls that use a mode only with a flag for a new file. The index is that of the flags.
-const WITH_FLAGS: &[(libc::c_long, u8)] = &[
+const OPEN_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
 /// The flags for a new file.
-const MAKING: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+const CREATE_FLAGS: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 // These numbers are the same on every architecture. Some versions of `libc` lack them.
 const FCHMODAT2: libc::c_long = 452;
@@ -42,9 +42,9 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// The mode of this call is in memory, where a filter cannot read it. Programs fall back to
 /// `openat`.
-pub(super) const UNSEEN: libc::c_long = libc::SYS_openat2;
+pub(super) const UNFILTERABLE: libc::c_long = libc::SYS_openat2;
 /// Calls that change extended attributes. Programs expect that a file system may lack them.
-pub(super) const ATTRIBUTES: [libc::c_long; 9] = [
+pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -56,23 +56,23 @@ pub(super) const ATTRIBUTES: [libc::c_long; 9] = [
     FILE_SETATTR,
 ];
 /// Requests of `ioctl` that change attributes: `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
-pub(super) const ATTRIBUTES_TOO: [u64; 2] = [0x4008_6602, 0x401c_5820];
+pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
 /// Returns the calls that set a setuid or setgid bit, with their conditions.
-pub(super) fn as_somebody() -> Vec<(libc::c_long, Vec<Check>)> {
+pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     let mut calls = Vec::new();
-    for bit in AS_SOMEBODY {
-        let has_bit = |at: u8| has(at, u64::from(bit));
-        calls.extend(WITH_MODE.iter().map(|(call, mode)| (*call, vec![has_bit(*mode)])));
-        for flag in MAKING.map(super::number) {
-            let checks = |at: u8| vec![has(at, flag), has_bit(at + 1)];
-            calls.extend(WITH_FLAGS.iter().map(|(call, flags)| (*call, checks(*flags))));
+    for bit in SET_ID_BITS {
+        let has_bit = |at: u8| bit_check(at, u64::from(bit));
+        calls.extend(MODE_CALLS.iter().map(|(call, mode)| (*call, vec![has_bit(*mode)])));
+        for flag in CREATE_FLAGS.map(super::as_argument) {
+            let checks = |at: u8| vec![bit_check(at, flag), has_bit(at + 1)];
+            calls.extend(OPEN_CALLS.iter().map(|(call, flags)| (*call, checks(*flags))));
         }
     }
     calls
 }
 
 /// Returns the check that an argument has a bit.
-fn has(argument: u8, bit: u64) -> Check {
+fn bit_check(argument: u8, bit: u64) -> Check {
     (argument, SeccompCmpOp::MaskedEq(bit), bit)
 }

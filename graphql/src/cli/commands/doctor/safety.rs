@@ -13,7 +13,7 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     let there = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
     let refused: Vec<_> = refused.map(|set| set.name.as_str()).collect();
-    let usual = support.missing(&sandbox::Confinement::default());
+    let usual = support.missing_for(&sandbox::Confinement::default());
     let found = match (refused.as_slice(), usual) {
         ([], None) => Ok(there),
         ([], Some(missing)) => {

@@ -15,46 +15,46 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::Mark;
+use super::FileId;
 
 /// Most files and folders. Each takes 16 bytes.
 const ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.
-const SETTLED: i64 = 2;
+const SETTLED_SECONDS: i64 = 2;
 
 /// The ids of some files. Computed on demand.
-pub(super) struct Known {
+pub(super) struct FileIdCache {
     /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
     most: usize,
     /// A listing is cached if the folder has not changed for this many seconds.
     settled: i64,
     /// The cached listings.
-    folders: Mutex<Folders>,
+    folders: Mutex<CachedFolders>,
 }
 
-type Folders = BTreeMap<PathBuf, Folder>;
+type CachedFolders = BTreeMap<PathBuf, CachedFolder>;
 
 /// The listing of a folder.
-struct Folder {
-    state: State,
+struct CachedFolder {
+    state: FolderState,
     /// `true` if every later change gives the folder another time stamp.
     is_settled: bool,
     /// `true` if the listing stopped at the limit.
     is_cut: bool,
     /// Sorted ids.
-    files: Vec<Mark>,
+    files: Vec<FileId>,
     folders: Vec<PathBuf>,
 }
 
 /// The id of a folder, and the time of its last change.
-type State = (Mark, i64, i64);
+type FolderState = (FileId, i64, i64);
 
-impl Known {
+impl FileIdCache {
     /// Covers files, and all files in folders.
     pub(super) fn of(paths: Vec<PathBuf>) -> Self {
-        Self { paths, most: ENTRIES, settled: SETTLED, folders: Mutex::default() }
+        Self { paths, most: ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -62,7 +62,7 @@ impl Known {
     }
 
     #[cfg(test)]
-    pub(super) fn limit(&mut self, most: usize) {
+    pub(super) fn set_limit(&mut self, most: usize) {
         self.most = most;
     }
 
@@ -71,9 +71,9 @@ impl Known {
     /// # Errors
     ///
     /// If the limit is exceeded or a folder cannot be read.
-    pub(super) fn has(&self, mark: Mark) -> io::Result<bool> {
+    pub(super) fn contains(&self, mark: FileId) -> io::Result<bool> {
         let mut has = false;
-        self.see(|files| has |= files.binary_search(&mark).is_ok())?;
+        self.for_each_list(|files| has |= files.binary_search(&mark).is_ok())?;
         Ok(has)
     }
 
@@ -82,18 +82,18 @@ impl Known {
     /// # Errors
     ///
     /// If the limit is exceeded or a folder cannot be read.
-    pub(super) fn all(&self) -> io::Result<Vec<Mark>> {
+    pub(super) fn sorted_ids(&self) -> io::Result<Vec<FileId>> {
         let mut all = Vec::new();
-        self.see(|files| all.extend_from_slice(files))?;
+        self.for_each_list(|files| all.extend_from_slice(files))?;
         all.sort_unstable();
         Ok(all)
     }
 
     /// Passes all current ids to `see`, in several sorted lists.
-    fn see(&self, see: impl FnMut(&[Mark])) -> io::Result<()> {
+    fn for_each_list(&self, see: impl FnMut(&[FileId])) -> io::Result<()> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = mem::take(&mut *folders);
-        let seen = self.walk(&mut before, &mut folders, see);
+        let seen = self.walk_folders(&mut before, &mut folders, see);
         if seen.is_err() {
             // Keeps the listings of folders that were not reached.
             folders.append(&mut before);
@@ -101,56 +101,56 @@ impl Known {
         seen
     }
 
-    fn walk(
+    fn walk_folders(
         &self,
-        before: &mut Folders,
-        now: &mut Folders,
-        mut see: impl FnMut(&[Mark]),
+        before: &mut CachedFolders,
+        now: &mut CachedFolders,
+        mut see: impl FnMut(&[FileId]),
     ) -> io::Result<()> {
         let (mut left, mut next) = (self.most, Vec::new());
         for path in &self.paths {
-            match there(path.metadata())? {
+            match ignore_missing(path.metadata())? {
                 Some(meta) if meta.is_dir() => next.push(path.clone()),
-                Some(meta) => see(&[mark(&meta)]),
+                Some(meta) => see(&[file_id(&meta)]),
                 None => (),
             }
         }
         while let Some(path) = next.pop() {
-            let meta = there(path.metadata())?.filter(Metadata::is_dir);
+            let meta = ignore_missing(path.metadata())?.filter(Metadata::is_dir);
             let Some(meta) = meta.filter(|_| !now.contains_key(&path)) else { continue };
-            let read = before.remove(&path).filter(|it| it.is_still(&meta, left));
+            let read = before.remove(&path).filter(|folder| folder.is_current(&meta, left));
             let folder = read.map_or_else(|| self.read(&path, &meta, left), Ok)?;
             let fits = left.checked_sub(folder.len());
             next.extend_from_slice(&folder.folders);
             see(&folder.files);
             now.insert(path, folder);
-            left = fits.ok_or_else(|| too_many(self.most))?;
+            left = fits.ok_or_else(|| too_many_error(self.most))?;
         }
         Ok(())
     }
 
     /// Lists a folder, and stops one entry after the limit.
     #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
-    fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<Folder> {
+    fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or_default();
-        let mut folder = Folder {
-            state: state(meta),
+        let mut folder = CachedFolder {
+            state: folder_state(meta),
             is_settled: now.saturating_sub(meta.ctime()) > self.settled,
             is_cut: false,
             files: Vec::new(),
             folders: Vec::new(),
         };
-        let entries = there(fs::read_dir(path))?;
+        let entries = ignore_missing(fs::read_dir(path))?;
         for entry in entries.into_iter().flatten() {
             if folder.len() > most {
                 folder.is_cut = true;
                 break;
             }
-            let Some(entry) = there(entry)? else { continue };
-            match there(entry.metadata())? {
+            let Some(entry) = ignore_missing(entry)? else { continue };
+            match ignore_missing(entry.metadata())? {
                 Some(meta) if meta.is_dir() => folder.folders.push(entry.path()),
-                Some(meta) => folder.files.push(mark(&meta)),
+                Some(meta) => folder.files.push(file_id(&meta)),
                 None => (),
             }
         }
@@ -159,11 +159,11 @@ impl Known {
     }
 }
 
-impl Folder {
+impl CachedFolder {
     /// Returns whether the listing is still valid and complete for the remaining limit.
-    fn is_still(&self, meta: &Metadata, left: usize) -> bool {
+    fn is_current(&self, meta: &Metadata, left: usize) -> bool {
         let is_whole = !self.is_cut || self.len() > left;
-        self.is_settled && self.state == state(meta) && is_whole
+        self.is_settled && self.state == folder_state(meta) && is_whole
     }
 
     fn len(&self) -> usize {
@@ -171,29 +171,29 @@ impl Folder {
     }
 }
 
-impl Default for Known {
+impl Default for FileIdCache {
     fn default() -> Self {
         Self::of(Vec::new())
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for FileIdCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Known").field(&self.paths).finish()
     }
 }
 
-fn mark(meta: &Metadata) -> Mark {
+fn file_id(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }
 
-fn state(meta: &Metadata) -> State {
-    (mark(meta), meta.ctime(), meta.ctime_nsec())
+fn folder_state(meta: &Metadata) -> FolderState {
+    (file_id(meta), meta.ctime(), meta.ctime_nsec())
 }
 
 /// Returns `None` for a missing path, and for a path that Faber may not read: Faber has no files
 /// there.
-fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {
         Err(err) if matches!(err.kind(), NotFound | NotADirectory | PermissionDenied) => Ok(None),
@@ -201,7 +201,7 @@ fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn too_many(most: usize) -> io::Error {
+fn too_many_error(most: usize) -> io::Error {
     io::Error::other(format!("Faber's own folders have more than {most} files and folders"))
 }
 
@@ -213,7 +213,7 @@ mod tests {
 
     struct World {
         folder: tempfile::TempDir,
-        known: Known,
+        known: FileIdCache,
     }
 
     impl World {
@@ -224,8 +224,8 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, file).unwrap();
             }
-            let own = own.iter().map(|it| folder.path().join(it)).collect();
-            Self { known: Known { settled, ..Known::of(own) }, folder }
+            let own = own.iter().map(|name| folder.path().join(name)).collect();
+            Self { known: FileIdCache { settled, ..FileIdCache::of(own) }, folder }
         }
 
         fn at(&self, path: &str) -> PathBuf {
@@ -233,16 +233,16 @@ mod tests {
         }
 
         fn has(&self, path: &str) -> bool {
-            let mark = mark(&self.at(path).metadata().unwrap());
-            let has = self.known.has(mark).unwrap();
-            assert_eq!(self.known.all().unwrap().contains(&mark), has, "{path}");
+            let mark = file_id(&self.at(path).metadata().unwrap());
+            let has = self.known.contains(mark).unwrap();
+            assert_eq!(self.known.sorted_ids().unwrap().contains(&mark), has, "{path}");
             has
         }
 
         /// Changes folders and makes sure that their time stamps change, even on a file system with
         /// a coarse clock.
         fn change(&self, folders: &[&str], change: impl FnOnce(&Self)) {
-            let state = |it: &&str| self.at(it).metadata().ok().map(|it| state(&it));
+            let state = |name: &&str| self.at(name).metadata().ok().map(|meta| folder_state(&meta));
             let before: Vec<_> = folders.iter().map(state).collect();
             change(self);
             for (folder, before) in folders.iter().zip(before) {
@@ -302,7 +302,7 @@ mod tests {
         let lists = || {
             assert!(world.has("data/deep/b"));
             let folders = world.known.folders.lock().unwrap();
-            folders.values().map(|it| it.files.as_ptr()).collect::<Vec<_>>()
+            folders.values().map(|folder| folder.files.as_ptr()).collect::<Vec<_>>()
         };
         let before = lists();
         assert_eq!(lists(), before);
@@ -318,17 +318,17 @@ mod tests {
         for settled in [ALWAYS, NEVER] {
             let mut world = World::new(&files, &["data"], settled);
             for most in 0..5 {
-                world.known.limit(most);
+                world.known.set_limit(most);
                 for _ in 0..2 {
-                    let err = world.known.has((0, 0)).unwrap_err().to_string();
+                    let err = world.known.contains((0, 0)).unwrap_err().to_string();
                     assert!(err.contains("more than"), "{err}");
                 }
             }
-            world.known.limit(5);
+            world.known.set_limit(5);
             assert!(world.has("data/deep/d"));
-            world.known.limit(4);
-            assert!(world.known.all().is_err());
-            world.change(&["data/deep"], |it| fs::remove_file(it.at("data/deep/c")).unwrap());
+            world.known.set_limit(4);
+            assert!(world.known.sorted_ids().is_err());
+            world.change(&["data/deep"], |world| fs::remove_file(world.at("data/deep/c")).unwrap());
             assert!(world.has("data/deep/d"));
         }
     }

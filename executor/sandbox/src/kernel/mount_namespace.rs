@@ -27,22 +27,22 @@ use nix::{
 
 /// AppArmor's switch. If it is set, a new user namespace has no rights, and creating one would make
 /// the command the user `nobody`.
-const KEPT_FROM_USERS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+const APPARMOR_RESTRICTION: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const NULL: &str = "/dev/null";
 
 /// Creates a mount namespace: directly as `root`, else inside a user namespace.
-pub(super) fn take() -> io::Result<()> {
+pub(super) fn enter_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => (),
-        Err(Errno::EPERM) => as_somebody()?,
+        Err(Errno::EPERM) => enter_user_namespace()?,
         Err(err) => return Err(err.into()),
     }
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     Ok(mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?)
 }
 
-fn as_somebody() -> io::Result<()> {
-    if fs::read_to_string(KEPT_FROM_USERS).is_ok_and(|it| it.trim() == "1") {
+fn enter_user_namespace() -> io::Result<()> {
+    if fs::read_to_string(APPARMOR_RESTRICTION).is_ok_and(|text| text.trim() == "1") {
         return Err(Errno::EPERM.into());
     }
     let (user, group) = (geteuid(), getegid());
@@ -55,48 +55,49 @@ fn as_somebody() -> io::Result<()> {
 /// Makes all mounts read-only except `places` with their contents. Returns whether every mount
 /// changed. A broken mount, such as a lost network file system, is an error only if it overlaps
 /// `reach`.
-pub(super) fn write_only(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bool> {
-    if places.iter().any(|it| it.parent().is_none()) {
+pub(super) fn make_read_only_except(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bool> {
+    if places.iter().any(|place| place.parent().is_none()) {
         return Ok(true);
     }
-    let is_within = |it: &Mounted| places.iter().any(|place| it.at.starts_with(place));
-    let mounted = mounted()?;
+    let is_within = |mount: &MountPoint| places.iter().any(|place| mount.at.starts_with(place));
+    let mounted = list_mounts()?;
     // A bind mount keeps the flags of its source, including read-only.
     for place in places {
-        bind(place, place, place)?;
+        bind_mount(place, place, place)?;
     }
     let mut is_whole = true;
-    for it in mounted.iter().filter(|it| !is_within(it)) {
-        is_whole &= it.became(it.only_read(), reach)?;
+    for mount in mounted.iter().filter(|mount| !is_within(mount)) {
+        is_whole &= mount.check_remount(mount.remount_read_only(), reach)?;
     }
     reopen_null()?;
     Ok(is_whole)
 }
 
 /// Mounts a path with its submounts over another. Errors name `called`.
-pub(super) fn bind(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
+pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
     let bound =
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
     bound.map_err(|err| io::Error::other(format!("`{}`: {err}", called.display())))
 }
 
 #[derive(Debug, PartialEq)]
-struct Mounted {
+struct MountPoint {
     at: PathBuf,
     /// Flags that cannot be removed. A remount must repeat them.
     held: MsFlags,
 }
 
-impl Mounted {
-    fn only_read(&self) -> nix::Result<()> {
+impl MountPoint {
+    fn remount_read_only(&self) -> nix::Result<()> {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
         let flags = flags | MsFlags::MS_NOSUID | self.held;
         mount(None::<&str>, &self.at, None::<&str>, flags, None::<&str>)
     }
 
     /// Returns whether the mount is read-only after a remount with this result.
-    fn became(&self, done: nix::Result<()>, reach: &[PathBuf]) -> io::Result<bool> {
-        let matters = || reach.iter().any(|it| it.starts_with(&self.at) || self.at.starts_with(it));
+    fn check_remount(&self, done: nix::Result<()>, reach: &[PathBuf]) -> io::Result<bool> {
+        let matters =
+            || reach.iter().any(|path| path.starts_with(&self.at) || self.at.starts_with(path));
         match done {
             // Another mount hides this one, or the user cannot enter it. The command cannot reach
             // it either.
@@ -111,29 +112,32 @@ impl Mounted {
     }
 }
 
-fn mounted() -> io::Result<Vec<Mounted>> {
-    Ok(fs::read("/proc/self/mountinfo")?.split(|it| *it == b'\n').filter_map(parse).collect())
+fn list_mounts() -> io::Result<Vec<MountPoint>> {
+    Ok(fs::read("/proc/self/mountinfo")?
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_mount)
+        .collect())
 }
 
 /// Parses a line of `/proc/self/mountinfo`. The fifth field is the path, the sixth has the flags.
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let mut words = line.split(|it| *it == b' ');
-    let at = OsString::from_vec(unescaped(words.nth(4)?)).into();
-    let held = words.next()?.split(|it| *it == b',').map(|it| match it {
+fn parse_mount(line: &[u8]) -> Option<MountPoint> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let at = OsString::from_vec(unescape_octal(words.nth(4)?)).into();
+    let locked_flags = words.next()?.split(|byte| *byte == b',').map(|flag| match flag {
         b"nodev" => MsFlags::MS_NODEV,
         b"noexec" => MsFlags::MS_NOEXEC,
         _ => MsFlags::empty(),
     });
-    Some(Mounted { at, held: held.collect() })
+    Some(MountPoint { at, held: locked_flags.collect() })
 }
 
 /// Decodes spaces and other special characters, written as a backslash and three octal digits.
-fn unescaped(word: &[u8]) -> Vec<u8> {
+fn unescape_octal(word: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(word.len());
     let mut rest = word;
     while let [first, after @ ..] = rest {
         let code = after.get(..3).filter(|_| *first == b'\\');
-        let code = code.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 8).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
         text.push(code.unwrap_or(*first));
         rest = if code.is_some() { &after[3..] } else { after };
     }
@@ -144,11 +148,11 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
 /// mount.
 fn reopen_null() -> io::Result<()> {
     let Ok(null) = File::options().read(true).write(true).open(NULL) else { return Ok(()) };
-    let it = null.metadata()?;
-    if !it.file_type().is_char_device() {
+    let meta = null.metadata()?;
+    if !meta.file_type().is_char_device() {
         return Ok(());
     }
-    let is_null = |stream: BorrowedFd<'_>| fstat(stream).is_ok_and(|of| of.st_rdev == it.rdev());
+    let is_null = |stream: BorrowedFd<'_>| fstat(stream).is_ok_and(|of| of.st_rdev == meta.rdev());
     let streams = (io::stdin(), io::stdout(), io::stderr());
     if is_null(streams.0.as_fd()) {
         dup2_stdin(&null)?;
@@ -171,8 +175,8 @@ mod tests {
     fn a_mount_that_is_ill_matters_where_it_is_used() {
         let reach = ["/srv/root", "/usr"].map(PathBuf::from);
         let became = |at: &str, done| {
-            let it = Mounted { at: at.into(), held: MsFlags::empty() };
-            it.became(done, &reach).map_err(|err| err.to_string())
+            let mount = MountPoint { at: at.into(), held: MsFlags::empty() };
+            mount.check_remount(done, &reach).map_err(|err| err.to_string())
         };
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
@@ -195,9 +199,13 @@ mod tests {
             (r"36 35 98:0 /a /mnt/a\040b\134 ro - ext4 /dev/x rw", r"/mnt/a b\", MsFlags::empty()),
             (r"36 35 98:0 /a /mnt\04 rw - ext4 x rw", r"/mnt\04", MsFlags::empty()),
         ] {
-            assert_eq!(parse(line.as_bytes()), Some(Mounted { at: at.into(), held }), "{line}");
+            assert_eq!(
+                parse_mount(line.as_bytes()),
+                Some(MountPoint { at: at.into(), held }),
+                "{line}"
+            );
         }
-        assert_eq!(parse(b""), None);
-        assert!(mounted().unwrap().iter().any(|it| it.at == Path::new("/")));
+        assert_eq!(parse_mount(b""), None);
+        assert!(list_mounts().unwrap().iter().any(|mount| mount.at == Path::new("/")));
     }
 }

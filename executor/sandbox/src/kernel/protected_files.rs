@@ -8,7 +8,7 @@
 //! background command, which may live for days, is refused. A missing file cannot be covered.
 //! Either a [placeholder](super::super::placeholders) exists, or the command is refused.
 
-mod others;
+mod hard_links;
 
 use std::{
     env,
@@ -29,20 +29,20 @@ use nix::{
 
 use super::{
     super::{
-        Confinement, ELSEWHERE, Life, Order,
-        names::{ResolvedPath, is_within, real},
+        Confinement, LaunchOrder, Lifetime, OWN_FOLDER_ADVICE,
+        resolved_path::{ResolvedPath, canonical_paths, is_within},
     },
-    landlock::SYSTEM,
-    view::{self, bind},
+    landlock::SYSTEM_FOLDERS,
+    mount_namespace::{self, bind_mount},
 };
 
 /// Folders in which covers can be created. The mount there is visible only to this process, for a
 /// short time.
-const WORKSHOPS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
+const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
 /// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
-struct Work {
+struct ProtectionMounts {
     /// Folders that the command may write.
     write: Vec<PathBuf>,
     /// Folders that the command may read or write.
@@ -57,60 +57,60 @@ struct Work {
     free: Vec<PathBuf>,
 }
 
-impl Work {
+impl ProtectionMounts {
     /// Starts with the folders of a command. The configuration names those in `named`.
     fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
-        let reach = [named, real(SYSTEM).as_slice()].concat();
-        Self { write: real(&confinement.write), reach, ..Self::default() }
+        let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
+        Self { write: canonical_paths(&confinement.write), reach, ..Self::default() }
     }
 
     /// Finds Faber's files that the command could reach by path, behind symlinks, or by hard links.
-    fn find(mut self, order: &Order, named: &[PathBuf]) -> io::Result<Self> {
-        let (hidden, kept) = (self.follow(&order.hidden)?, self.follow(&order.kept)?);
-        let others = others::of(&hidden, named)?;
-        let near = hidden.into_iter().filter(|it| is_within(it, &self.reach));
+    fn find_paths(mut self, order: &LaunchOrder, named: &[PathBuf]) -> io::Result<Self> {
+        let (hidden, kept) = (self.resolve_paths(&order.hidden)?, self.resolve_paths(&order.kept)?);
+        let others = hard_links::find_hard_links(&hidden, named)?;
+        let near = hidden.into_iter().filter(|path| is_within(path, &self.reach));
         self.hidden = near.chain(others).collect();
-        let others = others::of(&kept, &self.write)?;
-        let near = kept.into_iter().filter(|it| is_within(it, &self.write));
+        let others = hard_links::find_hard_links(&kept, &self.write)?;
+        let near = kept.into_iter().filter(|path| is_within(path, &self.write));
         self.kept = near.chain(others).collect();
         Ok(self)
     }
 
     /// Resolves paths and returns those that exist.
-    fn follow(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    fn resolve_paths(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         let mut ends = Vec::new();
         for path in paths {
-            let way = ResolvedPath::of(path)
+            let resolved = ResolvedPath::resolve(path)
                 .map_err(|err| io::Error::other(format!("`{}`: {err}", path.display())))?;
-            if way.is_free() && is_within(&way.end, &self.write) {
-                self.free.push(way.end.clone());
+            if resolved.can_be_created() && is_within(&resolved.end, &self.write) {
+                self.free.push(resolved.end.clone());
             }
-            let links = way.links.into_iter().filter(|it| is_within(it, &self.write));
+            let links = resolved.links.into_iter().filter(|link| is_within(link, &self.write));
             self.links.extend(links);
-            ends.extend(Some(way.end).filter(|_| way.is_there));
+            ends.extend(Some(resolved.end).filter(|_| resolved.exists));
         }
         Ok(ends)
     }
 
     /// Removes paths that are covered by the protection of another path.
-    fn shorten(self) -> Self {
-        let hidden = outermost(self.hidden);
-        let is_covered = |it: &PathBuf| hidden.iter().any(|above| it.starts_with(above));
+    fn remove_nested(self) -> Self {
+        let hidden = outermost_paths(self.hidden);
+        let is_covered = |path: &PathBuf| hidden.iter().any(|above| path.starts_with(above));
         let left = |paths: Vec<PathBuf>| {
-            let mut left = outermost(paths);
-            left.retain(|it| !is_covered(it));
+            let mut left = outermost_paths(paths);
+            left.retain(|path| !is_covered(path));
             left
         };
-        let (kept, links, write) = (left(self.kept), left(self.links), outermost(self.write));
+        let (kept, links, write) = (left(self.kept), left(self.links), outermost_paths(self.write));
         Self { write, hidden, kept, links, ..self }
     }
 
     /// Returns whether every mount outside the writable folders became read-only.
-    fn do_it(&self) -> io::Result<bool> {
-        let is_whole = view::write_only(&self.write, &self.reach)?;
-        cover(self)?;
-        keep(self)?;
-        keep_links(self)?;
+    fn mount_all(&self) -> io::Result<bool> {
+        let is_whole = mount_namespace::make_read_only_except(&self.write, &self.reach)?;
+        cover_hidden(self)?;
+        mount_read_only(self)?;
+        pin_links(self)?;
         Ok(is_whole)
     }
 }
@@ -118,31 +118,33 @@ impl Work {
 /// Makes everything read-only except the folders in `write`. Covers Faber's files within reach, and
 /// protects Faber's programs and the symlinks to them. Returns whether the command has a complete
 /// mount namespace of its own.
-pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<bool> {
-    let named = real(confinement.write.iter().chain(&confinement.read));
-    let work = match Work::new(confinement, &named).find(order, &named) {
+pub(super) fn protect_files(order: &LaunchOrder, confinement: &Confinement) -> io::Result<bool> {
+    let named = canonical_paths(confinement.write.iter().chain(&confinement.read));
+    let work = match ProtectionMounts::new(confinement, &named).find_paths(order, &named) {
         Err(err) if confinement.required => return Err(err),
-        found => found.unwrap_or_else(|_| Work::new(confinement, &named)).shorten(),
+        found => {
+            found.unwrap_or_else(|_| ProtectionMounts::new(confinement, &named)).remove_nested()
+        }
     };
     if confinement.required {
         let own = [work.hidden.as_slice(), &work.kept, &work.links, &work.free].concat();
-        let in_named = own.iter().find(|it| is_within(it, &named));
-        if let Some(path) = in_named.filter(|_| order.life == Life::Background) {
+        let in_named = own.iter().find(|path| is_within(path, &named));
+        if let Some(path) = in_named.filter(|_| order.life == Lifetime::Background) {
             let why = "cannot be hidden for as long as a command in the background may live";
-            return Err(refused(path, why, &named));
+            return Err(refused_error(path, why, &named));
         }
         if let Some(path) = work.free.first() {
-            return Err(refused(path, "is not there, so that it cannot be hidden", &named));
+            return Err(refused_error(path, "is not there, so that it cannot be hidden", &named));
         }
     }
     let here = env::current_dir()?;
-    let is_whole = match view::take().and_then(|()| work.do_it()) {
+    let is_whole = match mount_namespace::enter_namespace().and_then(|()| work.mount_all()) {
         Ok(is_whole) => is_whole,
         Err(err) => {
             let first = work.hidden.iter().chain(&work.kept).chain(&work.links).next();
             if let Some(first) = first.filter(|_| confinement.required) {
                 let why = format!("cannot be hidden on this machine ({err})");
-                return Err(refused(first, &why, &named));
+                return Err(refused_error(first, &why, &named));
             }
             false
         }
@@ -157,10 +159,10 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<boo
     Ok(is_whole)
 }
 
-fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
+fn refused_error(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     let at = path.display();
     let (place, help) = if is_within(path, named) {
-        ("where it may read or write", ELSEWHERE)
+        ("where it may read or write", OWN_FOLDER_ADVICE)
     } else {
         ("in a folder of the system, which every command reads", "keep it elsewhere")
     };
@@ -168,89 +170,90 @@ fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
 }
 
 /// Removes duplicates and paths that are inside another one.
-fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     // The contents of a folder follow it directly in this order.
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths
 }
 
-fn cover(work: &Work) -> io::Result<()> {
+fn cover_hidden(work: &ProtectionMounts) -> io::Result<()> {
     if work.hidden.is_empty() {
         return Ok(());
     }
     for path in &work.hidden {
-        pin(path, &work.reach)?;
+        pin_parents(path, &work.reach)?;
     }
     // Stays open, because the covers are created in a folder that may contain these files.
-    let held: Vec<_> = work.hidden.iter().map(|it| hold(it)).collect::<io::Result<_>>()?;
-    let shop = WORKSHOPS.iter().map(Path::new).find(|it| it.is_dir());
+    let held: Vec<_> = work.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
+    let shop = COVER_FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
     let shop = shop.ok_or_else(|| io::Error::other("there is no folder such as `/tmp`"))?;
     mount(Some("tmpfs"), shop, Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
     let (file, folder) = (shop.join("file"), shop.join("folder"));
     fs::write(&file, [])?;
     fs::create_dir(&folder)?;
-    for it in [&file, &folder] {
-        fs::set_permissions(it, Permissions::from_mode(0o0))?;
+    for cover in [&file, &folder] {
+        fs::set_permissions(cover, Permissions::from_mode(0o0))?;
     }
     for (path, held) in work.hidden.iter().zip(&held) {
         let cover = if held.metadata()?.is_dir() { &folder } else { &file };
-        bind(cover, &by_number(held), path)?;
+        bind_mount(cover, &descriptor_path(held), path)?;
     }
     Ok(umount2(shop, MntFlags::MNT_DETACH)?)
 }
 
-fn keep(work: &Work) -> io::Result<()> {
+fn mount_read_only(work: &ProtectionMounts) -> io::Result<()> {
     for path in &work.kept {
-        pin(path, &work.reach)?;
-        bind(path, path, path)?;
-        let only_read = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | held(path)?;
+        pin_parents(path, &work.reach)?;
+        bind_mount(path, path, path)?;
+        let only_read =
+            MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | locked_flags(path)?;
         mount(None::<&str>, path, None::<&str>, only_read, None::<&str>)?;
     }
     Ok(())
 }
 
 /// Mounts each symlink on itself, so it can be followed but not replaced.
-fn keep_links(work: &Work) -> io::Result<()> {
+fn pin_links(work: &ProtectionMounts) -> io::Result<()> {
     for path in &work.links {
-        pin(path, &work.reach)?;
-        let held = hold(path)?;
-        bind(&by_number(&held), &by_number(&held), path)?;
+        pin_parents(path, &work.reach)?;
+        let held = open_path(path)?;
+        bind_mount(&descriptor_path(&held), &descriptor_path(&held), path)?;
     }
     Ok(())
 }
 
 /// Returns the flags of a mount that a remount must repeat. They cannot be removed.
-fn held(path: &Path) -> io::Result<MsFlags> {
+fn locked_flags(path: &Path) -> io::Result<MsFlags> {
     let now = statvfs(path)?.flags();
     let flags = [
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
     ];
-    Ok(flags.into_iter().filter(|it| now.contains(it.0)).map(|it| it.1).collect())
+    Ok(flags.into_iter().filter(|flag| now.contains(flag.0)).map(|flag| flag.1).collect())
 }
 
 /// Mounts the folders between an allowed folder and `path` on themselves. Otherwise a command could
 /// move one and put another in that place.
-fn pin(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
+fn pin_parents(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
     let is_between =
-        |it: &&Path| reach.iter().any(|top| it.starts_with(top) && *it != top.as_path());
+        |path: &&Path| reach.iter().any(|top| path.starts_with(top) && *path != top.as_path());
     let mut between: Vec<_> = path.ancestors().skip(1).filter(is_between).collect();
     between.reverse();
     for folder in between {
-        bind(folder, folder, folder)?;
+        bind_mount(folder, folder, folder)?;
     }
     Ok(())
 }
 
-fn hold(path: &Path) -> io::Result<File> {
+fn open_path(path: &Path) -> io::Result<File> {
     // Opens a symlink itself, not its target.
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-fn by_number(file: &File) -> PathBuf {
+fn descriptor_path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 

@@ -25,30 +25,31 @@ impl World {
         self.folder.path().canonicalize().unwrap().join("root")
     }
 
-    fn order(&self, hidden: &[&str], kept: &[&str], life: Life) -> Order {
-        let paths = |names: &[&str]| names.iter().map(|it| self.root().join(it)).collect();
+    fn order(&self, hidden: &[&str], kept: &[&str], life: Lifetime) -> LaunchOrder {
+        let paths = |names: &[&str]| names.iter().map(|name| self.root().join(name)).collect();
         let confinement = Confinement { write: vec![self.root()], ..Confinement::default() };
         let (hidden, kept) = (paths(hidden), paths(kept));
-        Order { confinement: Some(confinement), hidden, kept, life, caller: 0 }
+        LaunchOrder { confinement: Some(confinement), hidden, kept, life, caller: 0 }
     }
 
     /// Runs a shell in a thread with the mounts. Fails with the reason why they are not possible.
-    fn run(&self, order: &Order, script: &str) -> Result<String, String> {
+    fn run(&self, order: &LaunchOrder, script: &str) -> Result<String, String> {
         let run = || {
             let confinement = order.confinement.as_ref().unwrap();
-            put_on(order, confinement).map_err(|err| err.to_string())?;
+            protect_files(order, confinement).map_err(|err| err.to_string())?;
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(self.root());
             let Output { stdout, stderr, .. } = shell.output().unwrap();
             Ok(format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
         };
-        thread::scope(|it| it.spawn(run).join()).unwrap()
+        thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
 }
 
 /// Returns whether a thread of this process can create a mount namespace. `root` can.
 fn has_view() -> bool {
-    thread::scope(|it| it.spawn(|| view::take().is_ok()).join()).unwrap()
+    thread::scope(|scope| scope.spawn(|| mount_namespace::enter_namespace().is_ok()).join())
+        .unwrap()
 }
 
 #[test]
@@ -62,18 +63,18 @@ fn what_is_not_there_is_refused() {
         (&[], &["deep/run.sh"], "deep/run.sh"),
         (&[], &["tool"], "build/tool"),
     ] {
-        let err = world.run(&world.order(hidden, kept, Life::Watched), "true").unwrap_err();
+        let err = world.run(&world.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
         let path = world.root().join(named).display().to_string();
         assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
         assert!(err.contains("is not there, so that it cannot be hidden"), "{err}");
-        let err = world.run(&world.order(hidden, kept, Life::Background), "true").unwrap_err();
+        let err = world.run(&world.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
         assert!(err.contains("a command in the background may live"), "{err}");
     }
-    let mut loose = world.order(&["faber.yaml"], &[], Life::Watched);
+    let mut loose = world.order(&["faber.yaml"], &[], Lifetime::Watched);
     loose.confinement.as_mut().unwrap().required = false;
     world.run(&loose, "true").unwrap();
     // A command cannot create files outside its folders.
-    let outside = world.order(&["../faber.yaml"], &["/nowhere/run.sh"], Life::Background);
+    let outside = world.order(&["../faber.yaml"], &["/nowhere/run.sh"], Lifetime::Background);
     world.run(&outside, "true").unwrap();
 }
 
@@ -87,7 +88,7 @@ fn other_names_are_covered_and_kept_too() {
     }
     fs::hard_link(root.join("../faber.yaml"), root.join("deep/hard.yaml")).unwrap();
     fs::hard_link(root.join("run.sh"), root.join("deep/hard.sh")).unwrap();
-    let order = world.order(&["../faber.yaml"], &["run.sh"], Life::Watched);
+    let order = world.order(&["../faber.yaml"], &["run.sh"], Lifetime::Watched);
     let script = "chmod 600 deep/hard.yaml; rm -f deep/hard.yaml; mv deep other; cat deep/hard.sh; \
                   echo x >> deep/hard.sh; echo new > deep/new; wc -c < deep/hard.yaml";
     match world.run(&order, script) {
@@ -99,7 +100,7 @@ fn other_names_are_covered_and_kept_too() {
     }
     assert_eq!(fs::read_to_string(root.join("deep/hard.yaml")).unwrap(), "own\n");
     assert_eq!(fs::read_to_string(root.join("run.sh")).unwrap(), "own\n");
-    let later = world.run(&world.order(&["../faber.yaml"], &[], Life::Background), "true");
+    let later = world.run(&world.order(&["../faber.yaml"], &[], Lifetime::Background), "true");
     assert!(later.unwrap_err().contains("hard.yaml` is Faber's own"));
 }
 
@@ -113,7 +114,7 @@ fn a_symlink_on_the_way_stays_as_it_is() {
     }
     symlink("real", root.join("conf")).unwrap();
     symlink("conf/faber.yaml", root.join("faber.yaml")).unwrap();
-    let order = world.order(&["faber.yaml"], &["conf/bin/tool"], Life::Watched);
+    let order = world.order(&["faber.yaml"], &["conf/bin/tool"], Lifetime::Watched);
     let script = "cat conf/bin/tool; rm -f faber.yaml conf; ln -sfn /tmp conf; mv conf other; \
                   echo x > faber.yaml; mv real other; echo new > conf/new; echo new > bin";
     match world.run(&order, script) {

@@ -13,24 +13,24 @@ use std::{
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 
-use super::{Root, at, guarded, kind, mark};
+use super::{Root, file_id, kind_name, nonblocking, os_path};
 
 impl Root {
     /// Resolves a path to one without symlinks, relative to the root. The last part need not exist.
-    pub(crate) fn settled(&self, path: &Path) -> io::Result<PathBuf> {
-        let real = match self.dir().canonicalize(at(path)) {
+    pub(crate) fn canonical_path(&self, path: &Path) -> io::Result<PathBuf> {
+        let real = match self.dir().canonicalize(os_path(path)) {
             Err(err) if err.kind() == io::ErrorKind::NotFound && !self.is_symlink(path) => {
                 let folder = path.parent().unwrap_or(Path::new(""));
-                self.dir().canonicalize(at(folder))?.join(path.file_name().unwrap_or_default())
+                self.dir().canonicalize(os_path(folder))?.join(path.file_name().unwrap_or_default())
             }
             real => real?,
         };
         // The canonical path of the root is `.`.
-        Ok(real.components().filter(|it| it.as_os_str() != ".").collect())
+        Ok(real.components().filter(|part| part.as_os_str() != ".").collect())
     }
 
     fn is_symlink(&self, path: &Path) -> bool {
-        self.dir().symlink_metadata(at(path)).is_ok_and(|it| it.is_symlink())
+        self.dir().symlink_metadata(os_path(path)).is_ok_and(|meta| meta.is_symlink())
     }
 
     /// Opens a folder by its canonical path.
@@ -43,21 +43,22 @@ impl Root {
     }
 
     /// Opens a regular file for reading, by its canonical path. Never blocks on a FIFO.
-    pub(crate) fn open_settled(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
-        let (file, meta) = if self.hidden().is_empty() {
-            let file = self.dir().open_with(at(path), guarded(OpenOptions::new().read(true)))?;
+    pub(crate) fn open_canonical(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
+        let (file, meta) = if self.protected_files().is_empty() {
+            let file =
+                self.dir().open_with(os_path(path), nonblocking(OpenOptions::new().read(true)))?;
             let meta = file.metadata()?;
             (file, meta)
         } else {
-            if self.hidden().covers(path) {
-                return Err(own());
+            if self.protected_files().covers(path) {
+                return Err(protected_io_error());
             }
-            let folder = self.folder_of(path)?;
+            let folder = self.parent_folder(path)?;
             let name = path.file_name().unwrap_or(OsStr::new("."));
             self.open_in(&folder, name, OpenOptions::new().read(true))?
         };
         if !meta.is_file() {
-            return Err(io::Error::other(format!("it is {}", kind(&meta))));
+            return Err(io::Error::other(format!("it is {}", kind_name(&meta))));
         }
         Ok((file.into_std(), meta))
     }
@@ -71,17 +72,17 @@ impl Root {
     ) -> io::Result<(File, Metadata)> {
         // Does not open a file that is known to be protected: closing it would drop SQLite's locks.
         let found = folder.symlink_metadata(name).ok();
-        let is_told = |it: &Metadata| it.nlink() > 1 || self.1.is_some();
+        let is_told = |meta: &Metadata| meta.nlink() > 1 || self.1.is_some();
         if let Some(found) = found.filter(is_told)
             && self.is_own(&found)?
         {
-            return Err(own());
+            return Err(protected_io_error());
         }
-        let options = guarded(options).clone().follow(FollowSymlinks::No).clone();
+        let options = nonblocking(options).clone().follow(FollowSymlinks::No).clone();
         let file = folder.open_with(name, &options)?;
         let meta = file.metadata()?;
         if self.is_own(&meta)? {
-            return Err(own());
+            return Err(protected_io_error());
         }
         Ok((file, meta))
     }
@@ -89,19 +90,20 @@ impl Root {
     /// Returns whether a file is protected. During a search, a file with one name cannot become
     /// protected.
     fn is_own(&self, meta: &Metadata) -> io::Result<bool> {
-        let hidden = self.hidden();
-        let Some(seen) = &self.1 else { return hidden.is_own(self.dir(), meta) };
-        let is_inside = seen.own.contains(&mark(meta));
+        let hidden = self.protected_files();
+        let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };
+        let is_inside = seen.own.contains(&file_id(meta));
         if is_inside || meta.nlink() == 1 {
             return Ok(is_inside);
         }
-        let all = seen.all.get_or_init(|| hidden.marks().map_err(|err| err.to_string()));
+        let all = seen.all.get_or_init(|| hidden.all_file_ids().map_err(|err| err.to_string()));
         let all = all.as_ref().map_err(|err| io::Error::other(err.clone()))?;
-        Ok(all.binary_search(&mark(meta)).is_ok() || hidden.is_own_inside(self.dir(), meta))
+        Ok(all.binary_search(&file_id(meta)).is_ok()
+            || hidden.is_protected_inside(self.dir(), meta))
     }
 
     /// Opens the folder of a file, or returns the cached one of the search.
-    fn folder_of(&self, path: &Path) -> io::Result<Arc<Dir>> {
+    fn parent_folder(&self, path: &Path) -> io::Result<Arc<Dir>> {
         let path = path.parent().unwrap_or(Path::new(""));
         let Some(seen) = &self.1 else { return Ok(Arc::new(self.open_folder(path)?)) };
         let mut last = seen.folder.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,6 +116,6 @@ impl Root {
     }
 }
 
-fn own() -> io::Error {
+fn protected_io_error() -> io::Error {
     io::Error::other("it is Faber's own")
 }

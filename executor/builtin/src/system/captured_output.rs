@@ -2,7 +2,7 @@
 
 use std::{io, pin::pin, process::ExitStatus, time::Duration};
 
-use sandbox::process::Group;
+use sandbox::process::ProcessGroup;
 use secrets::Redaction;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -10,57 +10,57 @@ use tokio::{
 };
 
 /// Bytes kept of the start of a stream, and of its end.
-const KEPT: usize = 48 << 10;
+const KEPT_BYTES: usize = 48 << 10;
 /// Time limit for pipes that stay open after the end of the command.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The start and the end of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Bounded {
+pub(super) struct BoundedOutput {
     head: Vec<u8>,
     tail: Vec<u8>,
     /// Number of bytes dropped between them.
     lost: u64,
 }
 
-impl Bounded {
+impl BoundedOutput {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let (head, rest) = bytes.split_at(bytes.len().min(KEPT - self.head.len()));
+        let (head, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
         self.tail.extend_from_slice(rest);
-        if self.tail.len() > 2 * KEPT {
-            self.forget(self.tail.len() - KEPT);
+        if self.tail.len() > 2 * KEPT_BYTES {
+            self.drop_front(self.tail.len() - KEPT_BYTES);
         }
     }
 
-    fn forget(&mut self, bytes: usize) {
+    fn drop_front(&mut self, bytes: usize) {
         self.tail.drain(..bytes);
         self.lost += bytes as u64;
     }
 
     /// Returns the text without secrets. Shows no part of a secret that was cut.
     pub(super) fn text(mut self, seen: &Redaction) -> String {
-        self.forget(self.tail.len().saturating_sub(KEPT));
+        self.drop_front(self.tail.len().saturating_sub(KEPT_BYTES));
         if self.lost == 0 {
             self.head.append(&mut self.tail);
             return seen.clean(String::from_utf8_lossy(&self.head).into_owned());
         }
         let mut head = seen.clean(String::from_utf8_lossy(&self.head).into_owned());
-        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut(seen))));
-        let tail = cleaned_from(&self.tail, seen);
+        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut_margin(seen))));
+        let tail = clean_after_cut(&self.tail, seen);
         format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
     }
 }
 
 /// Removes secrets from text after a cut, including the rest of a secret that was cut.
-pub(super) fn cleaned_from(bytes: &[u8], seen: &Redaction) -> String {
+pub(super) fn clean_after_cut(bytes: &[u8], seen: &Redaction) -> String {
     let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
-    text[text.ceil_char_boundary(cut(seen).min(text.len()))..].to_owned()
+    text[text.ceil_char_boundary(cut_margin(seen).min(text.len()))..].to_owned()
 }
 
 /// Returns the number of bytes beside a cut that may belong to a secret. Decoding a cut character
 /// adds bytes: each of up to three bytes becomes a replacement character of three bytes.
-fn cut(seen: &Redaction) -> usize {
+fn cut_margin(seen: &Redaction) -> usize {
     match seen.longest() {
         0 => 0,
         longest => longest + 3 * 3,
@@ -69,19 +69,19 @@ fn cut(seen: &Redaction) -> usize {
 
 /// Standard output and standard error of a command.
 #[derive(Debug, Default)]
-pub(super) struct Printed {
-    stdout: Bounded,
-    stderr: Bounded,
+pub(super) struct CapturedOutput {
+    stdout: BoundedOutput,
+    stderr: BoundedOutput,
 }
 
-impl Printed {
+impl CapturedOutput {
     /// Returns the start of standard error.
-    pub(super) fn errors(&self) -> String {
+    pub(super) fn stderr_head(&self) -> String {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }
 
     /// Captures output until the command has ended, and kills the processes that it leaves.
-    pub(super) async fn read(&mut self, group: &mut Group) -> io::Result<ExitStatus> {
+    pub(super) async fn read(&mut self, group: &mut ProcessGroup) -> io::Result<ExitStatus> {
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::Error::other("its streams are not piped"));
@@ -93,14 +93,14 @@ impl Printed {
             _ = &mut streams => group.wait().await,
             status = group.wait() => {
                 group.kill();
-                let _ = timeout(DRAIN, streams).await;
+                let _ = timeout(DRAIN_TIMEOUT, streams).await;
                 status
             }
         }
     }
 
     /// Returns the text of both streams, or a note that they are empty.
-    pub(super) fn whole(self, seen: &Redaction) -> String {
+    pub(super) fn into_output(self, seen: &Redaction) -> String {
         let text = self.text(seen);
         if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
     }
@@ -117,7 +117,7 @@ impl Printed {
     }
 }
 
-async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Bounded) {
+async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut BoundedOutput) {
     let mut buffer = vec![0; 32 << 10];
     // A broken pipe is an end. The exit status says more.
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn a_stream_keeps_its_beginning_and_its_end() {
-        let mut kept = Bounded::default();
+        let mut kept = BoundedOutput::default();
         for number in 0..1_000_000_u32 {
             kept.push(format!("{number}\n").as_bytes());
-            assert!(kept.head.len() <= KEPT && kept.tail.len() <= 2 * KEPT);
+            assert!(kept.head.len() <= KEPT_BYTES && kept.tail.len() <= 2 * KEPT_BYTES);
         }
         let text = kept.text(&Redaction::default());
         assert!(text.starts_with("0\n1\n2\n") && text.ends_with("\n999998\n999999\n"));
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn a_short_stream_is_whole() {
-        let mut kept = Bounded::default();
-        let text = "ä".repeat(KEPT);
-        text.as_bytes().chunks(7).for_each(|it| kept.push(it));
+        let mut kept = BoundedOutput::default();
+        let text = "ä".repeat(KEPT_BYTES);
+        text.as_bytes().chunks(7).for_each(|chunk| kept.push(chunk));
         assert_eq!(kept.text(&Redaction::default()), text);
         assert_eq!(
-            Printed::default().whole(&Redaction::default()),
+            CapturedOutput::default().into_output(&Redaction::default()),
             "(Command completed with no output)"
         );
     }
@@ -158,7 +158,7 @@ mod tests {
         seen.note("TOK", "SECRETVALUE0123456789");
         // At every offset, a secret lies across each cut.
         for offset in 0..21 {
-            let mut kept = Bounded::default();
+            let mut kept = BoundedOutput::default();
             kept.push(&b"x".repeat(offset));
             kept.push(&b"SECRETVALUE0123456789".repeat(20_000));
             kept.push(&b"y".repeat(offset));
@@ -171,7 +171,7 @@ mod tests {
         let mut seen = Redaction::default();
         seen.note("TOK", "s€cr€t€");
         for offset in 0..13 {
-            let mut kept = Bounded::default();
+            let mut kept = BoundedOutput::default();
             kept.push(&b"x".repeat(offset));
             kept.push("s€cr€t€".repeat(20_000).as_bytes());
             kept.push(&b"y".repeat(offset));

@@ -14,9 +14,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Memory,
+    Memory, formatting,
     scope::{Key, Scope},
-    words,
 };
 
 /// Longest text. Its output still fits together with a heading.
@@ -28,19 +27,19 @@ const TAG_BYTES: usize = 128;
 /// Most bytes of a description or a query.
 const WORDS_BYTES: usize = limits::TEXT_BYTES;
 /// Records read at once. Each may have a megabyte.
-const PAGE: usize = 32;
-const SHOWN: usize = 10;
-const LISTED: usize = 200;
+const PAGE_RECORDS: usize = 32;
+const SHOWN_MATCHES: usize = 10;
+const LISTED_MEMORIES: usize = 200;
 /// Bytes of text that one search reads. That takes about a second.
 pub(super) const SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
-pub(super) struct Notebook {
+pub(super) struct MemoryStore {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
 
-impl Notebook {
+impl MemoryStore {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock }
     }
@@ -52,21 +51,21 @@ impl Notebook {
         key: &Key,
         mut memory: Memory,
     ) -> Result<(), ToolError> {
-        memory.tags.retain(|it| !it.trim().is_empty());
-        memory.check()?;
-        let name = scope.name_of(key);
-        self.check_room(scope, &name).await?;
+        memory.tags.retain(|tag| !tag.trim().is_empty());
+        memory.check_sizes()?;
+        let name = scope.record_name(key);
+        self.check_capacity(scope, &name).await?;
         let value = serde_json::to_value(memory).expect("memories are JSON");
         let (kind, at) = (RecordKind::Memory, self.clock.now());
         let record = Record { kind, name, value: Arc::new(value), at };
         let put = self.store.put_record(&record, WriteCondition::Never).await;
-        put.map_err(|err| failed(&err)).map(drop)
+        put.map_err(|err| store_failure(&err)).map(drop)
     }
 
     /// Rejects a new memory if the scope is full.
-    async fn check_room(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
-        let count = self.count(scope, MEMORIES).await?;
-        if count < MEMORIES || self.find(name).await?.is_some() {
+    async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
+        let count = self.count_memories(scope, MEMORIES).await?;
+        if count < MEMORIES || self.find_record(name).await?.is_some() {
             return Ok(());
         }
         let why = format!(
@@ -76,23 +75,23 @@ impl Notebook {
         Err(ToolError::failed(why).without_retry())
     }
 
-    async fn count(&self, scope: Scope, most: usize) -> Result<usize, ToolError> {
-        let count = self.store.count_records(RecordKind::Memory, &scope.prefix(), most).await;
-        count.map_err(|err| failed(&err))
+    async fn count_memories(&self, scope: Scope, most: usize) -> Result<usize, ToolError> {
+        let count = self.store.count_records(RecordKind::Memory, &scope.name_prefix(), most).await;
+        count.map_err(|err| store_failure(&err))
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Record>, ToolError> {
-        self.store.find_record(RecordKind::Memory, name).await.map_err(|err| failed(&err))
+    async fn find_record(&self, name: &str) -> Result<Option<Record>, ToolError> {
+        self.store.record(RecordKind::Memory, name).await.map_err(|err| store_failure(&err))
     }
 
     /// Returns the memory of a key. The error names another scope that has the key.
-    pub(super) async fn recall(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
-        if let Some(record) = self.find(&scope.name_of(key)).await? {
-            return read(&record).map_err(|err| failed(&err));
+    pub(super) async fn recall_memory(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
+        if let Some(record) = self.find_record(&scope.record_name(key)).await? {
+            return parse_memory(&record).map_err(|err| store_failure(&err));
         }
         let why = format!("nothing is saved as '{key}' in {scope}");
-        for other in Scope::ALL.into_iter().filter(|it| *it != scope) {
-            if self.find(&other.name_of(key)).await?.is_some() {
+        for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
+            if self.find_record(&other.record_name(key)).await?.is_some() {
                 let why = format!("{why}, but in {other}: ask for that scope");
                 return Err(ToolError::failed(why).without_retry());
             }
@@ -103,8 +102,8 @@ impl Notebook {
 
     /// Removes the memory of a key. Returns whether it existed.
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
-        let removed = self.store.remove_record(RecordKind::Memory, &scope.name_of(key)).await;
-        removed.map_err(|err| failed(&err))
+        let removed = self.store.remove_record(RecordKind::Memory, &scope.record_name(key)).await;
+        removed.map_err(|err| store_failure(&err))
     }
 
     /// Removes all memories of a scope and returns their number.
@@ -113,37 +112,38 @@ impl Notebook {
         scope: Scope,
         cancel: &CancellationToken,
     ) -> Result<usize, ToolError> {
-        let (mut pages, mut cleared) = (Pages::of(self, scope), 0);
+        let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
             // Concurrent removals share commits.
-            let removals =
-                page.iter().map(|it| self.store.remove_record(RecordKind::Memory, &it.name));
-            let removed = try_join_all(removals).await.map_err(|err| failed(&err))?;
-            cleared += removed.into_iter().filter(|it| *it).count();
+            let removals = page
+                .iter()
+                .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
+            let removed = try_join_all(removals).await.map_err(|err| store_failure(&err))?;
+            cleared += removed.into_iter().filter(|removed| *removed).count();
         }
         Ok(cleared)
     }
 
     /// Returns the first memories of a scope as text, ordered by key.
-    pub(super) async fn list(
+    pub(super) async fn list_memories(
         &self,
         scope: Scope,
         cancel: &CancellationToken,
     ) -> Result<String, ToolError> {
-        let mut pages = Pages::of(self, scope);
+        let mut pages = RecordPages::in_scope(self, scope);
         let mut lines = Vec::new();
-        while lines.len() < LISTED
+        while lines.len() < LISTED_MEMORIES
             && let Some(page) = pages.next(cancel).await?
         {
-            for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
-                lines.push(words::line(&key, &memory, None));
+            for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
+                lines.push(formatting::format_line(&key, &memory, None));
             }
         }
         let mut count = lines.len();
         if !pages.is_over {
-            count = count.max(self.count(scope, usize::MAX).await?);
+            count = count.max(self.count_memories(scope, usize::MAX).await?);
         }
-        lines.truncate(LISTED);
+        lines.truncate(LISTED_MEMORIES);
         if lines.is_empty() {
             return Ok(format!("No memories in {scope}"));
         }
@@ -151,12 +151,12 @@ impl Notebook {
         if rest > 0 {
             lines.push(format!("… and {rest} more: `search_memory` finds them"));
         }
-        Ok(format!("{} in {scope}:\n{}", words::memories(count), lines.join("\n")))
+        Ok(format!("{} in {scope}:\n{}", formatting::format_count(count), lines.join("\n")))
     }
 
     /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Reads
     /// about `most` bytes of texts.
-    pub(super) async fn search(
+    pub(super) async fn search_memories(
         &self,
         scope: Scope,
         query: &str,
@@ -169,15 +169,16 @@ impl Notebook {
         }
         check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
-        let (mut pages, mut matches, mut bytes) = (Pages::of(self, scope), Matches::default(), 0);
+        let (mut pages, mut matches, mut bytes) =
+            (RecordPages::in_scope(self, scope), Matches::default(), 0);
         let mut is_whole = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
             // A page has megabytes of text.
             let looked = spawn_blocking(move || {
-                for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
+                for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();
-                    matches.look(&key, &memory, &wanted);
+                    matches.add_match(&key, &memory, &wanted);
                 }
                 (matches, bytes)
             });
@@ -189,7 +190,7 @@ impl Notebook {
                 break;
             }
         }
-        Ok(matches.told(query.trim(), scope, is_whole))
+        Ok(matches.into_text(query.trim(), scope, is_whole))
     }
 }
 
@@ -203,13 +204,13 @@ struct Matches {
 }
 
 impl Matches {
-    fn look(&mut self, key: &Key, memory: &Memory, wanted: &str) {
+    fn add_match(&mut self, key: &Key, memory: &Memory, wanted: &str) {
         self.seen += 1;
-        let has = |it: &str| it.to_lowercase().contains(wanted);
+        let has = |text: &str| text.to_lowercase().contains(wanted);
         let description = memory.description.as_deref().unwrap_or_default();
         let rank = if has(key.as_str()) {
             0
-        } else if memory.tags.iter().any(|it| has(it)) {
+        } else if memory.tags.iter().any(|tag| has(tag)) {
             1
         } else if has(&memory.value) || has(description) {
             2
@@ -217,26 +218,28 @@ impl Matches {
             return;
         };
         self.count += 1;
-        if self.lines[rank].len() < SHOWN {
-            self.lines[rank].push(words::line(key, memory, Some(wanted)));
+        if self.lines[rank].len() < SHOWN_MATCHES {
+            self.lines[rank].push(formatting::format_line(key, memory, Some(wanted)));
         }
     }
 
-    fn told(self, query: &str, scope: Scope, is_whole: bool) -> String {
+    fn into_text(self, query: &str, scope: Scope, is_whole: bool) -> String {
         let Self { seen, count, lines } = self;
         let mut text = match count {
             0 => format!("No memories matching '{query}' in {scope}"),
-            1..=SHOWN => format!("Found {} matching '{query}' in {scope}:", words::memories(count)),
+            1..=SHOWN_MATCHES => {
+                format!("Found {} matching '{query}' in {scope}:", formatting::format_count(count))
+            }
             _ => format!(
-                "Found {} matching '{query}' in {scope}, the first {SHOWN}:",
-                words::memories(count)
+                "Found {} matching '{query}' in {scope}, the first {SHOWN_MATCHES}:",
+                formatting::format_count(count)
             ),
         };
-        for line in lines.into_iter().flatten().take(SHOWN) {
+        for line in lines.into_iter().flatten().take(SHOWN_MATCHES) {
             text.extend(["\n", &line]);
         }
         if !is_whole {
-            let seen = words::memories(seen);
+            let seen = formatting::format_count(seen);
             text.extend([
                 "\n(only the first ",
                 &seen,
@@ -247,16 +250,16 @@ impl Matches {
     }
 }
 
-struct Pages<'a> {
-    notebook: &'a Notebook,
+struct RecordPages<'a> {
+    memory_store: &'a MemoryStore,
     prefix: String,
     after: Option<String>,
     is_over: bool,
 }
 
-impl<'a> Pages<'a> {
-    fn of(notebook: &'a Notebook, scope: Scope) -> Self {
-        Self { notebook, prefix: scope.prefix(), after: None, is_over: false }
+impl<'a> RecordPages<'a> {
+    fn in_scope(memory_store: &'a MemoryStore, scope: Scope) -> Self {
+        Self { memory_store, prefix: scope.name_prefix(), after: None, is_over: false }
     }
 
     async fn next(&mut self, cancel: &CancellationToken) -> Result<Option<Vec<Record>>, ToolError> {
@@ -266,18 +269,19 @@ impl<'a> Pages<'a> {
         if self.is_over {
             return Ok(None);
         }
-        let page = RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE) };
+        let page =
+            RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE_RECORDS) };
         let page = page.with_prefix(&self.prefix);
-        let records = self.notebook.store.list_records(RecordKind::Memory, page).await;
-        let records = records.map_err(|err| failed(&err))?;
-        self.is_over = records.len() < PAGE;
-        self.after = records.last().map(|it| it.name.clone());
+        let records = self.memory_store.store.records(RecordKind::Memory, page).await;
+        let records = records.map_err(|err| store_failure(&err))?;
+        self.is_over = records.len() < PAGE_RECORDS;
+        self.after = records.last().map(|record| record.name.clone());
         Ok(Some(records))
     }
 }
 
 impl Memory {
-    fn check(&self) -> Result<(), ToolError> {
+    fn check_sizes(&self) -> Result<(), ToolError> {
         check_bytes("the text", self.value.len(), VALUE_BYTES)?;
         check_bytes("the language", self.language.as_ref().map_or(0, String::len), TAG_BYTES)?;
         let description = self.description.as_ref().map_or(0, String::len);
@@ -286,7 +290,7 @@ impl Memory {
             let why = format!("{} tags are too many: at most {TAGS}", self.tags.len());
             return Err(ToolError::failed(why).without_retry());
         }
-        self.tags.iter().try_for_each(|it| check_bytes("a tag", it.len(), TAG_BYTES))
+        self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), TAG_BYTES))
     }
 }
 
@@ -298,14 +302,14 @@ fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
     Err(ToolError::failed(why).without_retry())
 }
 
-fn read(record: &Record) -> Result<Memory, StoreError> {
+fn parse_memory(record: &Record) -> Result<Memory, StoreError> {
     Memory::deserialize(&*record.value).map_err(|err| StoreError::corrupt(&record.name, err))
 }
 
 /// Returns the key and memory of a record. Skips a damaged record.
-fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
-    let key = scope.key_of(&record.name)?;
-    match read(record) {
+fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
+    let key = scope.key_of_record(&record.name)?;
+    match parse_memory(record) {
         Ok(memory) => Some((key, memory)),
         Err(err) => {
             tracing::warn!(%err, "left out of a list");
@@ -315,7 +319,7 @@ fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
 }
 
 /// Converts an error of the store into the error of a call.
-fn failed(err: &StoreError) -> ToolError {
+fn store_failure(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {
             ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()).with_unknown_outcome()

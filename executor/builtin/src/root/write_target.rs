@@ -18,14 +18,14 @@ use cap_tempfile::TempFile;
 use shared::tool::ToolError;
 
 use super::{
-    Place, Root, at, ends_in_slash, failure,
-    hidden::{refused, undecided},
-    kind, shown,
+    Root, RootPath, display_path, io_failure, kind_name, os_path,
+    protected_files::{protected_error, undecided_error},
+    trailing_slash_error,
 };
 
 /// A file to change, with its open folder.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct WriteTarget {
     root: Root,
     given: String,
     dir: Dir,
@@ -36,34 +36,34 @@ pub(crate) struct Target {
 
 impl Root {
     /// Opens the target of a change. Creates missing parent folders.
-    pub(crate) fn new_target(&self, place: &Place) -> Result<Target, ToolError> {
+    pub(crate) fn new_target(&self, place: &RootPath) -> Result<WriteTarget, ToolError> {
         if place.given.ends_with('/') {
-            return Err(ends_in_slash(&place.given));
+            return Err(trailing_slash_error(&place.given));
         }
-        self.keeps_git(&place.given, &place.path)?;
+        self.check_git_writes(&place.given, &place.path)?;
         if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
-            let made = self.dir().create_dir_all(at(folder));
-            made.map_err(|err| failure("make the folder of", &place.given, &err))?;
+            let made = self.dir().create_dir_all(os_path(folder));
+            made.map_err(|err| io_failure("make the folder of", &place.given, &err))?;
         }
-        self.target(place)
+        self.open_target(place)
     }
 
     /// Opens the target of a change.
-    pub(crate) fn target(&self, place: &Place) -> Result<Target, ToolError> {
+    pub(crate) fn open_target(&self, place: &RootPath) -> Result<WriteTarget, ToolError> {
         if place.meta.is_some() {
-            place.file()?;
+            place.regular_file()?;
         }
-        let fail = |err: io::Error| failure("write", &place.given, &err);
-        let path = self.settled(&place.path).map_err(|err| match err.kind() {
+        let fail = |err: io::Error| io_failure("write", &place.given, &err);
+        let path = self.canonical_path(&place.path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => {
                 let text = format!("{} is a symlink to nothing", place.given);
                 ToolError::failed(text).without_retry()
             }
-            _ => failure("follow", &place.given, &err),
+            _ => io_failure("follow", &place.given, &err),
         })?;
-        self.keeps_git(&place.given, &path)?;
-        if self.hidden().covers(&path) {
-            return Err(refused(&place.given));
+        self.check_git_writes(&place.given, &path)?;
+        if self.protected_files().covers(&path) {
+            return Err(protected_error(&place.given));
         }
         let name = path.file_name().unwrap_or_default().to_owned();
         let dir = self.open_folder(path.parent().unwrap_or(Path::new(""))).map_err(fail)?;
@@ -73,15 +73,15 @@ impl Root {
             Err(err) => return Err(fail(err)),
         };
         let target =
-            Target { root: self.clone(), given: place.given.clone(), dir, name, path, was };
-        target.may_be_changed()?;
+            WriteTarget { root: self.clone(), given: place.given.clone(), dir, name, path, was };
+        target.check_writable()?;
         Ok(target)
     }
 }
 
-impl Target {
-    pub(crate) fn shown(&self) -> String {
-        shown(&self.path)
+impl WriteTarget {
+    pub(crate) fn display(&self) -> String {
+        display_path(&self.path)
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -96,7 +96,7 @@ impl Target {
             file.take(most + 1).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let bytes: Vec<u8> = read().map_err(|err| failure("read", &self.given, &err))?;
+        let bytes: Vec<u8> = read().map_err(|err| io_failure("read", &self.given, &err))?;
         if bytes.len() as u64 > most {
             let text = format!("File too large: {} (more than {most} bytes)", self.given);
             return Err(ToolError::failed(text).without_retry());
@@ -105,93 +105,95 @@ impl Target {
     }
 
     /// Replaces the content. Fails if another program changed the file meanwhile.
-    pub(crate) fn replace(&self, content: &[u8]) -> Result<(), ToolError> {
-        if !self.is_as_it_was() {
+    pub(crate) fn replace_content(&self, content: &[u8]) -> Result<(), ToolError> {
+        if !self.is_unchanged() {
             let text = format!("{} changed meanwhile: read it again", self.given);
             return Err(ToolError::failed(text));
         }
-        self.put(&self.name, content).map_err(|err| failure("write", &self.given, &err))
+        self.put_file(&self.name, content).map_err(|err| io_failure("write", &self.given, &err))
     }
 
     /// Saves content beside the file as `FILE.bak`, and returns that path.
     pub(crate) fn back_up(&self, content: &[u8]) -> Result<String, ToolError> {
         let mut name = self.name.clone();
         name.push(".bak");
-        if self.root.hidden().covers(&self.path.with_file_name(&name)) {
-            return Err(refused(&format!("{}.bak", self.given)));
+        if self.root.protected_files().covers(&self.path.with_file_name(&name)) {
+            return Err(protected_error(&format!("{}.bak", self.given)));
         }
-        self.put(&name, content).map_err(|err| failure("back up", &self.given, &err))?;
-        Ok(shown(&self.path.with_file_name(name)))
+        self.put_file(&name, content).map_err(|err| io_failure("back up", &self.given, &err))?;
+        Ok(display_path(&self.path.with_file_name(name)))
     }
 
     /// Appends content. On an error, part of it may be written.
     pub(crate) fn append(&self, content: &[u8]) -> Result<(), ToolError> {
-        let fail = |err: io::Error| failure("append to", &self.given, &err);
+        let fail = |err: io::Error| io_failure("append to", &self.given, &err);
         let opened = self.open(OpenOptions::new().append(true).create(true));
         let (mut file, meta) = opened.map_err(fail)?;
         if !meta.is_file() {
-            return Err(self.not_a_file(&meta));
+            return Err(self.not_regular_error(&meta));
         }
         let written = file.write_all(content).and_then(|()| file.sync_all());
         written.map_err(|err| fail(err).with_unknown_outcome())?;
-        self.sync();
+        self.sync_folder();
         Ok(())
     }
 
     /// Replacing needs only permission for the folder. This check protects a read-only file.
-    fn may_be_changed(&self) -> Result<(), ToolError> {
+    fn check_writable(&self) -> Result<(), ToolError> {
         let Some(meta) = &self.was else { return Ok(()) };
         if !meta.is_file() {
-            return Err(self.not_a_file(meta));
+            return Err(self.not_regular_error(meta));
         }
         if meta.mode() & 0o222 == 0 {
             let text = format!("Cannot write {}: it is read-only", self.given);
             return Err(ToolError::failed(text));
         }
-        let is_own = self.root.hidden().is_own(self.root.dir(), meta);
-        if is_own.map_err(|err| undecided(&self.given, &err))? {
-            return Err(refused(&self.given));
+        let is_own = self.root.protected_files().is_protected(self.root.dir(), meta);
+        if is_own.map_err(|err| undecided_error(&self.given, &err))? {
+            return Err(protected_error(&self.given));
         }
         let opened = self.open(OpenOptions::new().write(true));
-        opened.map(drop).map_err(|err| failure("write", &self.given, &err))
+        opened.map(drop).map_err(|err| io_failure("write", &self.given, &err))
     }
 
     fn open(&self, options: &mut OpenOptions) -> io::Result<(File, Metadata)> {
         self.root.open_in(&self.dir, &self.name, options)
     }
 
-    fn not_a_file(&self, meta: &Metadata) -> ToolError {
-        let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
+    fn not_regular_error(&self, meta: &Metadata) -> ToolError {
+        let text = format!("Not a file: {} (it is {})", self.given, kind_name(meta));
         ToolError::failed(text).without_retry()
     }
 
-    fn is_as_it_was(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         let now = self.dir.symlink_metadata(&self.name).ok();
-        let mark = |it: &Metadata| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec());
+        let mark = |meta: &Metadata| {
+            (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec())
+        };
         now.as_ref().map(mark) == self.was.as_ref().map(mark)
     }
 
     /// Creates or replaces a whole file in the folder.
-    fn put(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    fn put_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let mut file = TempFile::new(&self.dir)?;
         file.write_all(content)?;
         if let Some(was) = &self.was {
-            keep(file.as_file(), was)?;
+            copy_owner(file.as_file(), was)?;
         }
         file.as_file().sync_all()?;
         file.replace(name)?;
-        self.sync();
+        self.sync_folder();
         Ok(())
     }
 
     /// Syncs the folder if the file system supports it. Readers see the change in any case.
-    fn sync(&self) {
-        let _ = self.dir.open(".").and_then(|it| it.sync_all());
+    fn sync_folder(&self) {
+        let _ = self.dir.open(".").and_then(|folder| folder.sync_all());
     }
 }
 
 /// Copies permissions, and the owner if Faber has the right to.
-fn keep(file: &File, was: &Metadata) -> io::Result<()> {
+fn copy_owner(file: &File, was: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (was.uid(), was.gid()) {
         let _ = fchown(file.as_fd(), Some(was.uid()), Some(was.gid()));

@@ -9,16 +9,18 @@ const BEFORE: usize = 40;
 /// Most tags that a line of a list shows.
 const TAGS: usize = 8;
 
-pub(super) fn memories(n: usize) -> String {
+pub(super) fn format_count(n: usize) -> String {
     if n == 1 { "1 memory".to_owned() } else { format!("{n} memories") }
 }
 
-pub(super) fn snippet(name: &Key, memory: &Memory) -> String {
+pub(super) fn format_snippet(name: &Key, memory: &Memory) -> String {
     let mut text = format!("Snippet '{name}'");
-    if let Some(language) = memory.language.as_deref().filter(|it| !it.is_empty()) {
+    if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {
         text.extend([" (", language, ")"]);
     }
-    if let Some(description) = memory.description.as_deref().filter(|it| !it.is_empty()) {
+    if let Some(description) =
+        memory.description.as_deref().filter(|description| !description.is_empty())
+    {
         text.extend([": ", description]);
     }
     if !memory.tags.is_empty() {
@@ -29,20 +31,20 @@ pub(super) fn snippet(name: &Key, memory: &Memory) -> String {
 }
 
 /// Returns a line of a list. The excerpt is around the match if `wanted` is given.
-pub(super) fn line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
+pub(super) fn format_line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
     let mut line = format!("- {key}");
-    if let Some(language) = memory.language.as_deref().filter(|it| !it.is_empty()) {
-        line.extend([" (", &one_line(language, 0), ")"]);
+    if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {
+        line.extend([" (", &excerpt(language, 0), ")"]);
     }
     if !memory.tags.is_empty() {
         let more = if memory.tags.len() > TAGS { ", …" } else { "" };
         let shown = &memory.tags[..memory.tags.len().min(TAGS)];
-        line.extend([" [", &one_line(&shown.join(", "), 0), more, "]"]);
+        line.extend([" [", &excerpt(&shown.join(", "), 0), more, "]"]);
     }
-    let at = wanted.and_then(|it| place(&memory.value, it));
+    let at = wanted.and_then(|word| find_ignoring_case(&memory.value, word));
     let text = match (&memory.description, at) {
-        (Some(description), None) if !description.is_empty() => one_line(description, 0),
-        _ => one_line(&memory.value, at.unwrap_or_default()),
+        (Some(description), None) if !description.is_empty() => excerpt(description, 0),
+        _ => excerpt(&memory.value, at.unwrap_or_default()),
     };
     if !text.is_empty() {
         line.extend([": ", &text]);
@@ -51,23 +53,23 @@ pub(super) fn line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
 }
 
 /// Returns the approximate number of characters before the first match. `word` is in lower case.
-fn place(text: &str, word: &str) -> Option<usize> {
+fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
-    folded.find(word).map(|it| folded[..it].chars().count())
+    folded.find(word).map(|at| folded[..at].chars().count())
 }
 
 /// Returns an excerpt on one line that contains the position `at`.
-fn one_line(text: &str, at: usize) -> String {
+fn excerpt(text: &str, at: usize) -> String {
     let from = if at > EXCERPT - BEFORE { at - BEFORE } else { 0 };
     let mut line = if from > 0 { "…".to_owned() } else { String::new() };
     let mut rest = text.chars().skip(from);
     let mut shown = 0;
-    for it in rest.by_ref() {
-        let it = if it.is_whitespace() || it.is_control() { ' ' } else { it };
-        if it == ' ' && (line.is_empty() || line.ends_with([' ', '…'])) {
+    for char in rest.by_ref() {
+        let char = if char.is_whitespace() || char.is_control() { ' ' } else { char };
+        if char == ' ' && (line.is_empty() || line.ends_with([' ', '…'])) {
             continue;
         }
-        line.push(it);
+        line.push(char);
         shown += 1;
         if shown == EXCERPT {
             break;
@@ -89,24 +91,24 @@ mod tests {
     fn an_excerpt_is_one_short_line_around_the_place() {
         for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
-            assert_eq!(one_line(text, at), line, "{text}");
+            assert_eq!(excerpt(text, at), line, "{text}");
         }
         let long = format!("{}NEEDLE{}", "ö ".repeat(500), "x".repeat(500));
-        let line = one_line(&long, place(&long, "needle").unwrap());
+        let line = excerpt(&long, find_ignoring_case(&long, "needle").unwrap());
         assert!(line.starts_with('…') && line.contains("NEEDLE") && line.ends_with('…'), "{line}");
         assert!(line.chars().count() <= EXCERPT + 2);
-        assert!(one_line(&long, 0).starts_with("ö ö"));
+        assert!(excerpt(&long, 0).starts_with("ö ö"));
         // Lower case changes the length of this text, so the position is not exact.
         let text = "İ".repeat(100);
-        assert!(place(&text, "i").is_some());
-        assert!(!one_line(&text, 199).is_empty());
+        assert!(find_ignoring_case(&text, "i").is_some());
+        assert!(!excerpt(&text, 199).is_empty());
     }
 
     #[test]
     fn a_snippet_says_what_is_known_of_it() {
         let name = "a b".to_owned().try_into().unwrap();
         let memory = Memory { value: "fn a() {}\n".to_owned(), ..Memory::default() };
-        assert_eq!(snippet(&name, &memory), "Snippet 'a b'\n\nfn a() {}\n");
+        assert_eq!(format_snippet(&name, &memory), "Snippet 'a b'\n\nfn a() {}\n");
         let memory = Memory {
             tags: vec!["x".to_owned(), "y".to_owned()],
             language: Some("rust".to_owned()),
@@ -114,10 +116,10 @@ mod tests {
             ..memory
         };
         assert_eq!(
-            snippet(&name, &memory),
+            format_snippet(&name, &memory),
             "Snippet 'a b' (rust): Does nothing.\nTags: x, y\n\nfn a() {}\n"
         );
-        assert_eq!(line(&name, &memory, None), "- a b (rust) [x, y]: Does nothing.");
-        assert_eq!(line(&name, &memory, Some("fn")), "- a b (rust) [x, y]: fn a() {}");
+        assert_eq!(format_line(&name, &memory, None), "- a b (rust) [x, y]: Does nothing.");
+        assert_eq!(format_line(&name, &memory, Some("fn")), "- a b (rust) [x, y]: fn a() {}");
     }
 }

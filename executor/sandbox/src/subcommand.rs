@@ -17,15 +17,16 @@ use nix::{
 };
 
 use super::{
-    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, kernel,
-    names::{ResolvedPath, real},
-    process_limit, reaper, unseen,
+    Confinement, LaunchOrder, Lifetime, NEEDS_LANDLOCK, ORDER_VARIABLE, REFUSAL_PREFIX,
+    REFUSED_STATUS, kernel, process_limit, reaper,
+    resolved_path::{ResolvedPath, canonical_paths},
+    unsupported_error,
 };
 
 /// The last descriptor that the program inherits.
 const STDERR: RawFd = 2;
 /// Descriptors that are closed if the system cannot list the open ones.
-const DESCRIPTORS: u64 = 1 << 16;
+const MAX_DESCRIPTORS: u64 = 1 << 16;
 const PATH: &str = "PATH";
 const HOME: &str = "HOME";
 /// The search path if the sandbox allows no folder of `PATH`.
@@ -39,8 +40,8 @@ const NOT_FOUND: u8 = 127;
 ///
 /// This is the subcommand [`SUBCOMMAND`](super::SUBCOMMAND). The process must have one thread only,
 /// because other threads would stay unrestricted.
-pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = arguments.into_iter().skip_while(|it| it == "--").collect();
+pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = arguments.into_iter().skip_while(|argument| argument == "--").collect();
     match run(arguments) {
         Ok(code) => code,
         Err((status, complaint)) => {
@@ -52,33 +53,39 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
-    let refuse = |err: String| (REFUSED, format!("{REFUSAL}{err}"));
+    let refuse = |err: String| (REFUSED_STATUS, format!("{REFUSAL_PREFIX}{err}"));
     close_inherited();
-    let order = order().map_err(refuse)?;
+    let order = read_order().map_err(refuse)?;
     let mut arguments = arguments.into_iter();
     let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
     let name = program.to_string_lossy().into_owned();
-    let path = env::var_os(PATH).zip(order.confinement.as_ref()).map(|it| reachable(&it.0, it.1));
+    let path = env::var_os(PATH)
+        .zip(order.confinement.as_ref())
+        .map(|pair| readable_search_path(&pair.0, pair.1));
     let account = account_variables(&order).map_err(|err| refuse(err.to_string()))?;
-    confine(&order).map_err(|err| refuse(err.to_string()))?;
+    apply_order(&order).map_err(|err| refuse(err.to_string()))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_remove(ORDER).envs(path.map(|it| (PATH, it))).envs(account);
+    command
+        .args(arguments)
+        .env_remove(ORDER_VARIABLE)
+        .envs(path.map(|path| (PATH, path)))
+        .envs(account);
     let err = match order.life {
-        Life::Background => command.exec(),
-        Life::Watched => match reaper::watch(&mut command, &order) {
+        Lifetime::Background => command.exec(),
+        Lifetime::Watched => match reaper::run_command(&mut command, &order) {
             Ok(code) => return Ok(code),
             Err(err) => err,
         },
     };
-    Err(complaint(&name, &err))
+    Err(start_error(&name, &err))
 }
 
 /// Returns `HOME`, `USER` and `LOGNAME` for a command that runs as another user. An explicit `HOME`
 /// stays, unless it is the home folder of Faber's user.
-fn account_variables(order: &Order) -> io::Result<BTreeMap<&'static str, OsString>> {
+fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, OsString>> {
     let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
     let Some(user) = user else { return Ok(BTreeMap::new()) };
-    let home = kernel::home_of(user)?;
+    let home = kernel::home_folder(user)?;
     let own = User::from_uid(geteuid())?.map(|own| own.dir);
     let is_own =
         env::var_os(HOME).is_none_or(|home| own.is_some_and(|own| own == Path::new(&home)));
@@ -91,36 +98,38 @@ fn account_variables(order: &Order) -> io::Result<BTreeMap<&'static str, OsStrin
 fn close_inherited() {
     let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
     let open: Vec<RawFd> = if let Ok(listed) = listed {
-        listed.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect()
+        listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     } else {
-        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((DESCRIPTORS, 0));
-        (0..RawFd::try_from(most.min(DESCRIPTORS)).unwrap_or(0)).collect()
+        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
+        (0..RawFd::try_from(most.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
     };
-    for descriptor in open.into_iter().filter(|it| *it > STDERR) {
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > STDERR) {
         // The descriptor of the listing itself is closed already.
         let _ = close(descriptor);
     }
 }
 
-fn order() -> Result<Order, String> {
-    let text = env::var_os(ORDER)
-        .ok_or_else(|| format!("`{ORDER}` says nothing: this subcommand is for Faber's own use"))?;
-    let text = text.to_str().ok_or_else(|| format!("`{ORDER}` is not UTF-8"))?;
-    serde_json::from_str(text).map_err(|err| format!("`{ORDER}`: {err}"))
+fn read_order() -> Result<LaunchOrder, String> {
+    let text = env::var_os(ORDER_VARIABLE).ok_or_else(|| {
+        format!("`{ORDER_VARIABLE}` says nothing: this subcommand is for Faber's own use")
+    })?;
+    let text = text.to_str().ok_or_else(|| format!("`{ORDER_VARIABLE}` is not UTF-8"))?;
+    serde_json::from_str(text).map_err(|err| format!("`{ORDER_VARIABLE}`: {err}"))
 }
 
 /// Returns the search path without folders that the command cannot read. A shell would find a
 /// program there, fail to run it, and not search on.
-fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
-    if !kernel::sees_files() {
+fn readable_search_path(path: &OsStr, confinement: &Confinement) -> OsString {
+    if !kernel::can_restrict_files() {
         return path.to_owned();
     }
     let folders = confinement.write.iter().chain(&confinement.read).map(PathBuf::as_path);
-    let folders = real(folders.chain(kernel::SYSTEM.iter().map(Path::new)));
-    let may_read = |it: &PathBuf| {
+    let folders = canonical_paths(folders.chain(kernel::SYSTEM_FOLDERS.iter().map(Path::new)));
+    let may_read = |path: &PathBuf| {
         // An empty entry is the working directory.
-        let it = if it.as_os_str().is_empty() { Path::new(".") } else { it };
-        ResolvedPath::of(it).is_ok_and(|it| folders.iter().any(|folder| it.end.starts_with(folder)))
+        let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        ResolvedPath::resolve(folder)
+            .is_ok_and(|resolved| folders.iter().any(|folder| resolved.end.starts_with(folder)))
     };
     let left: Vec<_> = env::split_paths(path).filter(may_read).collect();
     match env::join_paths(left) {
@@ -129,23 +138,23 @@ fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
     }
 }
 
-fn confine(order: &Order) -> io::Result<()> {
-    if order.life == Life::Background {
+fn apply_order(order: &LaunchOrder) -> io::Result<()> {
+    if order.life == Lifetime::Background {
         setsid()?;
     }
     if let Some(confinement) = &order.confinement {
-        if confinement.required && !kernel::sees_files() {
-            return Err(unseen(FILES));
+        if confinement.required && !kernel::can_restrict_files() {
+            return Err(unsupported_error(NEEDS_LANDLOCK));
         }
-        limit(confinement)?;
+        set_limits(confinement)?;
     }
     kernel::apply(order)
 }
 
-fn limit(confinement: &Confinement) -> io::Result<()> {
+fn set_limits(confinement: &Confinement) -> io::Result<()> {
     // The kernel compares this limit with all processes of the user. So it is the number of
     // processes on the machine plus those of the command.
-    let all = process_limit::all().unwrap_or(u64::MAX);
+    let all = process_limit::count_all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_CPU, confinement.cpu_seconds),
@@ -163,7 +172,7 @@ fn limit(confinement: &Confinement) -> io::Result<()> {
     Ok(())
 }
 
-fn complaint(name: &str, err: &io::Error) -> (u8, String) {
+fn start_error(name: &str, err: &io::Error) -> (u8, String) {
     match err.kind() {
         io::ErrorKind::NotFound => {
             (NOT_FOUND, format!("`{name}` was not found: install it, or write its full path"))
@@ -200,8 +209,8 @@ mod tests {
             ..Confinement::default()
         };
         let check = |path: &[&str], expected: &[&str]| {
-            let path = reachable(path.join(":").as_ref(), &confinement);
-            let expected = if kernel::sees_files() { expected } else { return };
+            let path = readable_search_path(path.join(":").as_ref(), &confinement);
+            let expected = if kernel::can_restrict_files() { expected } else { return };
             assert_eq!(path.to_str().unwrap(), expected.join(":"));
         };
         let [shims, bin, new, tools, linked, away] =

@@ -16,15 +16,15 @@ use toolbox::{Tool, ToolContext, function};
 use super::Root;
 
 /// Concurrent calls for single files. They are short.
-pub(super) const FILES: usize = 8;
+pub(super) const FILE_CALLS: usize = 8;
 /// Concurrent searches. Each keeps a core and a disk busy.
-pub(super) const SEARCHES: usize = 4;
+pub(super) const SEARCH_CALLS: usize = 4;
 /// Time limit of a search. After it, the search returns the results so far.
 pub(crate) const SEARCH_TIME: Duration = Duration::from_secs(30);
 
 /// The queue of a call. Long searches do not delay short calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lane {
+pub(crate) enum Queue {
     /// Calls for single files.
     File,
     /// Searches through folders, with a time limit.
@@ -33,13 +33,13 @@ pub(crate) enum Lane {
 
 /// Tells a running call when to stop.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     cancel: CancellationToken,
     until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Halt {
+pub(crate) enum StopReason {
     Cancelled,
     /// The time limit was reached.
     TimeUp,
@@ -52,45 +52,45 @@ pub(crate) struct ToolEntry {
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
     pub(crate) effect: Effect,
-    pub(crate) lane: Lane,
+    pub(crate) queue: Queue,
 }
 
 impl ToolEntry {
-    pub(crate) fn tool<Args>(
+    pub(crate) fn into_tool<Args>(
         self,
         root: &Root,
-        run: fn(&Root, &Args, &Stop) -> Result<String, ToolError>,
+        run: fn(&Root, &Args, &StopSignal) -> Result<String, ToolError>,
     ) -> Arc<dyn Tool>
     where
         Args: DeserializeOwned + JsonSchema + Send + 'static,
     {
-        let Self { set, name, description, effect, lane } = self;
+        let Self { set, name, description, effect, queue } = self;
         let root = root.clone();
         function(set, name, description, effect, move |args: Args, cx| {
             let root = root.clone();
-            async move { root.work(lane, &cx, move |root, stop| run(root, &args, stop)).await }
+            async move { root.run_queued(queue, &cx, move |root, stop| run(root, &args, stop)).await }
         })
     }
 }
 
-impl Stop {
+impl StopSignal {
     /// Starts the time limit, if any.
     pub(crate) fn new(cancel: CancellationToken, limit: Option<Duration>) -> Self {
-        Self { cancel, until: limit.and_then(|it| Instant::now().checked_add(it)) }
+        Self { cancel, until: limit.and_then(|limit| Instant::now().checked_add(limit)) }
     }
 
-    pub(crate) fn halt(&self) -> Option<Halt> {
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         if self.cancel.is_cancelled() {
-            return Some(Halt::Cancelled);
+            return Some(StopReason::Cancelled);
         }
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        is_late.then_some(Halt::TimeUp)
+        is_late.then_some(StopReason::TimeUp)
     }
 
     /// Fails if the call was cancelled.
-    pub(crate) fn check(&self) -> Result<(), ToolError> {
+    pub(crate) fn check_cancelled(&self) -> Result<(), ToolError> {
         if self.cancel.is_cancelled() {
-            return Err(cancelled());
+            return Err(cancelled_error());
         }
         Ok(())
     }
@@ -98,47 +98,47 @@ impl Stop {
 
 impl Root {
     /// Runs work when its queue has a free slot. Dropping the future stops the work.
-    pub(crate) async fn work<T: Send + 'static>(
+    pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
-        lane: Lane,
+        queue: Queue,
         cx: &ToolContext,
-        work: impl FnOnce(&Self, &Stop) -> Result<T, ToolError> + Send + 'static,
+        work: impl FnOnce(&Self, &StopSignal) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
         let cancel = cx.cancel.child_token();
         let _stops_the_work = cancel.clone().drop_guard();
         let permit = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(cancelled()),
-            permit = self.lane(lane).acquire_owned() => permit.expect("nobody closes a lane"),
+            () = cancel.cancelled() => return Err(cancelled_error()),
+            permit = self.queue_permits(queue).acquire_owned() => permit.expect("the queue is never closed"),
         };
         let root = self.clone();
         let work = task::spawn_blocking(move || {
             let _until_done = permit;
-            let root = match lane {
-                Lane::File => root,
-                Lane::Search => root.searched(),
+            let root = match queue {
+                Queue::File => root,
+                Queue::Search => root.for_search(),
             };
-            let stop = Stop::new(cancel, lane.limit());
-            stop.check()?;
+            let stop = StopSignal::new(cancel, queue.time_limit());
+            stop.check_cancelled()?;
             work(&root, &stop)
         });
         work.await.unwrap_or_else(|err| match err.try_into_panic() {
             Ok(payload) => panic::resume_unwind(payload),
-            Err(_) => Err(cancelled()),
+            Err(_) => Err(cancelled_error()),
         })
     }
 
-    pub(super) fn lane(&self, lane: Lane) -> Arc<Semaphore> {
-        let lane = match lane {
-            Lane::File => &self.0.files,
-            Lane::Search => &self.0.searches,
+    pub(super) fn queue_permits(&self, queue: Queue) -> Arc<Semaphore> {
+        let queue = match queue {
+            Queue::File => &self.0.files,
+            Queue::Search => &self.0.searches,
         };
-        Arc::clone(lane)
+        Arc::clone(queue)
     }
 }
 
-impl Lane {
-    fn limit(self) -> Option<Duration> {
+impl Queue {
+    fn time_limit(self) -> Option<Duration> {
         match self {
             Self::File => None,
             Self::Search => Some(SEARCH_TIME),
@@ -146,6 +146,6 @@ impl Lane {
     }
 }
 
-pub(crate) fn cancelled() -> ToolError {
+pub(crate) fn cancelled_error() -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, "the work on files was cut short")
 }

@@ -10,7 +10,7 @@ use std::{
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 /// Most symlinks, as in the kernel.
-const LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// A resolved path.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct ResolvedPath {
     /// The end without symlinks. It may not exist.
     pub end: PathBuf,
     /// `true` if the end exists and is accessible.
-    pub is_there: bool,
+    pub exists: bool,
 }
 
 impl ResolvedPath {
@@ -29,51 +29,52 @@ impl ResolvedPath {
     /// # Errors
     ///
     /// If symlinks form a loop, or the file system fails.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let mut way = Self { end: "/".into(), is_there: true, ..Self::default() };
-        let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
+    pub fn resolve(path: &Path) -> io::Result<Self> {
+        let mut resolved = Self { end: "/".into(), exists: true, ..Self::default() };
+        let mut rest: VecDeque<OsString> = path_names(&std::path::absolute(path)?);
         while let Some(name) = rest.pop_front() {
             if name == ".." {
-                way.end.pop();
+                resolved.end.pop();
                 continue;
             }
-            let next = way.end.join(name);
+            let next = resolved.end.join(name);
             let meta = match next.symlink_metadata() {
                 Ok(meta) => meta,
                 Err(err) if is_missing(&err) => {
-                    way.is_there = false;
-                    way.end = next;
+                    resolved.exists = false;
+                    resolved.end = next;
                     // A missing path has no symlinks.
-                    way.end.extend(rest);
-                    return Ok(way);
+                    resolved.end.extend(rest);
+                    return Ok(resolved);
                 }
                 Err(err) => return Err(err),
             };
             if !meta.is_symlink() {
-                way.end = next;
+                resolved.end = next;
                 continue;
             }
-            if way.links.len() == LINKS {
+            if resolved.links.len() == MAX_LINKS {
                 return Err(io::Error::other("its symlinks lead in a circle"));
             }
             let target = fs::read_link(&next)?;
-            way.links.push(next);
+            resolved.links.push(next);
             if target.is_absolute() {
-                way.end = "/".into();
+                resolved.end = "/".into();
             }
-            for name in names(&target).into_iter().rev() {
+            for name in path_names(&target).into_iter().rev() {
                 rest.push_front(name);
             }
         }
-        Ok(way)
+        Ok(resolved)
     }
 
     /// Returns whether the end does not exist and can be created.
-    pub(super) fn is_free(&self) -> bool {
-        let there = self.end.ancestors().skip(1).find(|it| it.exists());
-        let is_fixed =
-            |it: &Path| statvfs(it).is_ok_and(|it| it.flags().contains(FsFlags::ST_RDONLY));
-        !self.is_there && !there.is_some_and(is_fixed)
+    pub(super) fn can_be_created(&self) -> bool {
+        let there = self.end.ancestors().skip(1).find(|folder| folder.exists());
+        let is_fixed = |folder: &Path| {
+            statvfs(folder).is_ok_and(|stat| stat.flags().contains(FsFlags::ST_RDONLY))
+        };
+        !self.exists && !there.is_some_and(is_fixed)
     }
 }
 
@@ -83,20 +84,21 @@ fn is_missing(err: &io::Error) -> bool {
     matches!(err.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
-fn names(path: &Path) -> VecDeque<OsString> {
-    let is_name = |it: &Component<'_>| matches!(it, Component::Normal(_) | Component::ParentDir);
-    path.components().filter(is_name).map(|it| it.as_os_str().to_owned()).collect()
+fn path_names(path: &Path) -> VecDeque<OsString> {
+    let is_name =
+        |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// Returns whether a path is inside one of the folders. A folder itself does not count, because the
 /// configuration names it.
 pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
-    folders.iter().any(|it| path != *it && path.starts_with(it))
+    folders.iter().any(|folder| path != *folder && path.starts_with(folder))
 }
 
 /// Returns the existing paths without symlinks.
-pub(super) fn real(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
-    paths.into_iter().filter_map(|it| it.as_ref().canonicalize().ok()).collect()
+pub(super) fn canonical_paths(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
+    paths.into_iter().filter_map(|path| path.as_ref().canonicalize().ok()).collect()
 }
 
 #[cfg(test)]
@@ -121,10 +123,11 @@ mod tests {
         }
         symlink(root.join("short"), root.join("long")).unwrap();
         let followed = |path: &str| {
-            let way = ResolvedPath::of(&root.join(path)).map_err(|err| err.to_string())?;
-            let shown = |it: &PathBuf| it.strip_prefix(&root).unwrap().display().to_string();
-            let links: Vec<_> = way.links.iter().map(shown).collect();
-            Ok::<_, String>((links.join(" "), shown(&way.end), way.is_there))
+            let resolved =
+                ResolvedPath::resolve(&root.join(path)).map_err(|err| err.to_string())?;
+            let shown = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
+            let links: Vec<_> = resolved.links.iter().map(shown).collect();
+            Ok::<_, String>((links.join(" "), shown(&resolved.end), resolved.exists))
         };
         for (path, links, end, is_there) in [
             ("deep/file", "", "deep/file", true),

@@ -7,7 +7,7 @@ use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
-use super::{Root, at};
+use super::{Root, os_path};
 
 /// Bytes read of a file of rules.
 const RULES_BYTES: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const OWN: [&str; 2] = [".ignore", ".rgignore"];
 
 /// The rules of a folder and of its parents.
 #[derive(Debug)]
-pub(crate) struct Ignored {
+pub(crate) struct IgnoreRules {
     own: Gitignore,
     git: Gitignore,
     /// `true` if Git's rules of the parent folders do not apply here.
@@ -26,47 +26,52 @@ pub(crate) struct Ignored {
     above: Option<Arc<Self>>,
 }
 
-impl Ignored {
+impl IgnoreRules {
     /// Reads the rules of all parent folders.
-    pub(crate) fn above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
+    pub(crate) fn rules_above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
         let mut above = None;
         let mut folders: Vec<_> = folder.ancestors().skip(1).collect();
         folders.reverse();
         for folder in folders {
-            above = Self::beneath(root, folder, above, |_| true);
+            above = Self::add_folder(root, folder, above, |_| true);
         }
         above
     }
 
     /// Adds the rules of a folder. `has` says which names the folder contains.
-    pub(crate) fn beneath(
+    pub(crate) fn add_folder(
         root: &Root,
         folder: &Path,
         above: Option<Arc<Self>>,
         has: impl Fn(&str) -> bool,
     ) -> Option<Arc<Self>> {
-        let is_there = |name| has(name) && root.dir().metadata(at(&folder.join(name))).is_ok();
+        let is_there = |name| has(name) && root.dir().metadata(os_path(&folder.join(name))).is_ok();
         let is_repository = is_there(".git");
         let names = GIT.iter().chain(&OWN);
         if !is_repository && !names.into_iter().any(|name| has(name)) {
             return above;
         }
-        let (own, git) = (rules(root, folder, &OWN), rules(root, folder, &GIT));
+        let (own, git) = (read_rules(root, folder, &OWN), read_rules(root, folder, &GIT));
         Some(Arc::new(Self { own, git, is_repository, above }))
     }
 
     /// Applies the nearest matching rule. Returns `None` if no rule matches.
-    pub(crate) fn verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
-        let by_own = self.levels().find_map(|it| verdict(&it.own, path, is_folder, Reason::Ignore));
+    pub(crate) fn decide(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
+        let by_own = self
+            .iter_levels()
+            .find_map(|level| match_rules(&level.own, path, is_folder, Reason::Ignore));
         by_own.or_else(|| {
-            let outer = self.levels().position(|it| it.is_repository).unwrap_or(usize::MAX);
-            let levels = self.levels().take(outer.saturating_add(1));
-            levels.into_iter().find_map(|it| verdict(&it.git, path, is_folder, Reason::Gitignore))
+            let outer =
+                self.iter_levels().position(|level| level.is_repository).unwrap_or(usize::MAX);
+            let levels = self.iter_levels().take(outer.saturating_add(1));
+            levels
+                .into_iter()
+                .find_map(|level| match_rules(&level.git, path, is_folder, Reason::Gitignore))
         })
     }
 
-    fn levels(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |it| it.above.as_deref())
+    fn iter_levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |level| level.above.as_deref())
     }
 }
 
@@ -102,7 +107,7 @@ pub(crate) enum Verdict {
     Kept,
 }
 
-fn verdict(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> Option<Verdict> {
+fn match_rules(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> Option<Verdict> {
     match rules.matched(path, is_folder) {
         Match::None => None,
         Match::Ignore(_) => Some(Verdict::Out(reason)),
@@ -111,9 +116,9 @@ fn verdict(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> O
 }
 
 /// Reads rules. Skips invalid lines, as Git does.
-fn rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
+fn read_rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
-    for text in names.iter().filter_map(|name| text(root, &folder.join(name))) {
+    for text in names.iter().filter_map(|name| read_text(root, &folder.join(name))) {
         for line in text.trim_start_matches('\u{feff}').lines() {
             let _ = builder.add_line(None, line);
         }
@@ -121,7 +126,7 @@ fn rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-fn text(root: &Root, path: &Path) -> Option<String> {
+fn read_text(root: &Root, path: &Path) -> Option<String> {
     let (file, _) = root.open_file(path).ok()?;
     let mut bytes = Vec::new();
     file.take(RULES_BYTES).read_to_end(&mut bytes).ok()?;

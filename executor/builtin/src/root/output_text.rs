@@ -8,13 +8,13 @@ pub(crate) const TEXT_BYTES: usize = 128 << 10;
 
 /// Lines of an output, up to a limit.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct OutputLines {
     text: String,
     count: usize,
     most: usize,
 }
 
-impl Lines {
+impl OutputLines {
     pub(crate) fn new(most: usize) -> Self {
         Self { text: String::new(), count: 0, most }
     }
@@ -30,12 +30,12 @@ impl Lines {
         true
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
     /// Joins a heading, the lines and closing notes.
-    pub(crate) fn between(self, heading: Option<&str>, notes: &[String]) -> String {
+    pub(crate) fn into_text(self, heading: Option<&str>, notes: &[String]) -> String {
         let notes = notes.iter().map(String::as_str);
         let lines = self.text.strip_suffix('\n');
         let parts: Vec<_> = heading.into_iter().chain(lines).chain(notes).collect();
@@ -44,7 +44,7 @@ impl Lines {
 }
 
 /// Escapes control characters, so a path takes one line of an output.
-pub(crate) fn shown(path: &Path) -> String {
+pub(crate) fn display_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.is_empty() {
         return ".".to_owned();
@@ -63,7 +63,7 @@ pub(crate) fn shown(path: &Path) -> String {
 /// Returns a line as text, cut after `most` bytes.
 ///
 /// The caller may pass only the start of a line. `bytes` is the length of the whole line.
-pub(crate) fn clipped(line: &[u8], bytes: usize, most: usize) -> Cow<'_, str> {
+pub(crate) fn clip_line(line: &[u8], bytes: usize, most: usize) -> Cow<'_, str> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() <= most {

@@ -4,7 +4,7 @@
 //! locks that SQLite holds. So tools do not even open these files: not by name, not behind a
 //! symlink, and not by a hard link.
 
-mod known;
+mod file_ids;
 
 use std::{
     io,
@@ -15,39 +15,40 @@ use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use sandbox::ResolvedPath;
 use shared::tool::ToolError;
 
-use self::known::Known;
-use super::{at, shown};
+use self::file_ids::FileIdCache;
+use super::{display_path, os_path};
 
 /// Paths that tools must not touch.
 #[derive(Debug, Default)]
-pub(crate) struct Hidden {
+pub(crate) struct ProtectedFiles {
     /// Protected paths below the root, relative to it.
     inside: Vec<PathBuf>,
     /// Ids of all protected files. Hard links to them may exist below the root.
-    all: Known,
+    all: FileIdCache,
 }
 
-impl Hidden {
+impl ProtectedFiles {
     /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
-    pub(crate) fn from(root: &Path, paths: &[PathBuf]) -> Self {
+    pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
         // A root that the configuration names is allowed, even if it is a protected folder.
-        let all: Vec<_> = paths.iter().flat_map(|it| real(it)).filter(|it| it != root).collect();
-        let inside = all.iter().filter_map(|it| it.strip_prefix(root).ok()).map(Path::to_owned);
-        Self { inside: inside.collect(), all: Known::of(all) }
+        let all: Vec<_> =
+            paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
+        let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
+        Self { inside: inside.collect(), all: FileIdCache::of(all) }
     }
 
     /// Returns whether a path without symlinks is a protected path or below one.
     pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.inside.iter().any(|it| path.starts_with(it))
+        self.inside.iter().any(|own| path.starts_with(own))
     }
 
     /// Rejects a path that leads to a protected file.
-    pub(crate) fn check(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
+    pub(crate) fn check_path(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
         if self.is_empty() {
             return Ok(());
         }
-        let is_one = self.leads(dir, path) || self.is_another(dir, path, given)?;
-        if is_one { Err(refused(given)) } else { Ok(()) }
+        let is_one = self.leads_inside(dir, path) || self.is_other_name(dir, path, given)?;
+        if is_one { Err(protected_error(given)) } else { Ok(()) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,22 +60,22 @@ impl Hidden {
     /// # Errors
     ///
     /// If the ids of the protected files are unknown.
-    pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> io::Result<bool> {
-        let is_inside = self.is_own_inside(dir, meta);
+    pub(crate) fn is_protected(&self, dir: &Dir, meta: &Metadata) -> io::Result<bool> {
+        let is_inside = self.is_protected_inside(dir, meta);
         if is_inside || meta.nlink() == 1 {
             return Ok(is_inside);
         }
-        self.all.has(mark(meta)).map_err(|err| unknown(&err))
+        self.all.contains(file_id(meta)).map_err(|err| unknown_owner_error(&err))
     }
 
     /// Returns whether a file is one of the protected paths below the root.
-    pub(crate) fn is_own_inside(&self, dir: &Dir, meta: &Metadata) -> bool {
-        self.marks_inside(dir).any(|it| it == mark(meta))
+    pub(crate) fn is_protected_inside(&self, dir: &Dir, meta: &Metadata) -> bool {
+        self.inner_file_ids(dir).any(|id| id == file_id(meta))
     }
 
     /// Returns the ids of the protected paths below the root that exist now.
-    pub(crate) fn marks_inside(&self, dir: &Dir) -> impl Iterator<Item = Mark> {
-        self.inside.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?)))
+    pub(crate) fn inner_file_ids(&self, dir: &Dir) -> impl Iterator<Item = FileId> {
+        self.inside.iter().filter_map(|path| Some(file_id(&dir.metadata(path).ok()?)))
     }
 
     /// Returns the sorted ids of all protected files.
@@ -82,48 +83,49 @@ impl Hidden {
     /// # Errors
     ///
     /// If the ids are unknown.
-    pub(crate) fn marks(&self) -> io::Result<Vec<Mark>> {
-        self.all.all().map_err(|err| unknown(&err))
+    pub(crate) fn all_file_ids(&self) -> io::Result<Vec<FileId>> {
+        self.all.sorted_ids().map_err(|err| unknown_owner_error(&err))
     }
 
     /// Returns whether a path leads to a protected path below the root.
-    fn leads(&self, dir: &Dir, path: &Path) -> bool {
-        let there = path.ancestors().find(|it| dir.symlink_metadata(at(it)).is_ok());
+    fn leads_inside(&self, dir: &Dir, path: &Path) -> bool {
+        let there =
+            path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());
         let Some(there) = there else { return self.covers(path) };
         let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
-        let real = dir.canonicalize(at(there)).unwrap_or_else(|_| there.to_owned());
+        let real = dir.canonicalize(os_path(there)).unwrap_or_else(|_| there.to_owned());
         // The canonical path of the root is `.`.
-        let real: PathBuf = real.components().filter(|it| it.as_os_str() != ".").collect();
+        let real: PathBuf = real.components().filter(|part| part.as_os_str() != ".").collect();
         self.covers(&real.join(rest)) || self.covers(path)
     }
 
     /// Returns whether a file is a hard link to a protected file.
-    fn is_another(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
-        let Ok(meta) = dir.metadata(at(path)) else { return Ok(false) };
+    fn is_other_name(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
+        let Ok(meta) = dir.metadata(os_path(path)) else { return Ok(false) };
         // Folders have no hard links.
         if meta.is_dir() {
-            return Ok(self.is_own_inside(dir, &meta));
+            return Ok(self.is_protected_inside(dir, &meta));
         }
-        self.is_own(dir, &meta).map_err(|err| undecided(given, &err))
+        self.is_protected(dir, &meta).map_err(|err| undecided_error(given, &err))
     }
 }
 
 /// Device and inode number of a file. They are the same under all its names.
-pub(crate) type Mark = (u64, u64);
+pub(crate) type FileId = (u64, u64);
 
-pub(crate) fn mark(meta: &Metadata) -> Mark {
+pub(crate) fn file_id(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }
 
 /// Resolves a path. If its end does not exist, also returns the symlinks that lead there.
-fn real(path: &Path) -> Vec<PathBuf> {
-    let Ok(way) = ResolvedPath::of(path) else { return Vec::new() };
-    let loose = if way.is_there { Vec::new() } else { way.links };
-    loose.into_iter().chain([way.end]).collect()
+fn resolve_ends(path: &Path) -> Vec<PathBuf> {
+    let Ok(resolved) = ResolvedPath::resolve(path) else { return Vec::new() };
+    let loose = if resolved.exists { Vec::new() } else { resolved.links };
+    loose.into_iter().chain([resolved.end]).collect()
 }
 
-pub(crate) fn refused(given: &str) -> ToolError {
-    let given = shown(Path::new(given));
+pub(crate) fn protected_error(given: &str) -> ToolError {
+    let given = display_path(Path::new(given));
     let text = format!(
         "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
          its tools run: no tool reads or writes that)"
@@ -132,11 +134,11 @@ pub(crate) fn refused(given: &str) -> ToolError {
 }
 
 /// The error for a file with several names if the protected files are unknown.
-pub(crate) fn undecided(given: &str, err: &io::Error) -> ToolError {
-    ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).without_retry()
+pub(crate) fn undecided_error(given: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("Refused: {}: {err}", display_path(Path::new(given)))).without_retry()
 }
 
-fn unknown(err: &io::Error) -> io::Error {
+fn unknown_owner_error(err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "it has other names (hard links), and whether it is Faber's own is not known ({err}): make it \
          a file of its own (`cp -p X Y && mv Y X`)"
@@ -157,8 +159,9 @@ mod tests {
         fs::create_dir(root.join("real")).unwrap();
         symlink("real", root.join("short")).unwrap();
         symlink("build/tool", root.join("tool")).unwrap();
-        let own = ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|it| root.join(it));
-        let hidden = Hidden::from(&root, &own);
+        let own =
+            ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|name| root.join(name));
+        let hidden = ProtectedFiles::beneath_root(&root, &own);
         for (path, expected) in [
             ("bin/deep/run.sh", true),
             ("bin/deep/other", false),
@@ -185,13 +188,20 @@ mod tests {
             fs::hard_link(root.join(from), root.join("work").join(to)).unwrap();
         }
         let work = root.join("work");
-        let hidden = Hidden::from(&work, &["faber.yaml", "data", "gone"].map(|it| root.join(it)));
+        let hidden = ProtectedFiles::beneath_root(
+            &work,
+            &["faber.yaml", "data", "gone"].map(|name| root.join(name)),
+        );
         let dir = Dir::open_ambient_dir(&work, cap_std::ambient_authority()).unwrap();
         for (name, expected) in [("a", true), ("b", true), ("c", false), ("plain", false)] {
             let path = Path::new(name);
-            assert_eq!(hidden.check(&dir, path, name).is_err(), expected, "{name}");
+            assert_eq!(hidden.check_path(&dir, path, name).is_err(), expected, "{name}");
             let meta = dir.metadata(path).unwrap();
-            assert_eq!(hidden.marks().unwrap().contains(&mark(&meta)), expected, "{name}");
+            assert_eq!(
+                hidden.all_file_ids().unwrap().contains(&file_id(&meta)),
+                expected,
+                "{name}"
+            );
         }
     }
 
@@ -205,12 +215,12 @@ mod tests {
         fs::write(root.join("plain"), "").unwrap();
         fs::hard_link(root.join("data/logins/one"), root.join("twin")).unwrap();
         fs::hard_link(root.join("plain"), root.join("plain.too")).unwrap();
-        let hidden = Hidden::from(&root, &[root.join("data")]);
+        let hidden = ProtectedFiles::beneath_root(&root, &[root.join("data")]);
         let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
         for (name, expected) in [("twin", true), ("plain", false), ("plain.too", false)] {
-            assert_eq!(hidden.check(&dir, Path::new(name), name).is_err(), expected, "{name}");
+            assert_eq!(hidden.check_path(&dir, Path::new(name), name).is_err(), expected, "{name}");
         }
-        assert!(!hidden.is_own(&dir, &dir.metadata(".").unwrap()).unwrap());
+        assert!(!hidden.is_protected(&dir, &dir.metadata(".").unwrap()).unwrap());
     }
 
     #[test]
@@ -222,13 +232,13 @@ mod tests {
             fs::write(root.join(name), "").unwrap();
         }
         fs::hard_link(root.join("two"), root.join("too")).unwrap();
-        let mut hidden = Hidden::from(&root, &[root.join("data")]);
-        hidden.all.limit(0);
+        let mut hidden = ProtectedFiles::beneath_root(&root, &[root.join("data")]);
+        hidden.all.set_limit(0);
         let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
-        let err = hidden.check(&dir, Path::new("two"), "two").unwrap_err().to_string();
+        let err = hidden.check_path(&dir, Path::new("two"), "two").unwrap_err().to_string();
         assert!(err.starts_with("tool.failed: Refused: two: it has other names"), "{err}");
         assert!(err.contains("more than 0 files and folders"), "{err}");
-        assert!(hidden.check(&dir, Path::new("one"), "one").is_ok());
-        assert!(hidden.marks().is_err());
+        assert!(hidden.check_path(&dir, Path::new("one"), "one").is_ok());
+        assert!(hidden.all_file_ids().is_err());
     }
 }

@@ -12,32 +12,32 @@ use shared::tool::ToolError;
 use crate::root::Root;
 
 /// Faber's folder below the root, for logs and temporary files of commands.
-const OWN: &str = ".faber";
+const FABER_FOLDER: &str = ".faber";
 
 /// The root, with the folders that commands need.
 #[derive(Debug)]
-pub(super) struct Place(Root);
+pub(super) struct SystemRoot(Root);
 
-impl Place {
+impl SystemRoot {
     /// Opens the root and protects `hidden` from the tools.
     pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self(Root::open(root).map_err(io::Error::other)?.hiding(hidden)))
+        Ok(Self(Root::open(root).map_err(io::Error::other)?.with_protected(hidden)))
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(super) fn root_path(&self) -> &Path {
         self.0.path()
     }
 
     /// Returns the folder in which a command runs: the root, or a folder below it.
-    pub(super) fn folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
-        let Some(given) = given.filter(|it| !it.is_empty()) else {
-            return Ok(self.root().to_owned());
+    pub(super) fn command_folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
+        let Some(given) = given.filter(|folder| !folder.is_empty()) else {
+            return Ok(self.root_path().to_owned());
         };
-        let place = self.0.place(given)?;
-        let path = self.0.settled(&place.path);
+        let place = self.0.resolve_path(given)?;
+        let path = self.0.canonical_path(&place.path);
         match path {
             Ok(path) if place.meta.as_ref().is_some_and(Metadata::is_dir) => {
-                Ok(self.root().join(path))
+                Ok(self.root_path().join(path))
             }
             _ => Err(ToolError::failed(format!("Directory not found: {given}"))),
         }
@@ -45,7 +45,7 @@ impl Place {
 
     /// Opens a regular file for reading. Reading another kind of file may never end.
     pub(super) fn open(&self, given: &str) -> Result<File, ToolError> {
-        let place = self.0.place(given)?;
+        let place = self.0.resolve_path(given)?;
         match place.meta {
             None => return Err(ToolError::failed(format!("Log file not found: {given}"))),
             Some(meta) if !meta.is_file() => {
@@ -61,28 +61,28 @@ impl Place {
 
     /// Creates a folder in Faber's folder. Version control ignores it.
     pub(super) fn own_folder(&self, name: &str) -> io::Result<PathBuf> {
-        let folder = Path::new(OWN).join(name);
-        self.clear(Path::new(OWN))?;
-        self.clear(&folder)?;
-        let own = self.0.open_folder(Path::new(OWN))?;
+        let folder = Path::new(FABER_FOLDER).join(name);
+        self.ensure_folder(Path::new(FABER_FOLDER))?;
+        self.ensure_folder(&folder)?;
+        let own = self.0.open_folder(Path::new(FABER_FOLDER))?;
         match own.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
             Ok(mut ignore) => ignore.write_all(b"*\n")?,
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
             Err(err) => return Err(err),
         }
-        Ok(self.root().join(folder))
+        Ok(self.root_path().join(folder))
     }
 
     /// Lets every user write into a folder, and remove only their own files. A command may run as
     /// another user.
     pub(super) fn open_to_all(&self, name: &str) -> io::Result<()> {
-        let folder = Path::new(OWN).join(name);
+        let folder = Path::new(FABER_FOLDER).join(name);
         self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
     }
 
     /// Creates a folder. A command may have put a file or a symlink at its path, and then no
     /// command could run. This function moves a file out of the way, and removes anything else.
-    fn clear(&self, folder: &Path) -> io::Result<()> {
+    fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
         /// Most names that are tried.
         const TRIES: usize = 100;
         let dir = self.0.dir();
@@ -100,7 +100,7 @@ impl Place {
             Ok(meta) if meta.is_file() => {
                 let free = (1..=TRIES)
                     .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
-                    .find(|it| dir.symlink_metadata(it).is_err());
+                    .find(|path| dir.symlink_metadata(path).is_err());
                 let free = free.ok_or_else(|| {
                     let at = folder.display();
                     io::Error::other(format!(
@@ -123,20 +123,20 @@ impl Place {
         /// Most names that are tried.
         const TRIES: usize = 100_000;
         self.own_folder(folder)?;
-        let held = self.0.open_folder(&Path::new(OWN).join(folder))?;
+        let held = self.0.open_folder(&Path::new(FABER_FOLDER).join(folder))?;
         let mut options = OpenOptions::new();
         options.append(true).create_new(true);
         for number in from..from.saturating_add(TRIES) {
             let name = format!("{number}.log");
             match held.open_with(&name, &options) {
                 Ok(file) => {
-                    let path = Path::new(OWN).join(folder).join(name);
+                    let path = Path::new(FABER_FOLDER).join(folder).join(name);
                     return Ok((file.into_std(), path));
                 }
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => (),
                 Err(err) => return Err(err),
             }
         }
-        Err(io::Error::other(format!("`{OWN}/{folder}` is full: remove old files")))
+        Err(io::Error::other(format!("`{FABER_FOLDER}/{folder}` is full: remove old files")))
     }
 }

@@ -9,31 +9,31 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::outermost;
+use super::outermost_paths;
 
 /// Most files and folders to visit. This takes seconds, and happens only if a file has other names.
 const ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.
-type Mark = (u64, u64);
+type FileId = (u64, u64);
 
 /// Returns the hard links in `folders` to files in `own`. Paths must have no symlinks.
 ///
 /// # Errors
 ///
 /// If `folders` have more than [`ENTRIES`] files.
-pub(super) fn of(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    find(own, folders, ENTRIES)
+pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    find_within(own, folders, ENTRIES)
 }
 
-fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
-    let own = outermost(own.to_vec());
+fn find_within(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
+    let own = outermost_paths(own.to_vec());
     // Number of names that are not yet found, by file.
-    let mut wanted: BTreeMap<Mark, u64> = BTreeMap::new();
+    let mut wanted: BTreeMap<FileId, u64> = BTreeMap::new();
     for path in &own {
-        walk(path, &mut left, |_, meta| {
+        visit_files(path, &mut left, |_, meta| {
             if meta.nlink() > 1 {
-                let names = wanted.entry(mark(meta)).or_insert(meta.nlink());
+                let names = wanted.entry(file_id(meta)).or_insert(meta.nlink());
                 *names = names.saturating_sub(1);
             }
             ControlFlow::Continue(())
@@ -45,9 +45,9 @@ fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec
         if wanted.is_empty() {
             break;
         }
-        walk(folder, &mut left, |path, meta| {
-            let is_own = || own.iter().any(|it| path.starts_with(it));
-            if let Some(names) = wanted.get_mut(&mark(meta)).filter(|_| !is_own()) {
+        visit_files(folder, &mut left, |path, meta| {
+            let is_own = || own.iter().any(|own_path| path.starts_with(own_path));
+            if let Some(names) = wanted.get_mut(&file_id(meta)).filter(|_| !is_own()) {
                 found.push(path.to_owned());
                 *names = names.saturating_sub(1);
                 wanted.retain(|_, names| *names > 0);
@@ -60,7 +60,7 @@ fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec
 
 /// Visits a file, or all files in a folder. Skips unreadable folders, because the command cannot
 /// read them either.
-fn walk(
+fn visit_files(
     at: &Path,
     left: &mut usize,
     mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
@@ -70,7 +70,7 @@ fn walk(
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.is_dir() {
             for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-                *left = left.checked_sub(1).ok_or_else(too_many)?;
+                *left = left.checked_sub(1).ok_or_else(too_many_error)?;
                 next.push(entry.path());
             }
         } else if see(&path, &meta).is_break() {
@@ -80,11 +80,11 @@ fn walk(
     Ok(())
 }
 
-fn mark(meta: &Metadata) -> Mark {
+fn file_id(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }
 
-fn too_many() -> io::Error {
+fn too_many_error() -> io::Error {
     io::Error::other(format!(
         "a file of Faber's own has other names (hard links), and among {ENTRIES} files they are not \
          found: make it one of its own (`cp -p X Y && mv Y X`)"
@@ -113,20 +113,20 @@ mod tests {
             fs::hard_link(at(from), at(to)).unwrap();
         }
         let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(at);
-        let mut found = of(&own, &[at("root")]).unwrap();
+        let mut found = find_hard_links(&own, &[at("root")]).unwrap();
         found.sort();
         assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
         // Some files are listed twice, because the store is in the data folder.
         let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(at);
-        let mut found = of(&twice, &[at("root")]).unwrap();
+        let mut found = find_hard_links(&twice, &[at("root")]).unwrap();
         found.sort();
         assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
         let named = ["data", "root"].map(at);
-        assert_eq!(of(&own[2..], &named).unwrap(), [at("root/copy.db")]);
-        assert_eq!(of(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
-        let err = find(&own, &named, 3).unwrap_err().to_string();
+        assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [at("root/copy.db")]);
+        assert_eq!(find_hard_links(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
+        let err = find_within(&own, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");
         // A file without other names needs no visit.
-        assert!(find(&own[3..], &named, 0).is_ok());
+        assert!(find_within(&own[3..], &named, 0).is_ok());
     }
 }
