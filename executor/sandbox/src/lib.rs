@@ -412,7 +412,7 @@ fn matches_name(listed: &str, name: &str) -> bool {
 
 /// The restrictions that this machine supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Support {
     /// Access to files: Landlock, Linux 6.2. Older versions do not restrict truncation.
     pub files: bool,

@@ -132,7 +132,7 @@ fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
             return Ok(None);
         }
     }
-    Err(io::Error::other("somebody makes and removes it again and again"))
+    Err(io::Error::other("another program keeps creating and removing it"))
 }
 
 /// Opens an existing placeholder. Does not open another file: closing the store's file would drop

@@ -172,7 +172,7 @@ impl ProcessGroup {
 
     /// Returns the process, for example to take its streams.
     pub fn child(&mut self) -> &mut Child {
-        self.child.as_mut().expect("it is there until it is dropped")
+        self.child.as_mut().expect("only dropping the group takes the child")
     }
 
     /// Waits for the end of the process. Processes that it started may continue.

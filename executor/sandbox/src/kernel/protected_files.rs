@@ -152,9 +152,7 @@ pub(super) fn protect_files(order: &LaunchOrder, confinement: &Confinement) -> i
     // The process still stands in the uncovered folder. This call moves it into the namespace.
     env::set_current_dir(&here).map_err(|err| {
         let here = here.display();
-        io::Error::other(format!(
-            "it cannot run in `{here}`: {err} (what is Faber's own is hidden)"
-        ))
+        io::Error::other(format!("it cannot run in `{here}`: {err} (Faber's own files are hidden)"))
     })?;
     Ok(is_whole)
 }
