@@ -1,7 +1,7 @@
-//! One way to servers that the configuration names.
+//! HTTP requests to configured servers.
 //!
-//! Their addresses may be private, because a person wrote them; where a public server leads by a
-//! redirect may not be, and link-local is only what a person wrote. Only what harms nobody twice is redirected at all.
+//! A configured address may be private. A public server cannot redirect to a private network. No
+//! server can redirect to a link-local address of another host. Only reads follow redirects.
 
 pub mod net;
 
@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
 
-/// Redirects that are followed: honest servers need fewer.
+/// Redirects that a request follows.
 const HOPS: usize = 5;
 /// Time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 /// The default of the header `accept`.
 const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
-/// The client of one source. Its tools share the connections.
+/// The HTTP client of one source. Its tools share connections.
 #[derive(Debug, Default)]
 pub struct Http {
     anywhere: OnceCell<Client>,
@@ -34,7 +34,7 @@ pub struct Http {
     public: OnceCell<Client>,
 }
 
-/// The address of a server, as the configuration writes it: of HTTP, and without credentials.
+/// The configured address of a server: HTTP or HTTPS, without credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ServerUrl(pub Url);
@@ -54,11 +54,11 @@ impl TryFrom<String> for ServerUrl {
 /// The addresses to which a request may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Any: a person wrote it.
+    /// Any address, because the configuration names it.
     Anywhere,
-    /// Any but link-local ones: a private server led there.
+    /// Any address that is not link-local, because a private server redirected there.
     Near,
-    /// Only public ones: somebody else did.
+    /// Public addresses only, because another party chose the address.
     Public,
 }
 
@@ -70,65 +70,65 @@ impl Reach {
     }
 }
 
-/// A request.
+/// An HTTP request.
 #[derive(Clone)]
 pub struct Outgoing {
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// Its address.
+    /// The address.
     pub url: Url,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body, if it has one.
+    /// The body, if there is one.
     pub body: Option<Vec<u8>>,
     /// The addresses to which it may go.
     pub reach: Reach,
 }
 
-/// An answer of a server.
+/// The response of a server.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The server's host and port.
+    /// The host and port of the server.
     pub host: String,
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, as far as it was read.
+    /// The body up to the limit.
     pub body: Vec<u8>,
     /// `true` if the body was longer than the limit.
     pub is_cut: bool,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// Nothing was sent.
+    /// The request was not sent.
     #[error("{0}")]
     Unsent(String),
-    /// Nothing was sent: who grants the right to ask cannot be asked now.
+    /// The request was not sent, because the login server is unavailable.
     #[error("{0}")]
     Later(String),
-    /// Something may have been sent, and nobody knows what became of it.
+    /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
-    /// The address must not be asked.
+    /// The address is not allowed.
     #[error("{0}")]
     Refused(Refused),
-    /// Nobody has the right to ask; somebody has to see to that first.
+    /// The request needs a login by a person.
     #[error("{0}")]
     Denied(String),
 }
 
 impl Reply {
-    /// Returns a header, if it is there and text.
+    /// Returns a header if it is text.
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Http {
-    /// Asks, follows redirects of what only looks, and reads at most `most` bytes.
+    /// Sends a request, follows redirects of reads, and reads at most `most` bytes of the body.
     pub async fn send(&self, mut asked: Outgoing, most: usize) -> Result<Reply, Broken> {
         for _ in 0..=HOPS {
             let response = self.hop(&asked).await?;
@@ -140,7 +140,8 @@ impl Http {
         Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
     }
 
-    /// Asks once, and reads at most `most` bytes: nothing of a stream, which would not end.
+    /// Sends a request without following redirects, and reads at most `most` bytes. The body of an
+    /// event stream is not read, because it may never end.
     pub async fn once(&self, asked: &Outgoing, most: usize) -> Result<Reply, Broken> {
         let response = self.hop(asked).await?;
         let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -152,7 +153,7 @@ impl Http {
         read(&asked.url, response, most).await
     }
 
-    /// Asks once, and leaves the answer to be read.
+    /// Sends a request without following redirects. The caller reads the body.
     pub async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
         asked.reach.check(&asked.url).map_err(Broken::Refused)?;
         let client = self.client(asked.reach).await?;
@@ -178,7 +179,7 @@ impl Http {
 }
 
 fn connect(reach: Reach) -> Result<Client, Broken> {
-    // Another part of the process may have chosen one already; that is as good.
+    // Fails if the process has a provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = builder(reach).build().or_else(|err| {
         tracing::warn!(%err, "no certificates are found: nothing can be called by https");
@@ -199,14 +200,14 @@ fn builder(reach: Reach) -> ClientBuilder {
         }))
 }
 
-/// Plain HTTP needs no certificates, and a machine may have none.
+/// Configures TLS without certificates, for machines that have none. Plain HTTP still works.
 fn no_roots() -> rustls::ClientConfig {
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth()
 }
 
-/// Returns what to ask next, if the answer leads elsewhere.
+/// Returns the request that a redirect leads to.
 fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broken> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let only_looks = matches!(asked.method, Method::GET | Method::HEAD);
@@ -221,8 +222,9 @@ fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broke
     led(asked, url, from).map(Some).map_err(Broken::Refused)
 }
 
-/// Asks where the server at an address leads: never from the public internet into a private network,
-/// nor from elsewhere to what is link-local, and without anything that was only for the first server.
+/// Makes the request to a redirect's target. A public server cannot lead into a private network,
+/// and no server to a link-local address of another host. Another server gets no headers of the
+/// first one except `accept`.
 fn led(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
     let stays = || url.host_str() == asked.url.host_str() || from.is_some_and(is_link_local);
     let reach = match asked.reach {
@@ -244,7 +246,7 @@ async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, B
     let (status, headers) = (response.status(), response.headers().clone());
     let mut body = Vec::new();
     let mut is_cut = false;
-    // What arrives here is unpacked, a little at a time: nothing larger than the limit is made.
+    // Chunks are decompressed one by one, so no buffer exceeds the limit.
     while let Some(chunk) = response.chunk().await.map_err(|err| lost(url, &err))? {
         let room = most - body.len();
         is_cut = chunk.len() > room;
@@ -275,13 +277,13 @@ fn lost(url: &Url, err: &reqwest::Error) -> Broken {
     Broken::Lost(format!("`{}` broke off: {}", host(url), told(err)))
 }
 
-/// Returns the host and the port of a URL, for people: what else is in it may be secret.
+/// Returns the host and the port of a URL for messages. The rest of a URL may be secret.
 pub fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Returns the last cause, which names the failure.
+/// Returns the innermost cause, which describes the failure best.
 fn told(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
@@ -290,14 +292,14 @@ fn told(err: &reqwest::Error) -> String {
     last.to_string()
 }
 
-/// Makes a header; says which one cannot be one.
+/// Parses a header. The error names an invalid header.
 pub fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = HeaderName::from_bytes(name.as_bytes());
     let name = parsed.map_err(|_| format!("`{name}` cannot be the name of a header"))?;
     let mut value = HeaderValue::from_str(value).map_err(|_| {
         format!("the header `{name}` cannot have a line end or a control character")
     })?;
-    // No log shows it.
+    // Logs do not show sensitive values.
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -327,12 +329,12 @@ mod tests {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
         assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
         let named: Url = "http://localhost/x".parse().unwrap();
-        // The name is looked at when it is resolved.
+        // The name is checked when it is resolved.
         assert_eq!(led(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
         assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
     }
 
-    /// A private server that was configured led to the metadata of the cloud.
+    /// A configured private server must not lead to the metadata of the cloud.
     #[test]
     fn nothing_leads_to_what_is_link_local_but_that_itself() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {

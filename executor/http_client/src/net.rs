@@ -1,9 +1,9 @@
-//! The network addresses that tools may reach.
+//! Checks of network addresses.
 //!
-//! A tool that fetches what a model or a page names could be led to what only this machine can
-//! reach: a neighbour, a cloud's metadata, Faber itself. So names are resolved once, by
-//! [`PublicOnly`], and connected to at the address that was looked at; addresses that are written
-//! in a URL are looked at by [`check`]. Both must be used, for every hop of a redirect.
+//! A model or a page could name an address that only this machine can reach: a neighbour, a cloud's
+//! metadata service, or Faber itself. [`AddressResolver`] resolves a name once and connects to the
+//! checked address. [`check_url`] checks literal addresses in URLs. Every redirect needs both
+//! checks.
 
 use std::{
     io,
@@ -15,7 +15,8 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
-/// Returns whether an address belongs to the public internet, in whatever form it is written.
+/// Returns `true` for an address of the public internet. Includes IPv4 addresses inside IPv6
+/// addresses.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -23,7 +24,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// By the registry of special-purpose addresses (RFC 6890 and what followed).
+/// Follows the registry of special-purpose addresses (RFC 6890 and updates).
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let special = match address.octets() {
         [0 | 10 | 127 | 240..=255, ..]
@@ -46,16 +47,16 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(embedded);
     }
     match address.segments() {
-        // Protocol assignments with Teredo, and documentation.
+        // Protocol assignments including Teredo, and documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
-        // All that is global is in here.
+        // All global addresses are in this range.
         [a, ..] => a & 0xe000 == 0x2000,
     }
 }
 
-/// Returns whether an address means something only on the network that this machine is on, in whatever
-/// form it is written: clouds tell their machines their secrets there.
+/// Returns `true` for a link-local address. Metadata services of clouds use them and return
+/// secrets.
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -66,8 +67,7 @@ pub fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Returns the address of version 4 that one of version 6 is: mapped, translated (NAT64), tunnelled
-/// (6to4).
+/// Returns the IPv4 address inside a mapped, translated (NAT64) or tunnelled (6to4) IPv6 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let at = match segments {
@@ -82,25 +82,25 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// Why a URL is not fetched.
+/// The reason why a URL is not fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is no URL.
+    /// The text is not a URL.
     #[error("`{0}` is no URL: write one such as `https://example.com/page`")]
     NoUrl(String),
-    /// Its scheme is another.
+    /// The scheme is not HTTP or HTTPS.
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
-    /// It carries a name or a password.
+    /// The URL has a user name or a password.
     #[error("the URL of `{0}` has credentials in it: leave them out")]
     Credentials(String),
-    /// It names an address that is not public.
+    /// The address is not public.
     #[error(
         "`{0}` is no public address: private ones are refused unless the configuration says so \
          (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
-    /// Another server led to an address that only means something here.
+    /// Another server redirected to a link-local address.
     #[error(
         "`{0}` is a link-local address, to which no other server may lead: where it is meant, write \
          it in the configuration"
@@ -109,7 +109,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Makes the error for a text that is no URL. Leaves out a name and a password.
+    /// Makes the error for a text that is not a URL. Leaves out credentials.
     pub fn no_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
         let shown = match rest.rsplit_once('@') {
@@ -120,12 +120,12 @@ impl Refused {
     }
 }
 
-/// Says whether a URL may be fetched, as far as one can see from the URL: a name in it is looked
-/// at by [`PublicOnly`] when it is resolved.
+/// Checks the scheme, the credentials and a literal address of a URL. [`AddressResolver`] checks
+/// names.
 pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !matches!(url.scheme(), "http" | "https") {
         let mut url = url.clone();
-        // What cannot have credentials has none.
+        // The calls fail for URLs that cannot have credentials.
         let _ = (url.set_username(""), url.set_password(None));
         return Err(Refused::Scheme(url));
     }
@@ -142,8 +142,7 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     }
 }
 
-/// Says whether a server may lead to a URL that is private like itself, as far as one can see from
-/// the URL.
+/// Rejects redirects to link-local addresses. Checks literal addresses only.
 pub fn check_led(url: &Url) -> Result<(), Refused> {
     match address(url) {
         Some(address) if is_link_local(address) => {
@@ -153,19 +152,17 @@ pub fn check_led(url: &Url) -> Result<(), Refused> {
     }
 }
 
-/// Returns the address that is written in a URL. Decimal and hexadecimal forms have become dotted
-/// ones when the URL was parsed.
+/// Returns the literal address in a URL. The parser has converted decimal and hexadecimal forms.
 fn address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Resolves names to public addresses only, so that the one that was looked at is the one that is
-/// connected to.
+/// Resolves names to allowed addresses. The connection uses the checked address.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
     /// `true` if private addresses are allowed.
     pub allow_private: bool,
-    /// Whether, of these, link-local ones will do.
+    /// `true` if link-local addresses are allowed, too.
     pub allow_link_local: bool,
 }
 

@@ -1,44 +1,43 @@
-//! What programs make of a secret in more ways than can be listed: any of its characters in percent
-//! or escaped as JSON lets them be, and base 64 in lines.
+//! Encodings of a secret that have too many forms to list: percent-encoding, JSON escapes, and base
+//! 64 in lines.
 
-/// Separators between lines of base 64: line ends, also as JSON writes them, and indentation.
+/// Line breaks and indentation in base 64, also as JSON escapes.
 const BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
-/// Bytes between two lines of base 64: what is longer is no indentation.
+/// The longest separator between two lines of base 64.
 const BREAK_BYTES: usize = 64;
 /// Bytes of an escaped code unit: `\u00dc`.
 const UNIT_BYTES: usize = 6;
 
-/// A text, and how it may be written.
+/// A secret and its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Disguise {
-    /// Each byte as it is or in percent: which of them are is not the same in any two languages. A
-    /// blank may be a plus.
+    /// Any byte may be percent-encoded, because languages differ. A space may be `+`.
     Percent(String),
-    /// Each character as it is or escaped: which of them are is not the same in any two languages.
+    /// Any character may be escaped as in JSON, because languages differ.
     Escaped(String),
-    /// In lines of whatever length.
+    /// Base 64 in lines of any length.
     Lines(String),
 }
 
 impl Disguise {
-    /// Returns the text as it is.
+    /// Returns the text before encoding.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Percent(text) | Self::Escaped(text) | Self::Lines(text) => text,
         }
     }
 
-    /// Returns how many bytes it may have, with lines as programs write them.
+    /// Returns the greatest length of an encoded form in bytes.
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::Percent(text) => text.len() * 3,
             Self::Escaped(text) => text.encode_utf16().count() * UNIT_BYTES,
-            // The shortest lines there are have 60 characters.
+            // The shortest common lines have 60 characters.
             Self::Lines(text) => text.len() + text.len() / 8,
         }
     }
 
-    /// Returns a text in which something else stands wherever this did.
+    /// Replaces each encoded form in a text.
     pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
         let is_possible = match self {
             Self::Percent(text) => from.contains('%') || (text.contains(' ') && from.contains('+')),
@@ -51,7 +50,7 @@ impl Disguise {
         let bytes = from.as_bytes();
         let (mut left, mut seen, mut at) = (String::new(), 0, 0);
         while at < bytes.len() {
-            // What begins or ends within a character is none of it.
+            // A match must begin and end at character boundaries.
             let end = self.matched(&bytes[at..]).map(|end| at + end);
             match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
                 Some((end, before, _)) => {
@@ -69,7 +68,7 @@ impl Disguise {
         left
     }
 
-    /// Returns how many bytes of a text are this, where it begins so.
+    /// Returns the length of an encoded form at the start of a text.
     fn matched(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         if let Self::Escaped(secret) = self {
@@ -92,7 +91,7 @@ impl Disguise {
     }
 }
 
-/// Returns how many bytes stand for one at the beginning of a text.
+/// Returns the length of a byte, encoded or not, at the start of a text.
 fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     if let [b'%', high, low, ..] = text {
         let digit = |letter: u8| char::from(letter).to_digit(16);
@@ -105,7 +104,7 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     is_it.then_some(1)
 }
 
-/// Returns how many bytes stand for a character at the beginning of a text.
+/// Returns the length of a character, escaped or not, at the start of a text.
 fn in_json(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
@@ -121,20 +120,20 @@ fn in_json(text: &[u8], char: char) -> Option<usize> {
         '\t' => b"t",
         _ => plain,
     };
-    // A backslash is escaped by another one: that comes first.
+    // An escaped backslash must be checked before a plain one.
     if text.strip_prefix(b"\\").is_some_and(|rest| rest.starts_with(short)) {
         return Some(1 + short.len());
     }
     text.starts_with(plain).then_some(plain.len())
 }
 
-/// Returns the code unit that six bytes are as `\uXXXX`.
+/// Parses `\\uXXXX`.
 fn unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Returns how many bytes at the beginning of a text are between two lines.
+/// Returns the length of a line separator at the start of a text.
 fn between(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(mark) = BREAKS.iter().find(|mark| text[at..].starts_with(mark))

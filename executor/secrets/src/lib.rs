@@ -1,8 +1,8 @@
-//! Secrets, which configuration names and never holds.
+//! Secrets of the environment, and their removal from texts.
 //!
-//! `{secret: GITHUB_TOKEN}` stands for what the environment says when a tool is called. What was
-//! looked up lives as long as that call, is shown by no `Debug`, and where an output or an error
-//! repeats it, `***GITHUB_TOKEN***` stands there instead.
+//! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
+//! environment and forgets the value at its end. `Debug` does not show values. Outputs and errors
+//! contain `***GITHUB_TOKEN***` instead.
 
 mod disguise;
 
@@ -15,23 +15,22 @@ use shared::tool::{ErrorCode, ToolError};
 
 use self::disguise::Disguise;
 
-/// Bytes that a secret must have to be taken out of outputs: a shorter one is no secret, and
-/// would be found in everything.
+/// The shortest secret that is redacted. A shorter one would match everywhere.
 const SHORTEST: usize = 4;
-/// Bytes that a line of a secret, or what base 64 makes of a part of it, must have.
+/// The shortest redacted part: a line of a secret, or base 64 of a part.
 const SHORTEST_PART: usize = 12;
 
-/// A text that the configuration says, or a secret that it names.
+/// A text or the name of a secret, in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Text {
-    /// As it is written.
+    /// A text.
     Plain(String),
     /// The value of an environment variable.
     Secret(SecretName),
 }
 
-/// The name of a secret, and what stands before it: `{secret: TOKEN, prefix: "Bearer "}`.
+/// The name of a secret and a prefix: `{secret: TOKEN, prefix: "Bearer "}`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretName {
@@ -42,7 +41,7 @@ pub struct SecretName {
     prefix: String,
 }
 
-/// A secret that the environment does not have.
+/// The environment lacks a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret `{0}` is not there: set it in Faber's environment")]
 pub struct Missing(pub String);
@@ -69,7 +68,7 @@ impl TryFrom<Value> for Text {
 }
 
 impl Text {
-    /// Returns the variable of the environment that it stands for, if it is a secret.
+    /// Returns the variable if this is a secret.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
@@ -77,7 +76,7 @@ impl Text {
         }
     }
 
-    /// Returns the text; what is secret about it is noted, so that it can be taken out again.
+    /// Returns the text, and adds a secret to `seen` so that it can be redacted.
     pub fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
         match self {
             Self::Plain(text) => Ok(text.clone()),
@@ -95,7 +94,7 @@ impl SecretName {
     }
 }
 
-/// Resolves all variables of an environment.
+/// Resolves the variables for a program's environment.
 pub fn variables(
     texts: &BTreeMap<String, Text>,
     seen: &mut Redaction,
@@ -108,12 +107,12 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The secrets that a call has looked up, with their names. Removes them from text.
+/// The secrets of a call, with their names. Removes them from texts.
 #[derive(Clone, Default)]
 pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
 
 impl Redaction {
-    /// Notes that `value` is what `name` says.
+    /// Adds a secret.
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
@@ -135,23 +134,23 @@ impl Redaction {
                 self.1.push((name.to_owned(), disguise));
             }
         }
-        // A key in lines is printed line by line; that which says what it is is no secret.
+        // Programs print a key line by line. The lines that frame a key are not secret.
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= SHORTEST_PART && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
-        // One secret may contain another: the longer is taken out first.
+        // One secret may contain another, so longer ones are redacted first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         self.1.sort_by_key(|(_, disguise)| std::cmp::Reverse(disguise.text().len()));
     }
 
-    /// Notes a variable of the environment that a program gets, where it is set.
+    /// Adds a variable of the environment that a program gets, if it is set.
     pub fn note_variable(&mut self, name: &str) {
         if let Some(value) = environment(name) {
             self.note(name, &value);
         }
     }
 
-    /// Takes the secrets out of a text.
+    /// Redacts a text.
     pub fn clean(&self, mut text: String) -> String {
         for (name, value) in &self.0 {
             if text.contains(value.as_str()) {
@@ -164,13 +163,13 @@ impl Redaction {
         text
     }
 
-    /// Takes the secrets out of bytes, text or not.
+    /// Redacts bytes, which may be a text.
     pub fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         let bytes = match String::from_utf8(bytes) {
             Ok(text) => return self.clean(text).into_bytes(),
             Err(err) => err.into_bytes(),
         };
-        // With a character for each byte it is as good as a text.
+        // Each byte becomes a character, so that the bytes can be searched as text.
         let wide = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
         let texts =
             self.0.iter().map(|(name, value)| (wide(name.as_bytes()), wide(value.as_bytes())));
@@ -180,7 +179,7 @@ impl Redaction {
         cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
-    /// Takes the secrets out of a binary that is written in base 64.
+    /// Redacts a binary in base 64.
     pub fn clean_base64(&self, base64: String) -> String {
         if self.0.is_empty() {
             return base64;
@@ -189,24 +188,24 @@ impl Redaction {
         STANDARD.encode(self.clean_bytes(bytes))
     }
 
-    /// Returns whether a text has a secret in it.
+    /// Returns `true` if a text contains a secret.
     pub fn is_in(&self, text: &str) -> bool {
         self.clean(text.to_owned()) != text
     }
 
-    /// Returns whether a value has a secret in it.
+    /// Returns `true` if a value contains a secret.
     pub fn is_in_value(&self, value: &Value) -> bool {
         self.clean_value(value.clone()) != *value
     }
 
-    /// Returns how many bytes the longest form of a secret has.
+    /// Returns the length of the longest form of a secret in bytes.
     pub fn longest(&self) -> usize {
         let as_text = self.0.first().map_or(0, |(_, value)| value.len());
         let disguised = self.1.iter().map(|(_, disguise)| disguise.longest()).max().unwrap_or(0);
         as_text.max(disguised)
     }
 
-    /// Returns a number, or what stands for it where it is a secret.
+    /// Redacts a number.
     fn clean_number(&self, number: Number) -> Value {
         let is_secret = |value: &str| match value.parse::<f64>() {
             Ok(secret) => number.as_f64() == Some(secret),
@@ -218,7 +217,7 @@ impl Redaction {
         }
     }
 
-    /// Takes the secrets out of every text in a value.
+    /// Redacts all texts and numbers in a value.
     pub fn clean_value(&self, value: Value) -> Value {
         if self.0.is_empty() {
             return value;
@@ -236,7 +235,7 @@ impl Redaction {
         }
     }
 
-    /// Takes the secrets out of what a call returned.
+    /// Redacts the output or the error of a call.
     pub fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         if self.0.is_empty() {
             return result;
@@ -254,10 +253,10 @@ impl fmt::Debug for Redaction {
     }
 }
 
-/// Returns what programs make of a secret: as it is, in a URL, in a form and in JSON.
+/// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
 fn forms(value: &str) -> Vec<String> {
     let url = url_encoded(value);
-    // Some leave out other characters than the standard says, or write small letters.
+    // Some programs encode other characters than the standard says, or write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
     let json = Value::from(value).to_string();
     let json = json[1..json.len() - 1].to_owned();
@@ -267,13 +266,13 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// Returns what base 64 makes of a secret, also where that is in the middle of something longer.
+/// Returns the base 64 of a secret, also at an offset within a longer text.
 fn base64_parts(value: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for before in 0..3_usize {
         let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
         let encoded = base64(&padded);
-        // Six bits are a character: those that others have a share in are left out.
+        // A character encodes six bits. Characters that include bits of neighbours are left out.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         let part = encoded.get(from..to).unwrap_or_default();
         if part.len() >= SHORTEST_PART {
@@ -283,7 +282,7 @@ fn base64_parts(value: &str) -> Vec<String> {
     parts
 }
 
-/// Writes what is in percent in small letters.
+/// Converts percent-encoded digits to lower case.
 fn small_hex(encoded: &str) -> String {
     let mut after = usize::MAX;
     let small = |letter: char| {
@@ -293,7 +292,7 @@ fn small_hex(encoded: &str) -> String {
     encoded.chars().map(small).collect()
 }
 
-/// Writes a text as a part of a URL: all but unreserved characters in percent (RFC 3986).
+/// Percent-encodes all but unreserved characters (RFC 3986).
 pub fn url_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -307,7 +306,7 @@ pub fn url_encoded(text: &str) -> String {
     encoded
 }
 
-/// Writes bytes in base 64 (RFC 4648), as the header of basic authentication wants them.
+/// Encodes bytes in base 64 (RFC 4648), as basic authentication needs.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -413,8 +412,8 @@ mod tests {
         }
     }
 
-    /// JavaScript, Python, `jq` and URLs leave out other characters each, and what prints base 64 prints
-    /// it in lines.
+    /// JavaScript, Python, `jq` and URLs leave different characters unencoded. Programs print base
+    /// 64 in lines.
     #[test]
     fn a_secret_is_found_however_it_is_encoded() {
         let mut seen = Redaction::default();
@@ -430,7 +429,7 @@ mod tests {
             format!("p%40ss(w)o!rd*'x~y{rest}"),
             format!("p@ss(w)o!rd*%27x~y{rest}"),
             format!("p%40ss(w)o%21rd%2A'x~y{rest}"),
-            secret.bytes().map(|it| format!("%{it:02x}")).collect::<Vec<_>>().concat(),
+            secret.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat(),
             in_lines(76, "\n"),
             in_lines(64, "\r\n"),
             in_lines(60, "\n  "),

@@ -1,4 +1,4 @@
-//! Large binaries of calls: kept beside the log, and put back where a call is given them.
+//! Large binaries in outputs and parameters. The store keeps them as blobs.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -14,26 +14,26 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-/// Stores large binaries and reads them back.
+/// Stores and loads large binaries.
 #[derive(Clone, Debug)]
 pub struct Blobs {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
 
-/// A large binary that was taken out of an output.
+/// A large binary that was extracted from an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Its place in the output, as a JSON pointer.
+    /// The place in the output, as a JSON pointer.
     pub at: String,
-    /// Its bytes in base 64.
+    /// The bytes in base 64.
     pub base64: String,
-    /// Its media type.
+    /// The media type.
     pub mime_type: String,
 }
 
 impl Binary {
-    /// Takes a binary out of a value, if it is there and large.
+    /// Extracts a binary from a value, if the place has a large one.
     pub fn take(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
         let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY;
@@ -41,7 +41,6 @@ impl Binary {
         is_large.then(|| Self { at, base64: std::mem::take(text), mime_type })
     }
 
-    /// Puts something in the place of the binary.
     fn replace(at: &str, output: &mut Value, value: Value) {
         if let Some(place) = output.pointer_mut(at) {
             *place = value;
@@ -50,12 +49,12 @@ impl Binary {
 }
 
 impl Blobs {
-    /// Keeps large binaries in a store.
+    /// Stores large binaries in `store`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock }
     }
 
-    /// Keeps a binary, and returns what refers to it. Nothing if it is no base 64.
+    /// Stores a binary and returns the reference to it. Returns `None` if it is not base 64.
     async fn keep(
         &self,
         owner: Option<ExecutionId>,
@@ -73,7 +72,7 @@ impl Blobs {
         Ok(Some(blob.reference()))
     }
 
-    /// Returns what stands in the places of references, in base 64.
+    /// Replaces the references in `parameters` by the binaries in base 64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
         let mut places = Vec::new();
         find(parameters, &mut String::new(), &mut places);
@@ -106,8 +105,8 @@ impl Blobs {
     }
 }
 
-/// Keeps the binaries that were taken out of an output, and puts references in their places. Where
-/// nothing keeps them, and where they are no binaries, they are put back.
+/// Stores extracted binaries and puts references in their places. Without a store, or if a binary
+/// is not base 64, the output keeps it.
 pub async fn keep(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
@@ -125,7 +124,7 @@ pub async fn keep(
     Ok(output)
 }
 
-/// The call has happened, so nobody should make it again.
+/// The call has taken effect, so it must not be repeated.
 fn lost(err: &StoreError) -> ToolError {
     let why = format!("the tool returned a binary that could not be kept: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
@@ -137,7 +136,7 @@ fn too_much() -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }
 
-/// Finds the references in a value, each with its place as a JSON pointer.
+/// Finds the references in a value, each with its JSON pointer.
 fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {

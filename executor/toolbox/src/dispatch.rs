@@ -1,13 +1,11 @@
-//! Steps whose tool is named by their parameters: what a model asked for while the plan ran.
+//! Steps of agents, which call the tool that their parameters name.
 //!
-//! There is one such step for each effect, so that what a second call does is in the plan, as
-//! everywhere: a step that may only read calls nothing that changes something, whatever its
-//! parameters say. The tool that is named is called in its place, with its own limits, its own
-//! figures, and within the [`Reach`] that the plan has. What comes of it, an error too, is the
-//! step's output: that is for the model to judge.
+//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool that
+//! changes something, whatever its parameters say. The named tool is called with its own limits and
+//! metrics, within the [`AgentTools`] of the plan. The output of the step contains the result or
+//! the error, for the model to judge.
 //!
-//! No set has these tools, so that no draft can name them: only plans that this program writes
-//! itself do.
+//! No toolset contains these tools, so no draft can name them.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -25,12 +23,12 @@ use super::{
     tool_names::{ACTIVATE, SET_NAMES, TOOL_SET},
 };
 
-/// The set name of tools that only such plans contain.
+/// The set name of the dispatch tools.
 pub const SET: &str = "faber_agent";
-/// Bytes of a result that are kept: models read no more, and each turn repeats them.
+/// Bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
-/// The names, and the most that a second call of what they call may do.
+/// The name, the greatest effect and the description of each dispatch tool.
 const TABLE: [(&str, Effect, &str); 3] = [
     ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
     ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
@@ -41,38 +39,38 @@ const TABLE: [(&str, Effect, &str); 3] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reach {
-    /// Only those that one of these patterns matches; any, where nothing is said.
+    /// Patterns of the allowed tools. `None` allows all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
-    /// None that one of these matches.
+    /// Patterns of tools that are not allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<ToolPattern>,
-    /// Only those of these sets; of any, where none is named.
+    /// Toolsets of the allowed tools. An empty list allows all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
-    /// The name of the access token whose limits the calls are taken off, if there is one.
+    /// The name of the access token whose limits the calls count against.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
 
-/// A call that takes the place of a step's own.
+/// The call of the named tool.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// The tool that is named.
+    /// The named tool.
     pub tool: ToolName,
-    /// Its parameters.
+    /// The parameters of the named tool.
     pub args: Arc<Value>,
-    /// The most that a second call may do.
+    /// The greatest effect that the step allows.
     effect: Effect,
     reach: Reach,
-    /// Bytes of its result that are kept.
+    /// Bytes of the result that the output contains.
     most: usize,
-    /// Names that stood in its arguments and are those of no set: the tool is not given them, as
-    /// such a set may be there a moment later, and get at the machine.
+    /// Unknown toolset names that were removed from the parameters. A set of that name could exist
+    /// at the time of the call and act on this machine.
     unknown: Vec<Value>,
 }
 
-/// The parameters of such a step.
+/// The parameters of a dispatch tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -80,18 +78,18 @@ struct Given {
     args: Value,
     #[serde(default)]
     reach: Reach,
-    /// Bytes of its result that there is room for; of whoever does not say, [`RESULT_BYTES`].
+    /// Bytes of the result that the output may contain. The default is [`RESULT_BYTES`].
     #[serde(default)]
     most: Value,
 }
 
-/// Returns the name of the tool that calls tools of an effect.
+/// Returns the dispatch tool for an effect.
 pub fn name(effect: Effect) -> ToolName {
     let entry = TABLE.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
     entry.0.parse().expect("tool names are literals")
 }
 
-/// Returns whether a step of this tool calls another one.
+/// Returns `true` for a dispatch tool.
 pub fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
     effect(tool).is_some() && toolbox.own(tool).is_some()
 }
@@ -100,13 +98,13 @@ fn effect(tool: &ToolName) -> Option<Effect> {
     TABLE.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
 }
 
-/// Returns the tools, for plans to be compiled with.
+/// Returns the dispatch tools. Plans of agents are compiled with them.
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     TABLE.iter().map(|entry| Arc::new(Stand::new(*entry)) as Arc<dyn Tool>).collect()
 }
 
 impl Reach {
-    /// Returns whether a tool may be called.
+    /// Returns `true` if the agent may call a tool.
     pub fn includes(&self, tool: &ToolDefinition) -> bool {
         let name = tool.qualified_name();
         let name = name.as_str();
@@ -116,8 +114,8 @@ impl Reach {
             && (self.sets.is_empty() || self.sets.contains(&tool.set))
     }
 
-    /// Says why a call may not switch sets on, if that is what it does. What gets at the machine
-    /// stays as a person left it, unless it is named: what an agent reads may tell it to.
+    /// Returns the reason why a call may not activate a toolset. Only a person activates a set that
+    /// acts on this machine, because a text that an agent reads may ask for it.
     pub fn complaint(
         &self,
         toolbox: &Toolbox,
@@ -132,7 +130,7 @@ impl Reach {
     }
 
     fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
-        // A name of no set is no harm: by the time of the call it is left out.
+        // An unknown name is harmless, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_here && !self.sets.contains(&set.name) {
             return Some(format!("`{name}` acts on this machine: only a person switches it on"));
@@ -144,7 +142,7 @@ impl Reach {
 }
 
 impl Dispatch {
-    /// Returns the call that takes the place of a step's own, if one does.
+    /// Parses the parameters of a dispatch tool. Returns `None` for any other tool.
     pub fn of(
         toolbox: &Toolbox,
         tool: &ToolName,
@@ -165,7 +163,7 @@ impl Dispatch {
         })
     }
 
-    /// Takes the names of no set out of what is to be switched on.
+    /// Removes unknown toolset names from the parameters of an activation.
     fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
         let switches =
             self.tool.as_str().strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
@@ -182,7 +180,7 @@ impl Dispatch {
         }
     }
 
-    /// Adds the names that were left out to a result that says which were not found.
+    /// Adds the removed names to `notFound` of the result.
     fn name_unknown(&self, result: &mut Value) {
         if self.unknown.is_empty() {
             return;
@@ -193,7 +191,7 @@ impl Dispatch {
         }
     }
 
-    /// Refuses what the step may not call.
+    /// Checks that the step may call the tool.
     pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
             let why = format!("`{}` may not be called here", self.tool);
@@ -203,15 +201,14 @@ impl Dispatch {
             return Err(ToolError::failed(why).without_retry());
         }
         if tool.effect > self.effect {
-            // It was another one when the model asked for it.
+            // The tool has changed since the model asked for it.
             let why = format!("`{}` does more by now than this step may do: ask again", self.tool);
             return Err(ToolError::failed(why));
         }
         Ok(())
     }
 
-    /// Makes what came of the call the step's output. Only a call that was told to stop is none:
-    /// then nobody asks.
+    /// Makes the output of the step from the result of the call. A cancelled call has no output.
     pub fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         let result = result.map(|mut output| {
@@ -242,7 +239,7 @@ impl Dispatch {
     }
 }
 
-/// Returns the beginning of a result that is too long, as the text that a model is told.
+/// Returns the truncated text of a result that is too long.
 fn clipped(result: &Value, most: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),
@@ -255,7 +252,7 @@ fn clipped(result: &Value, most: usize) -> Option<String> {
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
-/// The placeholder for such a step in a catalog. It is never called.
+/// Placeholder of a dispatch tool in the catalog. It is never called.
 #[derive(Debug)]
 struct Stand(Arc<ToolDefinition>);
 
@@ -332,7 +329,7 @@ mod tests {
         let once = name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
-        // Without agents the name means nothing.
+        // Without agents the name is unknown.
         assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
         let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
         assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
@@ -361,7 +358,7 @@ mod tests {
         assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
     }
 
-    /// Whatever it is called, and whether or not it was switched off when the agent began.
+    /// The name and the state of a set that acts on this machine do not matter.
     #[test]
     fn what_gets_at_the_machine_is_switched_on_by_people() {
         let toolbox = toolbox();
@@ -384,9 +381,9 @@ mod tests {
             checked.err().map(|err| err.message.to_string())
         };
         let machine =
-            |it| Some(format!("`{it}` acts on this machine: only a person switches it on"));
+            |name| Some(format!("`{name}` acts on this machine: only a person switches it on"));
         assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
-        // A person may switch it off at any moment.
+        // A person may deactivate it at any time.
         assert_eq!(told(json!(["files"]), json!({})), machine("files"));
         assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
         assert_eq!(told(json!(["web", "crm"]), json!({})), None);
@@ -398,7 +395,7 @@ mod tests {
         assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
     }
 
-    /// One name of no set kept the others from being switched on.
+    /// An unknown name must not prevent the activation of the others.
     #[test]
     fn names_of_no_set_are_left_out_and_told() {
         let toolbox = toolbox();
@@ -407,7 +404,7 @@ mod tests {
         let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
         let step = "faber_agent.repeat".parse().unwrap();
         let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
-        // It may be there by the time of the call, and get at the machine.
+        // A set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
         let told = call.report(Ok(result)).unwrap();
@@ -435,7 +432,7 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
-        // A number has one byte where values are measured, and more where they are told.
+        // A number counts as one byte in limits of values, and has more as text.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
         for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {

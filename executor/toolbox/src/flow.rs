@@ -1,6 +1,7 @@
-//! The built-in set `flow`: what plans need besides tools, and what tests of plans need.
+//! The toolset `flow`, with steps that wait, sleep, fail or pass values on.
 //!
-//! Inside a plan the machine itself carries out `flow.sleep` and `flow.wait`: neither is called.
+//! In a plan, the machine executes `flow.sleep` and `flow.wait` itself. It does not call these
+//! tools.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use super::{Tool, ToolContext, ToolSet};
 
 /// The name of the set.
 pub const SET: &str = "flow";
-/// The longest sleep, in milliseconds: ten years. Beyond it somebody mistook the unit.
+/// The longest sleep in milliseconds: ten years. A longer sleep has a wrong unit.
 pub const SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Returns the set `flow`.
@@ -31,12 +32,12 @@ pub fn flow() -> ToolSet {
     )
 }
 
-/// Returns the milliseconds that the parameters of a `flow.sleep` ask for.
+/// Returns the milliseconds in the parameters of `flow.sleep`.
 pub fn sleep_ms(parameters: &Value) -> Option<u64> {
     whole(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
 }
 
-/// Reads a whole number, also where it is written as `1000.0`: to JSON Schema that is an integer.
+/// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
 fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
@@ -44,7 +45,6 @@ fn whole(value: &Value) -> Option<u64> {
     })
 }
 
-/// One built-in tool.
 struct Entry {
     kind: Kind,
     name: &'static str,
@@ -248,8 +248,8 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
     Err(error)
 }
 
-/// Returns whether a code is one of Faber's, whose table then says if another try can help. A
-/// code of the plan's author is like `tool.failed`.
+/// Returns `true` for a code of Faber, whose table decides about another attempt. Any other code is
+/// like `tool.failed`.
 fn is_faber_code(code: &str) -> bool {
     let family = code.split('.').next().unwrap_or(code);
     matches!(family, "tool" | "template" | "step" | "execution")

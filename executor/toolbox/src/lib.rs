@@ -1,7 +1,7 @@
-//! The trait of all tools, and every tool that this process can call.
+//! Tools, and the toolbox of all tools that this process can call.
 //!
-//! [`Tool`] is the trait that all tools implement; [`function`] makes one of an async function. A
-//! [`Toolbox`] holds the tools by set and tells the engine which of them can be called now.
+//! All tools implement [`Tool`]. [`function`] makes a tool from an async function. A [`Toolbox`]
+//! holds the tools by set and knows which of them are available.
 
 pub mod blobs;
 pub mod dispatch;

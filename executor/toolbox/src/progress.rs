@@ -1,6 +1,6 @@
-//! Reports of progress, on their way from a tool to whoever records them.
+//! Progress reports on their way from a tool to the driver.
 //!
-//! A report passes two places, and each keeps one report a call and no more:
+//! A report passes two places. Each of them keeps the newest report of a call only:
 //!
 //! ```text
 //! tool ── cx.progress(…) ──► Reporter ═ Listener ──► the call ──► ProgressSink ═ Reports ──► driver
@@ -8,13 +8,12 @@
 //!                                                    watches idle time
 //! ```
 //!
-//! The call listens at most every [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a
-//! tool that floods wakes nobody more often than that. Neither a tool nor a call ever waits for a
-//! reader: a newer report replaces one that is still there, and a call that ends takes its unread
-//! report with it.
+//! The call reads at most one report every [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY),
+//! so a tool that floods does not wake the driver more often. Tools and calls never wait for a reader.
+//! A newer report replaces an unread one, and the end of a call drops its unread report.
 //!
-//! A driver has one [`Reports`] for all calls of its execution, gives each [`Reports::sink`] under
-//! a key of its own (which attempt of which task), and has one arm in its `select!`:
+//! A driver has one [`Reports`] for all calls of its execution. Each call gets a [`Reports::sink`]
+//! under its own key, the task and the attempt. The driver has one arm in its `select!`:
 //!
 //! ```
 //! # use toolbox::progress::Reports;
@@ -41,7 +40,7 @@ use std::{
 use shared::tool::Progress;
 use tokio::{sync::Notify, time::Instant};
 
-/// The sink for a tool's reports. The default drops them.
+/// The sender of a call's reports. The default drops them.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter(Option<Weak<Newest>>);
 
@@ -57,25 +56,25 @@ struct Newest {
     news: Notify,
 }
 
-/// A report, and when the tool made it.
+/// A report, and the time of the report.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The report.
     pub progress: Progress,
-    /// When it did.
+    /// The time.
     pub at: Instant,
 }
 
-/// Makes the two ends for one call.
+/// Makes the two ends of one call's channel.
 pub fn pipe() -> (Reporter, Listener) {
     let newest = Arc::new(Newest::default());
     (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
 }
 
 impl Reporter {
-    /// Reports, in the place of whatever was not heard yet.
+    /// Replaces a report that has not been received.
     pub fn report(&self, progress: Progress) {
-        // Whoever listened may be gone by now.
+        // The listener may have been dropped.
         let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
         if let Some(progress) = progress.kept() {
             newest.report().replace(Report { progress, at: Instant::now() });
@@ -85,9 +84,9 @@ impl Reporter {
 }
 
 impl Listener {
-    /// Waits for a report that was not heard yet.
+    /// Waits for a new report.
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future loses no report.
     pub async fn next(&mut self) -> Report {
         loop {
             if let Some(report) = self.0.report().take() {
@@ -104,22 +103,22 @@ impl Newest {
     }
 }
 
-/// Reports of many calls, each with the key that the caller gave it.
+/// Reports of many calls, each with a key.
 #[derive(Debug)]
 pub struct Reports<K: Copy + Ord> {
     board: Arc<Board<K>>,
-    /// The call whose report was read last. Reports are read in turn, so no call starves.
+    /// The call whose report was read last. Calls take turns, so that no report waits forever.
     last: Option<K>,
 }
 
-/// Passes on the reports of one call. Dropping it withdraws an unread report.
+/// The sender of one call's reports. Dropping it withdraws an unread report.
 #[derive(Debug)]
 pub struct ProgressSink<K: Copy + Ord> {
     key: K,
     board: Arc<Board<K>>,
 }
 
-/// The newest report of each call that is under way.
+/// The newest report of each running call.
 #[derive(Debug)]
 struct Board<K> {
     unread: Mutex<BTreeMap<K, Progress>>,
@@ -134,14 +133,14 @@ impl<K: Copy + Ord> Default for Reports<K> {
 }
 
 impl<K: Copy + Ord> Reports<K> {
-    /// Makes the sink of a call. No other call that is under way may have its key.
+    /// Makes the sink of a call. Running calls must have different keys.
     pub fn sink(&self, key: K) -> ProgressSink<K> {
         ProgressSink { key, board: Arc::clone(&self.board) }
     }
 
-    /// Waits for a report of a call that is under way.
+    /// Waits for a report of a running call.
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future loses no report.
     pub async fn recv(&mut self) -> (K, Progress) {
         loop {
             if let Some(report) = self.take() {
@@ -162,7 +161,7 @@ impl<K: Copy + Ord> Reports<K> {
 }
 
 impl<K: Copy + Ord> ProgressSink<K> {
-    /// Passes a report on, in the place of whatever was not read yet.
+    /// Replaces a report that has not been read.
     pub fn send(&self, progress: Progress) {
         self.board.unread().insert(self.key, progress);
         self.board.news.notify_one();

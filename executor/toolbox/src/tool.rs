@@ -1,12 +1,12 @@
-//! Tools that run.
+//! The trait of tools, and tools made from functions.
 //!
-//! Adding one takes an argument type and an async function:
+//! A tool needs an argument type and an async function:
 //!
 //! ```
 //! use toolbox::{ToolContext, function};
 //! use shared::tool::{Effect, ToolError};
 //!
-//! /// What `add` takes.
+//! /// The parameters of `add`.
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Add { a: f64, b: f64 }
 //!
@@ -15,11 +15,11 @@
 //! }
 //!
 //! let tool = function("math", "add", "Adds two numbers.", Effect::Read, add);
-//! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
+//! # assert_eq!(tool.definition().qualified_name().as_str(), "math.add");
 //! ```
 //!
-//! What a tool needs and no model should choose, such as a database, is no parameter: the function
-//! closes over it. Only the argument type is in the tool's schema, and the context comes by itself.
+//! A resource that no model should choose, such as a database, is not a parameter. The function's
+//! closure captures it. The tool's schema describes the argument type only.
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
@@ -27,7 +27,7 @@
 //! use toolbox::{ToolContext, function};
 //! use shared::tool::{Effect, ToolError};
 //!
-//! /// What `count` takes.
+//! /// The parameters of `count`.
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Count { step: u64 }
 //!
@@ -59,36 +59,37 @@ use tokio_util::sync::CancellationToken;
 
 use super::{blobs::Blobs, progress::Reporter};
 
-/// Something a plan can call: a function here, a command, an MCP server.
+/// A function, command or remote tool that plans can call.
 #[async_trait]
 pub trait Tool: fmt::Debug + Send + Sync {
-    /// Returns what the tool is.
+    /// Returns the definition of the tool.
     fn definition(&self) -> &Arc<ToolDefinition>;
 
     /// Calls the tool.
     ///
-    /// A call that the context [cancels](ToolContext::cancel) tells the other side and returns
-    /// [`ErrorCode::CANCELLED`]; it has [`shared::limits::CANCEL_GRACE`] to do so. Dropping the
-    /// future cuts the call off.
+    /// When the context [cancels](ToolContext::cancel) the call, the tool tells the other side and
+    /// returns [`ErrorCode::CANCELLED`] within [`shared::limits::CANCEL_GRACE`]. Dropping the
+    /// future aborts the call.
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError>;
 }
 
 /// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
-    /// The call, if it belongs to a step of an execution.
+    /// The step that makes the call, if there is one.
     pub call: Option<StepCall>,
-    /// Fires when the call should stop early. It is this call's own: a time-out fires it, too.
+    /// Cancelled when the call should stop, for example after a timeout. Each call has its own
+    /// token.
     pub cancel: CancellationToken,
     /// The sink for progress reports.
     pub reporter: Reporter,
-    /// The place for text beside the output, such as standard error.
+    /// A note beside the output, such as standard error.
     pub aside: Aside,
-    /// The store for large binaries. Without it they stay in the output, which has a limit.
+    /// The store for large binaries. Without it they stay in the output, which has a size limit.
     pub blobs: Option<Blobs>,
 }
 
-/// The step of an execution to which a call belongs.
+/// The step and attempt that make a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
     /// The execution.
@@ -101,25 +102,25 @@ pub struct StepCall {
     pub attempt: Attempt,
 }
 
-/// Text of a call beside its output. Clones share it.
+/// A text beside the output of a call. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Aside(Arc<Mutex<Option<String>>>);
 
 impl Aside {
-    /// Leaves a text, in the place of one that is there. Nothing is left of an empty one.
+    /// Replaces the text. An empty text removes it.
     pub fn leave(&self, text: String) {
         let text = Some(text).filter(|text| !text.is_empty());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    /// Takes what was left.
+    /// Takes the text.
     pub fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl ToolContext {
-    /// Makes the context of a call outside any plan. Nobody hears its reports.
+    /// Makes the context of a call outside any execution. Its reports are dropped.
     pub fn detached() -> Self {
         Self {
             call: None,
@@ -130,29 +131,28 @@ impl ToolContext {
         }
     }
 
-    /// Reports how far the call has come, which also proves that it is alive.
+    /// Reports progress. The report also restarts the idle timeout.
     ///
-    /// A tool may report as often as it likes: this never waits, and a newer report replaces one
-    /// that nobody has read.
+    /// This function never waits. A newer report replaces an unread one.
     pub fn progress(&self, progress: Progress) {
         self.reporter.report(progress);
     }
 
-    /// Returns a key that is the same for every attempt of the step, or of the part of it.
+    /// Returns the idempotency key, which is the same for every attempt of a task.
     pub fn idempotency_key(&self) -> Option<String> {
         self.call.as_ref().map(|StepCall { execution, step, part, .. }| {
-            let item = part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+            let item = part.item.map(|item| format!("[{item}]")).unwrap_or_default();
             let undo = if part.undo { "/undo" } else { "" };
             format!("{execution}/{step}{item}{undo}")
         })
     }
 }
 
-/// Makes a tool of an async function.
+/// Makes a tool from an async function.
 ///
 /// # Panics
 ///
-/// If `set` or `name` is not a name. They are literals; this is a bug at startup.
+/// If `set` or `name` is not a valid name. They are literals, so this is a bug at startup.
 pub fn function<Args, Out, Fut, F>(
     set: &'static str,
     name: &'static str,
@@ -179,8 +179,8 @@ where
     Arc::new(Function { definition: Arc::new(definition), run, types: PhantomData })
 }
 
-/// Returns the schema of what a function takes. What its type says of itself is for readers of the
-/// code, and is left out.
+/// Returns the schema of the argument type. Leaves out the documentation of the type itself, which
+/// is for readers of the code.
 fn schema_of<Args: JsonSchema>() -> Value {
     let mut schema = schema_for!(Args).to_value();
     if let Value::Object(fields) = &mut schema {
@@ -190,14 +190,15 @@ fn schema_of<Args: JsonSchema>() -> Value {
     schema
 }
 
-/// Makes one line of each paragraph of a description: doc comments are broken for editors.
+/// Joins the lines of each paragraph in descriptions, because doc comments are wrapped.
 fn unwrap_lines(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             for (name, inner) in fields {
                 match inner {
                     Value::String(text) if name == "description" => {
-                        let paragraphs = text.split("\n\n").map(|it| it.replace('\n', " "));
+                        let paragraphs =
+                            text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
                         *text = paragraphs.collect::<Vec<_>>().join("\n\n");
                     }
                     inner => unwrap_lines(inner),

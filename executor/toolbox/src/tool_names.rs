@@ -1,8 +1,8 @@
-//! The names that a tool may have.
+//! Valid names of tools.
 //!
-//! Names come from servers and files that strangers write, and are shown to models, put into plans
-//! and looked up in commands. A name is therefore one word: no spaces, no path that leads elsewhere,
-//! and none of the names by which models control Faber itself.
+//! Servers and files of strangers choose the names. Models read them, plans contain them, and
+//! commands look them up. A name therefore has no spaces and no path to another folder. It also
+//! differs from the names of the tools that control Faber.
 
 use shared::{
     id::{ToolName, ToolSetName},
@@ -11,26 +11,25 @@ use shared::{
 
 use super::{ReadyTool, SetStatus, ToolSet};
 
-/// The set whose tools switch toolsets on and off.
+/// The set whose tools activate and deactivate toolsets.
 pub const TOOL_SET: &str = "ToolSet";
-/// The tool of it that switches sets on.
+/// The tool that activates toolsets.
 pub const ACTIVATE: &str = "activate_toolset";
-/// Its parameter with the names of the sets.
+/// The parameter with the names of the sets.
 pub const SET_NAMES: &str = "toolSetNames";
 
-/// The plain names of the tools with which a model switches toolsets.
 const CONTROLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
 
-/// The sets of built-in tools. They may go by another name, and their tools keep these: the set
-/// `files` has `file_tools.glob`.
+/// The names of the built-in toolsets, which prefix their tools' names even if the set is renamed:
+/// the set `files` has `file_tools.glob`.
 const BUILTIN_SETS: [&str; 5] =
     ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
 
-/// The `source` of Faber's own sets.
+/// The `source` of the built-in sets.
 const OWN_SOURCE: &str = "builtin";
 
-/// Returns whether a text can name a tool: letters and digits of any script, and `_`, `-`, `.`, `/`
-/// and `:` between them.
+/// Returns `true` for a valid name: letters and digits of any script, with `_`, `-`, `.`, `/` and
+/// `:` between them.
 pub fn is_word(name: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     name.chars().all(|c| is_letter(c) || matches!(c, '-' | '.' | '/' | ':'))
@@ -39,7 +38,7 @@ pub fn is_word(name: &str) -> bool {
         && !["..", "//", "./", "/."].iter().any(|path| name.contains(path))
 }
 
-/// Returns why a tool of a foreign set cannot have a name.
+/// Returns the reason why a tool of a foreign set cannot have a name.
 pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     let written = name.as_str();
     if !is_word(written) {
@@ -56,7 +55,7 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     Some(format!("`{written}` is called like a tool of Faber's own set `{own}`: rename it"))
 }
 
-/// Takes the tools out of a set that cannot have their names, and says so.
+/// Removes tools with invalid names from a set.
 pub(super) fn sift(set: &mut ToolSet) {
     if set.source == OWN_SOURCE {
         return;

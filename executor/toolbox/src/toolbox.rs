@@ -1,4 +1,4 @@
-//! Every tool this process can run, by set, and whether it can be run right now.
+//! The tools of this process by set, and which of them are available.
 
 mod costly;
 mod listing;
@@ -26,47 +26,46 @@ use super::{tool::Tool, tool_names, usage::Meter};
 /// A named group of tools from one source.
 #[derive(Clone, Debug)]
 pub struct ToolSet {
-    /// Its name.
+    /// The name.
     pub name: ToolSetName,
-    /// Its purpose, in words.
+    /// The purpose.
     pub description: String,
-    /// The kind of its source, for people: `mcp`, `local`, `builtin`.
+    /// The kind of the source for people: `mcp`, `local`, `builtin`.
     pub source: String,
-    /// Whether it is one of Faber's own sets that get at the machine it runs on, whatever it is
-    /// called.
+    /// `true` for a built-in set that reads or changes this machine, under any name.
     pub acts_here: bool,
     /// `true` if plans may use it.
     pub is_active: bool,
-    /// The state of its source.
+    /// The state of the source.
     pub status: SetStatus,
-    /// Its tools, in the order of their source.
+    /// The tools, in the order of the source.
     pub tools: Vec<ReadyTool>,
-    /// Why tools are left out that its source has, for people.
+    /// The reasons why tools of the source are left out.
     pub left_out: Vec<String>,
 }
 
 /// The state of a set's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetStatus {
-    /// Not yet: the source is being asked.
+    /// The source is connecting.
     Connecting,
-    /// They are.
+    /// The tools are known.
     Ready,
-    /// The source could not be asked.
+    /// The connection failed.
     Failed {
-        /// Why, and what to do.
+        /// The reason, and what to do.
         error: String,
     },
-    /// It is not there, as its condition does not hold.
+    /// The condition of the set does not hold.
     Hidden,
 }
 
-/// A tool and the schema of its parameters, which is compiled when it is first needed: a source
-/// may have thousands of tools of which a plan calls three.
+/// A tool with the compiled schema of its parameters. The schema is compiled at the first use,
+/// because a plan calls few of thousands of tools.
 #[derive(Clone, Debug)]
 pub struct ReadyTool {
     tool: Arc<dyn Tool>,
-    /// Nothing where the source's schema is itself wrong: then the source must judge.
+    /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
 }
 
@@ -75,26 +74,26 @@ pub struct ReadyTool {
 pub enum Found {
     /// A tool that can be called.
     Tool(ReadyTool),
-    /// A tool whose set is switched off.
+    /// A tool of an inactive set.
     Inactive(ReadyTool),
-    /// Perhaps a tool: its set, or some set, is not known yet.
+    /// The name may belong to a set that is connecting.
     Connecting,
-    /// Perhaps a tool: its set could not be asked.
+    /// The name may belong to a set whose connection failed.
     Failed {
         /// The set.
         set: ToolSetName,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         error: String,
     },
     /// No tool.
     Unknown,
 }
 
-/// Every tool this process can run. Clones share one inventory.
+/// The tools of this process. Clones share them.
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
-/// A toolbox that something inside it looks into, which must not keep it there.
+/// A reference for a tool inside the toolbox, which does not keep the toolbox alive.
 #[derive(Clone)]
 pub struct WeakToolbox(Weak<Shared>);
 
@@ -102,42 +101,41 @@ struct Shared {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
-    /// Wakes sets that have failed.
+    /// Connects failed sets again.
     waker: OnceLock<Waker>,
 }
 
-/// Asks for a set that has failed; returns whether it will be asked for its tools now.
+/// Connects a failed set again. Returns `false` if it failed a moment ago.
 type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
-/// The sets in the order in which they were registered, and an index of names.
+/// The sets in their order, and an index of names.
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// Tools of no set: only plans that this program writes itself name them.
+    /// Tools of no set, which only plans of this program name.
     own: BTreeMap<ToolName, ReadyTool>,
-    /// Sets that have failed before and are asked again: nobody waits for those that does not need
-    /// them.
+    /// Failed sets that are connecting again. Only calls that need their tools wait for them.
     again: BTreeSet<ToolSetName>,
-    /// Set and tool by name. Built with the first look-up.
+    /// The positions of set and tool by name. Built at the first look-up.
     names: OnceLock<ToolNames<(usize, usize)>>,
-    /// The number of changes.
+    /// The number of changes so far.
     revision: u64,
-    /// Made when all tools are first asked for.
+    /// Built at the first listing.
     listed: OnceLock<Arc<Listed>>,
 }
 
-/// A set of this name is registered already.
+/// The error for a second set of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a toolset called `{0}` exists already")]
 pub struct SetExists(pub ToolSetName);
 
 impl ReadyTool {
-    /// Makes a tool ready.
+    /// Wraps a tool.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         Self { tool, schema: Arc::default() }
     }
 
-    /// Returns what the tool is.
+    /// Returns the definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         self.tool.definition()
     }
@@ -147,7 +145,7 @@ impl ReadyTool {
         &self.tool
     }
 
-    /// Returns what is wrong with parameters, if anything is.
+    /// Returns the mistakes in parameters, if there are any.
     pub fn complaint(&self, parameters: &Value) -> Option<String> {
         self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
     }
@@ -163,7 +161,7 @@ impl ReadyTool {
 }
 
 impl ToolSet {
-    /// Makes an active set whose tools are known.
+    /// Makes an active set with known tools.
     pub fn ready(
         name: ToolSetName,
         source: &str,
@@ -184,7 +182,7 @@ impl ToolSet {
 }
 
 impl ToolSet {
-    /// Takes over what a source answered, and why some of it is left out.
+    /// Stores the tools of the source, and the reasons for tools that are left out.
     fn settle(&mut self, status: SetStatus, tools: Vec<ReadyTool>, left_out: Vec<String>) {
         self.status = status;
         self.tools = tools;
@@ -220,11 +218,11 @@ impl Default for Toolbox {
 }
 
 impl Toolbox {
-    /// Makes a toolbox of sets.
+    /// Makes a toolbox.
     ///
     /// # Panics
     ///
-    /// If two sets have one name.
+    /// If two sets have the same name.
     pub fn new(sets: impl IntoIterator<Item = ToolSet>) -> Self {
         let toolbox = Self::default();
         for set in sets {
@@ -233,7 +231,7 @@ impl Toolbox {
         toolbox
     }
 
-    /// Adds a set behind those that are there.
+    /// Adds a set at the end.
     pub fn register(&self, set: ToolSet) -> Result<(), SetExists> {
         let mut set = set.without_costly();
         tool_names::sift(&mut set);
@@ -246,13 +244,13 @@ impl Toolbox {
         })
     }
 
-    /// Records the answer of a set's source.
+    /// Stores the state and the tools of a set.
     pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
         self.settle_unless(&CancellationToken::new(), name, status, tools);
     }
 
-    /// Says what became of asking a set's source, unless `stop` came first: then there may be
-    /// another set of the name.
+    /// Stores the state and the tools of a set, unless `stop` is cancelled. In that case the name
+    /// may belong to another set.
     pub fn settle_unless(
         &self,
         stop: &CancellationToken,
@@ -269,19 +267,19 @@ impl Toolbox {
         });
     }
 
-    /// Registers the function that wakes failed sets. Only the first registration counts.
+    /// Sets the function that connects failed sets again. Only the first one counts.
     pub fn on_wanted(&self, waker: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.waker.set(Box::new(waker));
     }
 
-    /// Asks for a set where it has failed, unless that was a moment ago; returns whether it is
-    /// connecting now. Its tools stay until it has answered.
+    /// Connects a failed set again, unless it failed a moment ago. Returns `true` if the set is
+    /// connecting now. It keeps its tools meanwhile.
     pub fn wake(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // Who answers has to wait until the set is said to be connecting.
+        // The lock is held, so that the result cannot arrive before the state is `Connecting`.
         if !self.0.waker.get().is_some_and(|wake| wake(name)) {
             return false;
         }
@@ -293,7 +291,7 @@ impl Toolbox {
         true
     }
 
-    /// Asks for every set that has failed, as [`wake`](Self::wake) does.
+    /// Connects every failed set again.
     pub fn wake_all(&self) {
         let failed: Vec<ToolSetName> = {
             let inventory = self.inventory();
@@ -305,11 +303,11 @@ impl Toolbox {
         }
     }
 
-    /// Puts a set in the place of the one of its name, or behind those that are there.
+    /// Replaces the set of the same name, or adds the set at the end.
     pub fn put(&self, set: ToolSet) {
         let mut set = set.without_costly();
         tool_names::sift(&mut set);
-        // It is another one, which nobody has asked yet.
+        // The new set has not been connected before.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.again.remove(&set.name);
         drop(inventory);
@@ -319,10 +317,10 @@ impl Toolbox {
         });
     }
 
-    /// Adds a tool to a set, if there is the set. What that costs does not grow with the tools that
-    /// there are: thousands may be registered one by one.
+    /// Adds a tool to an existing set. The cost does not grow with the number of tools, because
+    /// thousands may be registered one by one.
     ///
-    /// The tool's schemas must have been checked.
+    /// The caller must have checked the tool's schemas.
     pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.extend(name, tool);
@@ -330,7 +328,7 @@ impl Toolbox {
         self.0.changes.send_replace(());
     }
 
-    /// Removes a set; returns whether there was one.
+    /// Removes a set. Returns `false` if no set has the name.
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.change(|sets| {
             let before = sets.len();
@@ -339,7 +337,7 @@ impl Toolbox {
         })
     }
 
-    /// Switches sets on or off; those that are not there are passed over.
+    /// Activates (`true`) or deactivates (`false`) sets. Ignores unknown names.
     pub fn switch(&self, switches: &BTreeMap<ToolSetName, bool>) {
         self.change(|sets| {
             for set in sets {
@@ -348,55 +346,54 @@ impl Toolbox {
         });
     }
 
-    /// Puts the sets in the order in which `names` has them; the others stay before them.
+    /// Sorts the sets by their position in `names`. Other sets come first.
     pub fn arrange(&self, names: &[ToolSetName]) {
         self.change(|sets| {
             sets.sort_by_key(|set| names.iter().position(|other| *other == set.name));
         });
     }
 
-    /// Returns every set, in the order in which they were registered.
+    /// Returns the sets in their order.
     pub fn sets(&self) -> Vec<ToolSet> {
         self.inventory().sets.clone()
     }
 
-    /// Returns the name of every set.
+    /// Returns the names of the sets.
     pub fn set_names(&self) -> BTreeSet<ToolSetName> {
         self.inventory().sets.iter().map(|set| set.name.clone()).collect()
     }
 
-    /// Returns a number that is another one whenever something has changed.
+    /// Returns the number of changes so far.
     pub fn revision(&self) -> u64 {
         self.inventory().revision
     }
 
-    /// Returns a set, if there is one, without its tools: of those there may be thousands.
+    /// Returns a set without its tools.
     pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         let inventory = self.inventory();
         let set = inventory.sets.iter().find(|set| set.name == *name)?;
         Some(set.bare())
     }
 
-    /// Returns a set with its tools, if there is one.
+    /// Returns a set with its tools.
     pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
 
-    /// Returns the tools of a set; none where there is no such set.
+    /// Returns the tools of a set. An unknown set has none.
     pub fn tools(&self, name: &ToolSetName) -> Vec<ReadyTool> {
         let inventory = self.inventory();
         let set = inventory.sets.iter().find(|set| set.name == *name);
         set.map(|set| set.tools.clone()).unwrap_or_default()
     }
 
-    /// Returns whether a name may mean something else once the sets that are connecting are not any
-    /// more: one of them may have a better claim to it. One that has failed before has none to what
-    /// another set has.
+    /// Returns `true` if a connecting set may change the meaning of a name. A set that has failed
+    /// before cannot take a name from another set.
     pub fn may_change(&self, name: &ToolName) -> bool {
         let inventory = self.inventory();
         let rivals = match inventory.names().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
-            // Nobody else's name begins with that of a set.
+            // Only the tools of a set have names with the set's prefix.
             Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.name_of(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }
@@ -407,15 +404,15 @@ impl Toolbox {
         rivals.iter().any(|rival| inventory.is_beginning(rival))
     }
 
-    /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
-    /// that has it, active or not.
+    /// Finds a tool by `set.name` or by the name in the earliest set that has it. The set may be
+    /// inactive.
     pub fn find(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
         inventory.found(name, inventory.names().get(name.as_str()))
     }
 
-    /// Adds tools of no set. No list has them, no draft can name them, and no direct call finds
-    /// them: they are for plans that this program writes itself.
+    /// Adds tools of no set, for plans that this program writes. They are not listed, and no draft
+    /// or direct call can name them.
     pub fn keep(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         for tool in tools.into_iter().map(ReadyTool::new) {
@@ -430,20 +427,19 @@ impl Toolbox {
         self.inventory().own.get(name).cloned()
     }
 
-    /// Returns the same toolbox for something inside it.
+    /// Returns a weak reference to this toolbox.
     pub fn downgrade(&self) -> WeakToolbox {
         WeakToolbox(Arc::downgrade(&self.0))
     }
 
-    /// Returns what a name means right now that a plan has. Plans have the names that always mean a
-    /// tool, `set.name`: no other tool is ever called in its place.
+    /// Finds a tool of a plan by its qualified name. No other tool is ever called instead.
     pub fn find_planned(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
         inventory.found(name, inventory.qualified(name))
     }
 
-    /// Returns the tool that has a name by itself, active or not: as `set.name`, or as its source
-    /// calls it. What it is only short for is nothing.
+    /// Finds a tool by its qualified name or its own name, not by a short name. The set may be
+    /// inactive.
     pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
         let inventory = self.inventory();
         match inventory.names().find(name.as_str())? {
@@ -454,14 +450,13 @@ impl Toolbox {
         }
     }
 
-    /// Returns the name that people and models are shown of a tool, which means it: see
-    /// [`Names::shown`].
+    /// Returns the name of a tool for people and models: see [`ToolNames::display_name`].
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
         self.inventory().names().display_name(tool)
     }
 
-    /// Returns the name to be shown of what is kept under a name that always means a tool; of what is
-    /// not there any more, that name.
+    /// Returns the name for people and models of a qualified name. An unknown name is returned as
+    /// it is.
     pub fn shown_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.inventory();
         match inventory.qualified(name) {
@@ -472,8 +467,7 @@ impl Toolbox {
         }
     }
 
-    /// Returns whether every one of `names`, which a plan has, can be called, or is only switched
-    /// off.
+    /// Returns `true` if all tools of a plan exist, active or not.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
         let has = |tool: &ToolName| {
@@ -482,36 +476,35 @@ impl Toolbox {
         names.into_iter().all(has)
     }
 
-    /// Returns what counts the calls.
+    /// Returns the meter of the calls.
     pub fn meter(&self) -> &Meter {
         &self.0.meter
     }
 
-    /// Returns a hint that something about the sets has changed.
+    /// Subscribes to changes of the sets.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
     }
 
-    /// Waits until no set is connecting for the first time any more, at most so long.
+    /// Waits at most `most` until no set is connecting for the first time.
     pub async fn settled(&self, most: Duration) {
         self.until(most, || !self.has_beginners()).await;
     }
 
-    /// Waits until a set is not connecting any more, at most so long, and returns its status;
-    /// nothing where there is no such set.
+    /// Waits at most `most` until a set is not connecting. Returns its state, or `None` for an
+    /// unknown set.
     pub async fn settled_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
         let status = || self.set(name).map(|set| set.status);
         self.until(most, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
-    /// Waits until no set that is connecting can change what these names mean, at most so long.
+    /// Waits at most `most` until no connecting set can change the meaning of these names.
     pub async fn certain(&self, names: &[ToolName], most: Duration) {
         self.until(most, || !names.iter().any(|name| self.may_change(name))).await;
     }
 
-    /// Waits until something is so that changes with the sets, at most so long. Whoever waited sees
-    /// what is there.
+    /// Waits at most `most` until a condition on the sets holds.
     async fn until(&self, most: Duration, is_so: impl Fn() -> bool) {
         let mut changes = self.changes();
         let wait = async {
@@ -525,15 +518,14 @@ impl Toolbox {
         let _ = time::timeout(most, wait).await;
     }
 
-    /// Returns whether a set is connecting that was never asked before.
     fn has_beginners(&self) -> bool {
         let inventory = self.inventory();
         inventory.sets.iter().any(|set| inventory.is_beginning(set))
     }
 
-    /// Opens the inventory. Nobody holds it across a wait.
+    /// Locks the inventory. No caller holds the lock across an await.
     fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
-        // Nothing that changes it can panic half-way.
+        // No change can panic half-way, so a poisoned lock is consistent.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -554,7 +546,7 @@ impl Toolbox {
 }
 
 impl WeakToolbox {
-    /// Returns the toolbox, if it is still there.
+    /// Returns the toolbox, unless it was dropped.
     pub fn upgrade(&self) -> Option<Toolbox> {
         self.0.upgrade().map(Toolbox)
     }
@@ -590,7 +582,7 @@ impl Inventory {
         })
     }
 
-    /// Returns where the tool is whose `set.name` a name is.
+    /// Returns the position of a tool by its qualified name.
     fn qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.names().find(name.as_str())? {
             (NameOrigin::Qualified, at) => Some(at),
@@ -609,7 +601,7 @@ impl Inventory {
         self.sets[set].name.as_str()
     }
 
-    /// Returns whether a set is connecting that was never asked before.
+    /// Returns `true` if a set is connecting for the first time.
     fn is_beginning(&self, set: &ToolSet) -> bool {
         set.status == SetStatus::Connecting && !self.again.contains(&set.name)
     }
@@ -618,7 +610,7 @@ impl Inventory {
         self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
     }
 
-    /// Returns why a name is unknown. Its set may not be known yet.
+    /// Returns the reason why a name is unknown. Its set may still be connecting.
     fn missing(&self, name: &ToolName) -> Found {
         let prefix = set_prefix(name.as_str());
         let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);

@@ -1,8 +1,8 @@
-//! Counts calls of tools, failures and durations.
+//! Counts of tool calls, failures and durations.
 //!
-//! Calls are counted in memory and added to the store every now and then: a crash loses a second of
-//! figures, never an event. Times are kept as a histogram whose buckets grow by a tenth, so that
-//! those of many nodes can be added.
+//! Calls are counted in memory and added to the store from time to time, so a crash loses a second
+//! of counts. Durations are a histogram with buckets that grow by a tenth, so counts of several
+//! nodes can be added.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ struct Tally {
 }
 
 impl Meter {
-    /// Counts a call that has ended.
+    /// Counts a finished call.
     pub fn count(&self, name: &ToolName, took: Duration, is_failure: bool) {
         let last = Instant::now();
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,8 +51,7 @@ impl Meter {
         }
     }
 
-    /// Adds what was counted to the store, and returns once all is there that was counted before.
-    /// What cannot be added is kept for the next time.
+    /// Adds the counts to the store. After an error, the counts remain for the next time.
     pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let _adding = self.adding.lock().await;
         let taken =

@@ -1,11 +1,11 @@
-//! Tools that are commands: JSON in, JSON out, never a shell.
+//! Tools that are commands.
 //!
-//! A command gets its parameters as one JSON document on standard input, which is a file that is
-//! complete before the command starts. It may name them in its arguments. What it prints is its
-//! output, as JSON if it is JSON, else as a string without the last line end. A non-zero exit is a
-//! failure with the tail of standard error; otherwise the tail is kept beside the output.
+//! A command gets its parameters as one JSON document on standard input. The input is a file that
+//! is complete before the command starts. Arguments may name parameters, too. No shell is involved.
 //!
-//! What is described beside them in the same way, and is an HTTP call, is [`super::http`]'s.
+//! Standard output is the tool's output: parsed if it is JSON, otherwise a string without the last
+//! line end. A non-zero exit status is a failure with the tail of standard error. After a success,
+//! the tail becomes the call's note.
 
 mod argv;
 mod parameters_file;
@@ -42,32 +42,32 @@ use tokio::{
 };
 use toolbox::{Tool, ToolContext};
 
-pub use self::argv::{Argv, ParseArgvError};
+pub use self::argv::Argv;
 use self::parameters_file::write_parameters;
 use super::http::{HttpRun, HttpTool};
 
-/// How long a command's pipes may stay open once it has ended: something that it started may
-/// hold them for ever.
+/// Time limit for reading the pipes of a command that has exited. A process that the command
+/// started may keep them open forever.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A tool that is a command or an HTTP call, as the configuration describes it.
+/// The configuration of a tool that is a command or an HTTP call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTool {
-    /// Its name.
+    /// The name.
     pub name: ToolName,
-    /// Its description.
+    /// The description for people and models.
     #[serde(default)]
     pub description: String,
-    /// Sentences that people would say when they want it.
+    /// Sentences that people would say to ask for the tool.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// The JSON Schema of its parameters.
+    /// The JSON Schema of the parameters.
     #[serde(default = "no_parameters")]
     pub parameters: Value,
-    /// The effect of a second call. Nothing if the HTTP method tells it.
+    /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,
-    /// The command or request. A tool without it is known for selection only.
+    /// The action. A tool without it is known for selection only.
     pub run: Option<Action>,
 }
 
@@ -81,7 +81,7 @@ pub enum Action {
     Http(Box<HttpRun>),
 }
 
-/// A map with `http` in it is that; everything else describes a command.
+/// A map with the key `http` is an HTTP call. Any other map describes a command.
 impl TryFrom<Map<String, Value>> for Action {
     type Error = String;
 
@@ -102,8 +102,8 @@ impl TryFrom<Map<String, Value>> for Action {
     }
 }
 
-/// A program and its arguments may stand apart, as those of MCP servers do: `command: date` with
-/// `args: [-u]` says what `command: [date, -u]` says.
+/// Joins `command: date` and `args: [-u]` to `command: [date, -u]`. Configurations of MCP servers
+/// use the first form.
 fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::String(program)) = written.get("command") {
         let program = Value::String(program.clone());
@@ -120,7 +120,6 @@ fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Action {
-    /// Returns what a second call does, as far as that is known.
     fn effect(&self) -> Effect {
         match self {
             Self::Command(_) => Effect::default(),
@@ -128,14 +127,14 @@ impl Action {
         }
     }
 
-    /// Returns a parameter that it names and that is none of `known`.
+    /// Returns the first parameter in the action that is not in `known`.
     fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
         let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
         match self {
             Self::Command(run) => {
-                run.command.parameters().find(|it| is_unknown(it)).map(str::to_owned)
+                run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
             }
-            Self::Http(run) => run.parameters().into_iter().find(|it| is_unknown(it)),
+            Self::Http(run) => run.parameters().into_iter().find(|name| is_unknown(name)),
         }
     }
 }
@@ -151,78 +150,21 @@ pub struct Run {
     /// The default working directory: the folder of the file that describes the tool.
     #[serde(skip)]
     pub(crate) base: Option<PathBuf>,
-    /// Names of variables of Faber's environment that it gets besides the usual.
+    /// Variables of Faber's environment that the command gets, too.
     #[serde(default)]
     pub pass: Vec<String>,
     /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
-    /// The limits of the command. By default it has none.
+    /// The sandbox of the command. By default there is none.
     pub confine: Option<Confinement>,
 }
 
-/// A command tool that cannot be called as it is described.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandToolError {
-    /// Its command names a parameter that it does not have.
-    #[error(
-        "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
-    )]
-    UnknownParameter {
-        /// The tool.
-        tool: ToolName,
-        /// The parameter.
-        parameter: String,
-    },
-    /// Its HTTP call names a parameter that it does not have.
-    #[error(
-        "the HTTP call of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
-    )]
-    UnknownInCall {
-        /// The tool.
-        tool: ToolName,
-        /// The parameter.
-        parameter: String,
-    },
-    /// It is to be confined, and nothing can do that.
-    #[error(
-        "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` binary, or leave out `confine`"
-    )]
-    NotConfined {
-        /// The tool.
-        tool: ToolName,
-    },
-    /// The schema of its parameters costs too much to check.
-    #[error("the `parameters` of `{tool}` are refused: {why}")]
-    Costly {
-        /// The tool.
-        tool: ToolName,
-        /// Why.
-        why: String,
-    },
-    /// Its parameters have no schema.
-    #[error("the `parameters` of `{tool}` are no JSON Schema: {error}")]
-    Schema {
-        /// The tool.
-        tool: ToolName,
-        /// The reason.
-        error: String,
-    },
-    /// Its parameters are no object, so that no call could ever fit.
-    #[error(
-        "the `parameters` of `{tool}` describe no object: say `type: object`, with a property for each parameter"
-    )]
-    NoObject {
-        /// The tool.
-        tool: ToolName,
-    },
-}
-
-/// Returns whether a schema leaves room for an object, as far as its `type` says.
+/// Returns `false` if the `type` of a schema excludes objects.
 fn may_be_object(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(one)) => one == "object",
-        Some(Value::Array(several)) => several.iter().any(|it| it == "object"),
+        Some(Value::Array(several)) => several.iter().any(|kind| kind == "object"),
         _ => *schema != Value::Bool(false),
     }
 }
@@ -232,8 +174,7 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
-    /// Returns the secrets that it names.
-    pub fn secrets(&self) -> Vec<&str> {
+    pub(crate) fn secrets(&self) -> Vec<&str> {
         match &self.run {
             None => Vec::new(),
             Some(Action::Http(run)) => run.secrets(),
@@ -241,18 +182,17 @@ impl CommandTool {
         }
     }
 
-    /// Returns the variables of Faber's environment that it passes on.
-    pub fn passed(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn passed(&self) -> impl Iterator<Item = &str> {
         let run = match &self.run {
             Some(Action::Command(run)) => Some(run),
             _ => None,
         };
-        let confined = run.into_iter().flat_map(|it| &it.confine).flat_map(|it| &it.pass);
-        let passed = run.into_iter().flat_map(|it| &it.pass);
+        let confined =
+            run.into_iter().flat_map(|run| &run.confine).flat_map(|confinement| &confinement.pass);
+        let passed = run.into_iter().flat_map(|run| &run.pass);
         passed.chain(confined).map(String::as_str)
     }
 
-    /// Returns what its command may do, where that is less than everything.
     pub(crate) fn confinement(&self) -> Option<&Confinement> {
         match &self.run {
             Some(Action::Command(run)) => run.confine.as_ref(),
@@ -260,43 +200,22 @@ impl CommandTool {
         }
     }
 
-    /// Returns the program that it runs, where that is a path.
+    /// Returns the program if it is a path.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         let Some(Action::Command(run)) = &self.run else { return None };
         let program = run.command.program();
         program.contains('/').then(|| program.into())
     }
 
-    /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
-    /// it is confined.
-    pub fn into_tool(
+    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands. The
+    /// error says what is wrong in the configuration.
+    pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
         most: usize,
         launcher: &Launcher,
-    ) -> Result<Arc<dyn Tool>, CommandToolError> {
-        let known = self.parameters.get("properties").and_then(Value::as_object);
-        let unknown = self.run.as_ref().and_then(|it| it.unknown_parameter(known));
-        if let Some(parameter) = unknown {
-            let tool = self.name;
-            return Err(match self.run {
-                Some(Action::Http(_)) => CommandToolError::UnknownInCall { tool, parameter },
-                _ => CommandToolError::UnknownParameter { tool, parameter },
-            });
-        }
-        let is_confined = matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
-        if is_confined && !launcher.can_confine() {
-            return Err(CommandToolError::NotConfined { tool: self.name });
-        }
-        if let Err(why) = check_cost(&self.parameters) {
-            return Err(CommandToolError::Costly { tool: self.name, why });
-        }
-        if let Err(error) = Schema::new(&self.parameters) {
-            return Err(CommandToolError::Schema { tool: self.name, error });
-        }
-        if !may_be_object(&self.parameters) {
-            return Err(CommandToolError::NoObject { tool: self.name });
-        }
+    ) -> Result<Arc<dyn Tool>, String> {
+        self.check(launcher)?;
         let definition = ToolDefinition {
             name: self.name,
             set: set.clone(),
@@ -312,12 +231,39 @@ impl CommandTool {
             Some(Action::Command(run)) => Some(*run),
             None => None,
         };
-        Ok(Arc::new(CommandRunner {
-            definition: Arc::new(definition),
-            run,
-            most,
-            launcher: launcher.clone(),
-        }))
+        let launcher = launcher.clone();
+        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, most, launcher }))
+    }
+
+    fn check(&self, launcher: &Launcher) -> Result<(), String> {
+        let tool = &self.name;
+        let known = self.parameters.get("properties").and_then(Value::as_object);
+        if let Some(run) = &self.run
+            && let Some(parameter) = run.unknown_parameter(known)
+        {
+            let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
+            return Err(format!(
+                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, which is none of its \
+                 parameters: add it to the properties in `parameters`"
+            ));
+        }
+        if self.confinement().is_some() && !launcher.confines() {
+            return Err(format!(
+                "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` \
+                 binary, or leave out `confine`"
+            ));
+        }
+        check_cost(&self.parameters)
+            .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
+        Schema::new(&self.parameters)
+            .map_err(|err| format!("the `parameters` of `{tool}` are no JSON Schema: {err}"))?;
+        if !may_be_object(&self.parameters) {
+            return Err(format!(
+                "the `parameters` of `{tool}` describe no object: say `type: object`, with a \
+                 property for each parameter"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -346,7 +292,8 @@ impl Tool for CommandRunner {
         let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
-            // One that has ended by itself has answered, however late it is heard.
+            // A command that has exited has a result, even if the call is cancelled at the same
+            // time.
             ended = running.finish(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
@@ -362,10 +309,8 @@ impl Tool for CommandRunner {
     }
 }
 
-/// Makes the error for a cancelled command.
-///
-/// How it ended is no answer, not even with status 0: so end programs that had done their work, and
-/// so do those that tidied up and did not do it.
+/// Makes the error for a cancelled command. The outcome is unknown even with status 0: a program
+/// may exit with 0 after its work or after a cleanup.
 fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
@@ -382,21 +327,18 @@ impl CommandRunner {
     }
 }
 
-/// A command under way.
 struct Running {
     group: ProcessGroup,
     output: Vec<u8>,
     stderr: Tail,
 }
 
-/// The end of a command.
 enum Ended {
     Exited(std::process::ExitStatus),
     PrintedTooMuch,
     Lost(io::Error),
 }
 
-/// More was printed than an output may have.
 struct TooMuch;
 
 impl Running {
@@ -430,7 +372,6 @@ impl Running {
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    /// Reads the command's output until it has ended.
     async fn finish(&mut self, most: usize) -> Ended {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
@@ -452,7 +393,8 @@ impl Running {
                 Err(TooMuch) => return Ended::PrintedTooMuch,
             },
             status = group.wait() => {
-                // What the command has started must not outlive it, nor keep its pipes open.
+                // The processes that the command started must not outlive it or keep its pipes
+                // open.
                 group.kill();
                 if let Ok(Err(TooMuch)) = timeout(DRAIN, streams).await {
                     return Ended::PrintedTooMuch;
@@ -496,13 +438,13 @@ impl Running {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
-        let error = ToolError::failed(format!("`{program}` {}{said}", describe_status(status)));
-        // An exit status is the command's own word; a signal cuts it off anywhere.
+        let error = ToolError::failed(format!("`{program}` {}{said}", describe(status)));
+        // A command chooses its exit status itself. A signal stops it at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
 }
 
-/// Tells the command whose call it serves.
+/// Sets variables that name the step, the attempt and the idempotency key of the call.
 fn tell_context(command: &mut Command, cx: &ToolContext) {
     let Some(call) = &cx.call else { return };
     command.env("FABER_EXECUTION_ID", call.execution.to_string());
@@ -519,12 +461,11 @@ async fn read_output(
     most: usize,
 ) -> Result<(), TooMuch> {
     let mut stdout = stdout.take(most as u64 + 1);
-    // A pipe that breaks has ended; the exit status says how.
+    // A broken pipe ends the output. The exit status tells the reason.
     let _ = stdout.read_to_end(output).await;
     if output.len() > most { Err(TooMuch) } else { Ok(()) }
 }
 
-/// Reads what a command printed: JSON if it is JSON, else a string without the last line end.
 fn parse(output: &[u8]) -> Value {
     parse_lenient(output).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(output);
@@ -539,7 +480,8 @@ mod tests {
 
     #[test]
     fn arguments_may_stand_beside_the_program() {
-        let read = |run: Value| serde_json::from_value::<Action>(run).map_err(|it| it.to_string());
+        let read =
+            |run: Value| serde_json::from_value::<Action>(run).map_err(|err| err.to_string());
         let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
         for same in [
             json!({ "command": "echo", "args": ["{{who}}", "-n"] }),
@@ -553,8 +495,7 @@ mod tests {
         }
     }
 
-    /// The command read an empty document when Faber was killed before it wrote: once a command
-    /// has started, nothing is left to do for it.
+    /// A command must not read an empty document if Faber is killed while it starts the command.
     #[tokio::test]
     async fn the_parameters_are_complete_before_the_command_starts() {
         let folder = tempfile::tempdir().unwrap();
@@ -564,9 +505,8 @@ mod tests {
         let run = serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap();
         let parameters = json!({ "text": "x".repeat(1 << 20) });
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
-        // Nothing reads or writes for the command from here on.
-        let running =
-            Running::start((&run, &env), &Launcher::unconfined(), &parameters, &cx).unwrap();
+        // From here on, no task reads or writes for the command.
+        let running = Running::start((&run, &env), &Launcher::none(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");
@@ -576,7 +516,7 @@ mod tests {
         drop(running);
     }
 
-    /// What `pass` passes on was shown, though it was listed as a secret.
+    /// Outputs must not show secrets that `pass` passes on.
     #[tokio::test]
     async fn a_variable_that_is_a_secret_is_not_shown() {
         let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });

@@ -1,9 +1,8 @@
-//! Tools that are HTTP calls, as the configuration describes them.
+//! Tools that are HTTP calls.
 //!
-//! JSON that a server answers is the output, text is a string, nothing is null. A status of 400
-//! and above is a failure with the tail of what the server said; 429 and 500 and above may be
-//! tried again. A call that may have happened, though nobody heard the answer, is never made again
-//! unless that harms nobody.
+//! A JSON response is the output, and a text is a string. An empty body is null. A status of 400 or
+//! above is a failure with the tail of the body. Another attempt may follow a status of 429, or of
+//! 500 and above. A call with an unknown outcome is repeated only if its tool is not `once`.
 
 pub(crate) mod answer;
 mod request;
@@ -22,34 +21,34 @@ use toolbox::{Tool, ToolContext};
 
 use self::answer::{failure, output};
 pub use self::request::HttpRun;
-pub(crate) use self::request::{fixed, form};
+pub(crate) use self::request::{fixed, form, invalid};
 
-/// The header by which a server may know a call that it has had before.
+/// The header by which a server recognizes a repeated call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A method of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verb {
-    /// Looks.
+    /// Reads a resource.
     #[default]
     Get,
-    /// Looks whether there is something.
+    /// Checks that a resource exists.
     Head,
-    /// Looks what may be done.
+    /// Reads which methods are allowed.
     Options,
-    /// Puts something where the caller says.
+    /// Creates or replaces a resource at an address that the caller chooses.
     Put,
-    /// Removes something.
+    /// Removes a resource.
     Delete,
-    /// Does something.
+    /// Runs an action, such as creating a resource.
     Post,
-    /// Changes something.
+    /// Changes a part of a resource.
     Patch,
 }
 
 impl Verb {
-    /// Returns what a second call does, as far as HTTP knows.
+    /// Returns the effect that RFC 9110 gives to the method.
     pub fn effect(self) -> Effect {
         match self {
             Self::Get | Self::Head | Self::Options => Effect::Read,
@@ -58,7 +57,6 @@ impl Verb {
         }
     }
 
-    /// Returns the method as requests write it.
     pub(crate) fn method(self) -> Method {
         match self {
             Self::Get => Method::GET,
@@ -72,23 +70,22 @@ impl Verb {
     }
 }
 
-/// The caller that the tools of one source share.
+/// Sends the requests of one source's tools, which share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) http: Arc<Http>,
-    /// The most bytes of an answer.
+    /// The greatest size of a response.
     pub(crate) most: usize,
-    /// Time limit for an answer, if it is below the step's timeout.
+    /// Time limit for a response. The step's timeout may be shorter.
     pub(crate) patience: Option<Duration>,
 }
 
 impl Caller {
-    /// Makes the caller of one source, which has no connections yet.
     pub(crate) fn new(most: usize, seconds: Option<u64>) -> Self {
         Self { http: Arc::default(), most, patience: seconds.map(Duration::from_secs) }
     }
 
-    /// Calls a server for a tool, until it answers, is told to stop, or the time is up.
+    /// Sends a request for a tool and waits for the response, the time limit or the cancellation.
     pub(crate) async fn call(
         &self,
         tool: &ToolDefinition,
@@ -137,7 +134,7 @@ pub(crate) struct HttpTool {
 }
 
 impl HttpTool {
-    /// Makes the tool of a definition; its answers have at most `most` bytes.
+    /// Builds the tool. Its responses have at most `most` bytes.
     pub(crate) fn new(definition: ToolDefinition, run: HttpRun, most: usize) -> Self {
         let caller = Caller::new(most, run.timeout_seconds);
         Self { definition: Arc::new(definition), run, caller }

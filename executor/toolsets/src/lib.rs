@@ -1,7 +1,7 @@
-//! Makes toolsets from the configuration, the store, and the sources that these name.
+//! Toolsets of the configuration and the store.
 //!
-//! [`registry`] decides which sets there are. [`sources`] connects each of them to its source: an
-//! MCP server, an OpenAPI or GraphQL service, documents, commands, or the tools of Faber itself.
+//! [`registry`] decides which sets exist. [`sources`] connects each set to its source: an MCP
+//! server, an OpenAPI or GraphQL service, documents, commands, or built-in tools.
 
 pub mod command;
 pub mod http;

@@ -1,17 +1,16 @@
-//! The toolsets and their switches, the same on every node.
+//! The toolsets of a node, and their activation.
 //!
-//! The configuration says what a node begins with. What is added, registered, switched or told
-//! afterwards is kept in the store as [records](shared::store::KeyValue); every node reads them
-//! when it starts, when it hears that one has changed, and every now and then, and
-//! makes its [`Toolbox`] what they say. Nothing here is a second truth: a node that missed a change
-//! finds it the next time it looks.
+//! The configuration defines the toolsets at the start. Later changes are
+//! [records](shared::store::Records) in the store: added sets, registered tools, activations and
+//! data of contexts. Each node reads the records at its start, after each hint, and in fixed
+//! intervals. It then updates its [`Toolbox`]. The records alone decide, so a node that missed a
+//! hint catches up at the next poll.
 
+mod activation;
 mod condition;
 mod merge;
 mod records;
 mod registering;
-mod switching;
-mod tools;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,33 +36,33 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
 
-use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
-pub use self::{records::added_set as added, switching::Switched};
+use self::merge::{Complaint, Known, Merge, Merged, Read, Wanted};
+pub use self::{activation::Switched, records::added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
 
-/// Poll interval for changes of other nodes. A hint comes earlier.
+/// Poll interval for changes by other nodes. A hint arrives earlier.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long changes are gathered that follow each other, and at least so many times as long as it
-/// takes to read them all: thousands of tools may be registered one after another.
+/// Minimal delay between two reads of the records. The delay grows with the duration of a read,
+/// because thousands of tools may be registered one after another.
 const GATHER: Duration = Duration::from_millis(100);
 const REST: u32 = 10;
-/// No revision.
+/// The revision before the first read.
 const NONE: u64 = u64::MAX;
-/// Most removed fields that a context remembers although this node's file lacks them.
+/// Limit of removed fields in a context's record that this node's configuration does not have.
 const REMOVED: usize = 1_000;
-/// Attempts to change a context that other nodes change at the same time.
+/// Attempts to change a context while other nodes change it.
 const TRIES: usize = 64;
 
 /// The toolsets of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Inner>);
 
-/// The parts of a registry.
+/// The parts from which a registry is made.
 #[derive(Debug)]
 pub struct Parts {
-    /// The toolbox to fill.
+    /// The sources of the sets.
     pub sources: Sources,
-    /// The toolbox of those sources.
+    /// The toolbox that the registry updates.
     pub toolbox: Toolbox,
     /// The store for changes.
     pub store: Arc<dyn Store>,
@@ -73,79 +72,78 @@ pub struct Parts {
     pub configured: Vec<SetConfig>,
     /// The contexts of the configuration.
     pub contexts: BTreeMap<String, Value>,
-    /// The base of relative paths in added sets.
+    /// The folder of relative paths in added sets and tools.
     pub base: PathBuf,
-    /// The variables of the environment that added sets and tools may use. Those of the
-    /// configuration may use any, and so may these where nothing is said.
+    /// The variables of the environment that added sets and tools may use. `None` allows all.
+    /// Configured sets may use any variable.
     pub secrets: Option<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     parts: Parts,
-    /// Whoever changes something has it until that is seen here: then nothing comes in between but
-    /// what other nodes do.
+    /// Held during a change until this node has applied it. Only changes by other nodes can come in
+    /// between.
     applied: Mutex<Applied>,
-    /// The revision that the toolbox was last made of, [`NONE`] before the first.
+    /// The revision that was applied last, or [`NO_REVISION`].
     seen: AtomicU64,
 }
 
-/// The state from which the toolbox was filled last.
+/// The records that were applied last.
 #[derive(Debug, Default)]
 struct Applied {
     revision: Option<u64>,
     known: Known,
     wanted: Vec<Wanted>,
-    /// Sets that are not there, because their condition does not hold.
+    /// Sets whose condition does not hold.
     hidden: Vec<SetConfig>,
-    /// The documents of contexts.
     read: Read,
-    /// Complaints that were logged already.
+    /// Complaints that are already logged.
     complaints: Vec<Complaint>,
 }
 
-/// Why a set or a tool is not as it was asked for.
+/// An error of a change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// There is one of the name, which stays as it is.
+    /// The name is taken.
     #[error("{what} called `{name}` exists already and was not changed: use another name")]
     Exists {
-        /// The kind of the name.
+        /// The kind of the thing: a toolset or a tool.
         what: &'static str,
-        /// Its name.
+        /// The name.
         name: String,
     },
-    /// It is not what can be added.
+    /// The configuration of the set or the tool is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It asks for a secret that only the configuration may name.
+    /// The set or the tool uses a variable that is not in `access.secrets`.
     #[error(
         "added toolsets and tools may not use the variable `{0}` of Faber's environment: add it to `access.secrets` in the configuration"
     )]
     Secret(String),
-    /// It does not come from here.
+    /// The set or the tool was not added or registered.
     #[error("`{name}` is not one that was added: {hint}")]
     Elsewhere {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its source, and what to do.
+        /// The origin, and what to do.
         hint: String,
     },
-    /// There are too many.
+    /// A limit is reached.
     #[error("there are {most} {what}, which is the most: remove some")]
     Full {
-        /// The things of which there are too many.
+        /// The things that the limit counts.
         what: &'static str,
         /// The limit.
         most: usize,
     },
-    /// It is there, and cannot be seen now.
+    /// The condition of the set does not hold.
     #[error("the toolset `{0}` is not there now, as its `condition` says: try again once it is")]
     Hidden(String),
-    /// Others change it at the same time.
+    /// Other nodes change the same context.
     #[error("{0}")]
     Busy(String),
-    /// The store could not be asked.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -157,28 +155,28 @@ impl From<ParseIdError> for RegistryError {
 }
 
 impl Registry {
-    /// Makes the registry of a toolbox, which is empty but for `flow` and the set that switches
-    /// sets until the first [`sync`](Self::sync).
+    /// Makes a registry. Until the first [`sync`](Self::sync), the toolbox has the sets `flow` and
+    /// `ToolSet` only.
     pub fn new(parts: Parts) -> Self {
         let inner = Arc::new_cyclic(|registry: &Weak<Inner>| {
             parts.toolbox.put(flow::flow());
-            parts.toolbox.put(tools::tool_set(registry.clone()));
+            parts.toolbox.put(activation::tool_set(registry.clone()));
             Inner { parts, applied: Mutex::default(), seen: AtomicU64::new(NONE) }
         });
         Self(inner)
     }
 
-    /// Returns the toolbox that it fills.
+    /// Returns the toolbox that the registry updates.
     pub fn toolbox(&self) -> &Toolbox {
         &self.0.parts.toolbox
     }
 
-    /// Returns the sources.
+    /// Returns the sources of the sets.
     pub fn sources(&self) -> &Sources {
         &self.0.parts.sources
     }
 
-    /// Makes the toolbox what the configuration and the store say by now.
+    /// Updates the toolbox if records have changed.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         if self.0.seen.load(Ordering::Acquire) == revision {
@@ -187,8 +185,8 @@ impl Registry {
         self.latest().await.map(drop)
     }
 
-    /// Makes the toolbox what the store says by now, and keeps everybody else from doing so.
-    /// Returns what cannot be as it was asked for here: names of toolsets, and why.
+    /// Updates the toolbox, and returns which toolsets cannot be as requested on this node, with
+    /// the reasons.
     pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
         Ok(self.latest().await?.complaints.clone())
     }
@@ -200,7 +198,7 @@ impl Registry {
     }
 
     async fn renew(&self, applied: &mut Applied) -> Result<(), StoreError> {
-        // Asked before the records: what changes in between is only read again.
+        // The revision is read before the records. Changes in between are read again next time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
@@ -211,13 +209,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Remembers of which revision the toolbox is.
     fn note(&self, applied: &mut Applied, revision: u64) {
         applied.revision = Some(revision);
         self.0.seen.store(revision, Ordering::Release);
     }
 
-    /// Looks after what other nodes change, until `stop`.
+    /// Applies changes of other nodes until `stop` is cancelled.
     pub async fn watch(self, stop: CancellationToken) {
         let mut hints = self.0.parts.store.hints().subscribe_records();
         loop {
@@ -237,8 +234,8 @@ impl Registry {
         }
     }
 
-    /// Adds a set, as it would be written in the configuration, and returns it as it is now: without
-    /// tools, switched off and hidden where its condition does not hold yet.
+    /// Adds a set from its configuration, and returns its present state. If its condition does not
+    /// hold, the set has no tools and is inactive.
     pub async fn add_set(&self, written: Value) -> Result<ToolSet, RegistryError> {
         let set: SetConfig = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
@@ -258,7 +255,7 @@ impl Registry {
         if applied.known.sets.len() >= limits::TOOL_SETS {
             return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
         }
-        let is_hidden = applied.hidden.iter().any(|it| it.name == set.name);
+        let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set.name);
         let is_known = self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some();
         if is_hidden || is_known || set.name.as_str() == dispatch::SET {
             return Err(exists());
@@ -269,20 +266,15 @@ impl Registry {
         }
         self.renew(&mut applied).await?;
         let hidden = || ToolSet {
-            name: set.name.clone(),
             description: set.description.clone(),
-            source: set.kind(),
-            acts_here: set.acts_here(),
             is_active: false,
-            status: SetStatus::Hidden,
-            tools: Vec::new(),
-            left_out: Vec::new(),
+            ..set.empty_set(SetStatus::Hidden)
         };
         Ok(self.toolbox().whole_set(&set.name).unwrap_or_else(hidden))
     }
 
-    /// Removes a set that was added, and the tools that were registered into it; returns whether
-    /// there was one.
+    /// Removes an added set and the tools that were registered into it. Returns `false` if no set
+    /// has the name.
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
         let store = &self.0.parts.store;
         let mut applied = self.latest().await?;
@@ -291,8 +283,8 @@ impl Registry {
             let hint = "remove it from the configuration, or switch it off";
             return Err(elsewhere(hint.to_owned()));
         }
-        let tools = applied.known.tools.iter().filter(|it| it.set == name.as_str());
-        let tools: Vec<String> = tools.map(|it| it.record.clone()).collect();
+        let tools = applied.known.tools.iter().filter(|tool| tool.set == name.as_str());
+        let tools: Vec<String> = tools.map(|tool| tool.record.clone()).collect();
         let mut is_removed = store.remove_record(RecordKind::ToolSet, name.as_str()).await?;
         for tool in tools {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
@@ -309,15 +301,15 @@ impl Registry {
     }
 
     fn is_configured(&self, name: &ToolSetName) -> bool {
-        self.0.parts.configured.iter().any(|it| it.name == *name)
+        self.0.parts.configured.iter().any(|set| set.name == *name)
     }
 
-    /// Returns whether a set is one of those that are always there.
     fn is_fixed(name: &ToolSetName) -> bool {
         [TOOL_SET, flow::SET].contains(&name.as_str())
     }
 
-    /// Removes what says that a set is switched on or off: that goes with the set.
+    /// Removes the stored activation of a set that is gone. A later set of the same name starts
+    /// with its default.
     async fn forget_switch(&self, applied: &Applied, name: &str) -> Result<(), StoreError> {
         if applied.known.switches.contains_key(name) {
             self.0.parts.store.remove_record(RecordKind::Switch, name).await?;
@@ -325,8 +317,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Changes the data of a context as a JSON Merge Patch says (RFC 7396): fields are replaced,
-    /// those that are null removed.
+    /// Applies a JSON Merge Patch (RFC 7396) to the data of a context.
     pub async fn set_context(&self, name: &str, data: &Value) -> Result<(), RegistryError> {
         if !data.is_object() {
             let why = "the data of a context is an object, such as `{\"adminMode\": true}`";
@@ -338,18 +329,19 @@ impl Registry {
             let before = self.0.parts.store.find_record(RecordKind::Context, name).await?;
             let (unless, at) =
                 WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
-            let mut patch = before.map_or_else(|| json!({}), |it| Arc::unwrap_or_clone(it.value));
+            let mut patch =
+                before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
             let own = self.0.parts.contexts.get(name);
             patches::combine_patches(&mut patch, data, own);
-            // The files of other nodes may have what this one's has not.
+            // Configurations of other nodes may have fields that this node's configuration lacks.
             patches::prune_patch(&mut patch, own, REMOVED);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
                 let documents = Documents::set_of(&record.name).ok();
-                let had = documents.filter(|it| offers_documents(&applied, it));
+                let had = documents.filter(|set| offers_documents(&applied, set));
                 self.renew(&mut applied).await?;
-                if let Some(set) = had.filter(|it| !offers_documents(&applied, it)) {
+                if let Some(set) = had.filter(|set| !offers_documents(&applied, set)) {
                     self.forget_switch(&applied, set.as_str()).await?;
                 }
                 return Ok(());
@@ -359,13 +351,13 @@ impl Registry {
         Err(RegistryError::Busy(why))
     }
 
-    /// Returns the data of a context.
     #[cfg(test)]
     async fn context(&self, name: &str) -> Option<Value> {
         self.0.applied.lock().await.known.contexts.get(name).cloned()
     }
 
-    /// Whoever adds something may not send any variable of the environment wherever he likes.
+    /// Rejects variables that callers may not use. They could send any secret to a server of their
+    /// choice.
     fn check_secrets<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a str>,
@@ -376,7 +368,7 @@ impl Registry {
         }
     }
 
-    /// Writes a record; returns when, unless somebody was faster.
+    /// Writes a record. Returns its time, or `None` if `unless` applies.
     async fn put(
         &self,
         kind: RecordKind,
@@ -389,22 +381,28 @@ impl Registry {
         Ok(self.0.parts.store.put_record(&record, unless).await?.then_some(at))
     }
 
-    /// Makes the toolbox what is known. Sets that are as they were are not touched.
+    /// Updates the toolbox. Does not touch unchanged sets.
     fn apply(&self, applied: &mut Applied, known: Known) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
-        let secrets = secrets.as_ref();
-        let before = (&applied.known, &applied.read);
-        let merged = merge(configured, &known, before, base, secrets);
-        let Merged { wanted, hidden, complaints, read } = merged;
-        for (name, why) in complaints.iter().filter(|it| !applied.complaints.contains(it)) {
+        let merge = Merge {
+            configured,
+            base,
+            secrets: secrets.as_ref(),
+            known_before: &applied.known,
+            read_before: &applied.read,
+        };
+        let Merged { wanted, hidden, complaints, read } = merge.merge(&known);
+        for (name, why) in
+            complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
+        {
             tracing::warn!(%name, %why, "a toolset is not as it was asked for");
         }
-        for gone in applied.wanted.iter().filter(|it| !has(&wanted, &it.config.name)) {
+        for gone in applied.wanted.iter().filter(|set| !has(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);
         }
-        for Wanted { config, is_active, .. } in &wanted {
-            let before = applied.wanted.iter().find(|it| it.config.name == config.name);
-            // What is switched off is never there switched on, not even for a moment.
+        for Wanted { config, is_active } in &wanted {
+            let before = applied.wanted.iter().find(|set| set.config.name == config.name);
+            // An inactive set must never be active, not even between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
             match before {
                 Some(before) if before.config == *config => (),
@@ -412,17 +410,17 @@ impl Registry {
                 None => sources.put(now()),
             }
         }
-        // Those that the program itself brings are switched like all others.
+        // Sets that an embedding program registers can be activated, too.
         let mut switches: BTreeMap<ToolSetName, bool> = known
             .switches
             .iter()
             .filter_map(|(name, on)| Some((name.parse().ok()?, *on)))
             .filter(|(name, _)| !Self::is_fixed(name))
             .collect();
-        switches.extend(wanted.iter().map(|it| (it.config.name.clone(), it.is_active)));
+        switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
         toolbox.switch(&switches);
         let own = TOOL_SET.parse().expect("the name of the set is a literal");
-        let order: Vec<_> = wanted.iter().map(|it| it.config.name.clone()).chain([own]).collect();
+        let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([own]).collect();
         toolbox.arrange(&order);
         applied.known = known;
         applied.wanted = wanted;
@@ -431,7 +429,7 @@ impl Registry {
         applied.complaints = complaints;
     }
 
-    /// Returns why the data of a context cannot be changed so, if that is so.
+    /// Checks a change of a context's data.
     fn check_context(
         &self,
         applied: &Applied,
@@ -442,34 +440,35 @@ impl Registry {
         if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
             return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
         }
-        let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) else { return Ok(()) };
+        let Some(change) = data.get(FIELD).filter(|change| !change.is_null()) else {
+            return Ok(());
+        };
         let mut documents = known.documents.get(name).cloned().unwrap_or_default();
         patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
         let set = Documents::set_of(name).map_err(RegistryError::Invalid)?;
-        let is_hidden = applied.hidden.iter().any(|it| it.name == set);
+        let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
-            // It would be theirs, and the documents would be nowhere.
+            // The documents would have no toolset.
             return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
         }
         Ok(())
     }
 }
 
-/// Returns whether a set is that of a context's documents.
 fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
-    let is_it = |it: &Wanted| matches!(it.config.source, Source::Documents(_));
-    applied.wanted.iter().any(|it| it.config.name == *name && is_it(it))
+    let is_it = |set: &Wanted| matches!(set.config.source, Source::Documents(_));
+    applied.wanted.iter().any(|set| set.config.name == *name && is_it(set))
 }
 
-/// Returns where a set comes from that is neither configured nor was added, and what to do.
+/// Describes the origin of a set that was not configured or added, and what to do instead.
 fn whence(applied: &Applied, name: &ToolSetName) -> String {
     if Registry::is_fixed(name) {
         return "it is a part of Faber and always there".to_owned();
     }
-    let wanted = applied.wanted.iter().find(|it| it.config.name == *name);
-    match wanted.and_then(|it| it.config.context.as_deref()) {
+    let wanted = applied.wanted.iter().find(|set| set.config.name == *name);
+    match wanted.and_then(|set| set.config.context.as_deref()) {
         Some(context) => format!(
             "it has the documents of the context `{context}`: set its `{FIELD}` to null, or switch the set off"
         ),
@@ -478,7 +477,7 @@ fn whence(applied: &Applied, name: &ToolSetName) -> String {
 }
 
 fn has(wanted: &[Wanted], name: &ToolSetName) -> bool {
-    wanted.iter().any(|it| it.config.name == *name)
+    wanted.iter().any(|set| set.config.name == *name)
 }
 
 #[cfg(test)]

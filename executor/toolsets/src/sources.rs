@@ -10,11 +10,12 @@ pub mod openapi;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use mcp::{Availability, Supervisor, oauth::Logins};
+use mcp::{Supervisor, oauth::Logins};
 use sandbox::Launcher;
 use shared::{
     clock::Clock,
@@ -28,23 +29,19 @@ use toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox, tool_names::complaint};
 
 use self::builtin::Needs;
 pub(crate) use self::config::root;
+use self::offer::{Asker, Offers};
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
     config::{SetConfig, Source},
     documents::Documents,
 };
-use self::{
-    graphql_api::GraphQlSource,
-    offer::{Asker, Offers, Turn},
-    openapi::OpenApiSource,
-};
 use crate::command::CommandTool;
 
-/// Time limit for a set's connection. Calls wait that long.
+/// Time limit for connecting a set. Calls wait for a connecting set at most this long.
 pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
 
-/// The sources of a toolbox. Dropping them kills their servers; [`close`](Self::close) ends them
-/// properly.
+/// The sources of a toolbox. Dropping them kills their servers. [`close`](Self::close) ends the
+/// servers properly.
 #[derive(Debug)]
 pub struct Sources {
     toolbox: Toolbox,
@@ -55,30 +52,26 @@ pub struct Sources {
     stop: CancellationToken,
 }
 
-/// The servers that are kept, and the documents that are asked for.
+/// Sources that connect in tasks of their own.
 #[derive(Debug, Default)]
 struct Live {
-    lines: BTreeMap<ToolSetName, (Kept, CancellationToken)>,
-    keepers: JoinSet<()>,
+    by_set: BTreeMap<ToolSetName, Connection>,
+    tasks: JoinSet<()>,
 }
 
-/// Wakes a failed source.
-#[derive(Debug)]
-enum Kept {
-    Server(Arc<Availability>),
-    Offers(Arc<Turn>),
+struct Connection {
+    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if it does.
+    reconnect: Box<dyn Fn() -> bool + Send>,
+    stop: CancellationToken,
 }
 
-impl Kept {
-    fn wake(&self) -> bool {
-        match self {
-            Self::Server(availability) => availability.request_start(),
-            Self::Offers(turn) => turn.wake(),
-        }
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
     }
 }
 
-/// The result of reading configured tools.
+/// Tools of the configuration, and why others are left out.
 #[derive(Debug, Default)]
 struct Made {
     tools: Vec<ReadyTool>,
@@ -86,7 +79,7 @@ struct Made {
 }
 
 impl Made {
-    /// Returns a set with these tools. It has failed where none is left of those that it should have.
+    /// Puts the tools into a set. The set has failed if tools were configured and none is left.
     fn within(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
         for why in &left_out {
@@ -101,14 +94,14 @@ impl Made {
 }
 
 impl Sources {
-    /// Makes the sources of a toolbox, none yet, whose outputs have at most `output_bytes` bytes.
+    /// Makes an empty collection of sources. The tools' outputs have at most `output_bytes` bytes.
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
         let live: Arc<Mutex<Live>> = Arc::default();
-        let kept = Arc::downgrade(&live);
+        let weak = Arc::downgrade(&live);
         toolbox.on_wanted(move |name| {
-            let Some(live) = kept.upgrade() else { return false };
+            let Some(live) = weak.upgrade() else { return false };
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.lines.get(name).is_some_and(|(it, _)| it.wake())
+            live.by_set.get(name).is_some_and(|connection| (connection.reconnect)())
         });
         Self {
             toolbox: toolbox.clone(),
@@ -120,89 +113,66 @@ impl Sources {
         }
     }
 
-    /// Starts confined commands through this; without it none can be.
+    /// Sets the launcher of confined commands. The default launcher cannot confine.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.needs.launcher = launcher;
         self
     }
 
-    /// Gives tools that remember things a place to keep them.
+    /// Sets the store of the memory tools.
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         self.needs.store = Some((store, clock));
         self
     }
 
-    /// Gives servers that somebody has to log in to a place where that is kept; without it nobody
-    /// can.
+    /// Sets the logins of MCP servers. Without them, no server that requires a login connects.
     #[must_use]
     pub fn with_logins(mut self, logins: Logins) -> Self {
         self.logins = Some(logins);
         self
     }
 
-    /// Returns what starts confined commands.
     pub(crate) fn launcher(&self) -> &Launcher {
         &self.needs.launcher
     }
 
-    /// Returns how many bytes an output may have.
-    pub fn output_bytes(&self) -> usize {
+    pub(crate) fn output_bytes(&self) -> usize {
         self.output_bytes
     }
 
-    /// Registers a set in the place of the one that has its name, or behind those that are there,
-    /// and begins to connect it: commands are ready at once, servers connect side by side. Needs a
-    /// runtime.
+    /// Registers a set, or replaces the set with its name, and starts to connect it. Commands are
+    /// ready at once. Servers connect concurrently, which needs a Tokio runtime.
     pub fn put(&self, config: SetConfig) {
         self.let_go(&config.name);
-        let mut set = ToolSet {
-            name: config.name.clone(),
-            source: config.kind(),
-            acts_here: config.acts_here(),
-            description: config.purpose(),
-            is_active: config.active,
-            status: SetStatus::Connecting,
-            tools: Vec::new(),
-            left_out: Vec::new(),
-        };
-        match config.source {
-            Source::Mcp(mcp) => {
+        let mut set = config.empty_set(SetStatus::Connecting);
+        let SetConfig { name, source, .. } = config;
+        match source {
+            Source::Mcp(server) => {
                 self.toolbox.put(set);
-                let supervisor = Supervisor::new(
-                    config.name.clone(),
-                    mcp,
-                    self.toolbox.clone(),
-                    self.output_bytes,
-                )
-                .with_logins(self.logins.clone())
-                .with_launcher(self.needs.launcher.clone());
-                let kept = Kept::Server(supervisor.availability());
-                self.keep(config.name, kept, |stop| supervisor.run(stop));
+                let toolbox = self.toolbox.clone();
+                let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
+                    .with_logins(self.logins.clone())
+                    .with_launcher(self.needs.launcher.clone());
+                let availability = supervisor.availability();
+                let reconnect = move || availability.request_start();
+                self.keep(name, reconnect, |stop| supervisor.run(stop));
             }
-            Source::OpenApi(api) => {
-                self.toolbox.put(set);
-                let offers = OpenApiSource::new(config.name.clone(), *api, self.output_bytes);
-                self.ask(config.name, Box::new(offers));
-            }
-            Source::GraphQl(api) => {
-                self.toolbox.put(set);
-                let offers = GraphQlSource::new(config.name.clone(), *api, self.output_bytes);
-                self.ask(config.name, Box::new(offers));
-            }
+            Source::OpenApi(api) => self.ask(set, api),
+            Source::GraphQl(api) => self.ask(set, api),
             Source::Tools(tools) => {
-                let made = self.commands(&set.name, tools, &BTreeMap::new());
+                let made = self.commands(&name, tools, &BTreeMap::new());
                 self.toolbox.put(made.within(set));
             }
             Source::Documents(documents) => {
-                let tools = documents::tools(&set.name, &documents, self.output_bytes);
+                let tools = documents::tools(&name, &documents, self.output_bytes);
                 set.status = SetStatus::Ready;
                 set.tools = tools.into_iter().map(ReadyTool::new).collect();
                 self.toolbox.put(set);
             }
             Source::Builtin(builtin) => {
-                match builtin.tools(&set.name, &self.needs) {
+                match builtin.tools(&name, &self.needs) {
                     Ok(tools) => {
                         set.status = SetStatus::Ready;
                         set.tools = tools.into_iter().map(ReadyTool::new).collect();
@@ -214,58 +184,56 @@ impl Sources {
         }
     }
 
-    /// Registers a set in the place of what it was `before`. Tools that are as they were are not
-    /// made again: there may be thousands, and each has a schema.
+    /// Replaces the set `before` by `config`. Keeps unchanged tools, because a set may have thousands
+    /// of tools and each has a compiled schema.
     pub(crate) fn change(&self, config: SetConfig, before: &SetConfig) {
         let (Source::Tools(tools), Source::Tools(old)) = (&config.source, &before.source) else {
             return self.put(config);
         };
         let ready = self.toolbox.tools(&config.name);
-        let by_name: BTreeMap<_, _> = ready.iter().map(|it| (&it.definition().name, it)).collect();
-        // Of two that have a name the first is there, so it comes last.
+        let by_name: BTreeMap<_, _> =
+            ready.iter().map(|tool| (&tool.definition().name, tool)).collect();
+        // The first of two tools with the same name is registered, so it must be inserted last.
         let old = old.iter().rev();
-        let kept = old.filter_map(|it| Some((&it.name, (it, *by_name.get(&it.name)?))));
+        let kept = old.filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
         let made = self.commands(&config.name, tools.clone(), &kept.collect());
-        self.toolbox.put(made.within(ToolSet {
-            source: config.kind(),
-            acts_here: config.acts_here(),
-            description: config.purpose(),
-            is_active: config.active,
-            status: SetStatus::Ready,
-            tools: Vec::new(),
-            left_out: Vec::new(),
-            name: config.name,
-        }));
+        self.toolbox.put(made.within(config.empty_set(SetStatus::Ready)));
     }
 
-    /// Asks for the tools of a set until they are known.
-    fn ask(&self, name: ToolSetName, offers: Box<dyn Offers>) {
-        let asker = Asker::new(name.clone(), offers, self.toolbox.clone());
-        let kept = Kept::Offers(asker.turn());
-        self.keep(name, kept, |stop| asker.run(stop));
+    /// Registers a set and discovers its tools in a task.
+    fn ask(&self, set: ToolSet, source: Box<dyn Offers>) {
+        let name = set.name.clone();
+        self.toolbox.put(set);
+        let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes);
+        let turn = asker.turn();
+        self.keep(name, move || turn.wake(), |stop| asker.run(stop));
     }
 
-    fn keep<F>(&self, name: ToolSetName, kept: Kept, run: impl FnOnce(CancellationToken) -> F)
-    where
+    fn keep<F>(
+        &self,
+        name: ToolSetName,
+        reconnect: impl Fn() -> bool + Send + 'static,
+        run: impl FnOnce(CancellationToken) -> F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.stop.child_token();
         let mut live = self.live();
-        live.lines.insert(name, (kept, stop.clone()));
-        live.keepers.spawn(run(stop));
-        // Those that have ended since are forgotten.
-        while live.keepers.try_join_next().is_some() {}
+        live.tasks.spawn(run(stop.clone()));
+        live.by_set.insert(name, Connection { reconnect: Box::new(reconnect), stop });
+        while live.tasks.try_join_next().is_some() {}
     }
 
-    /// Removes a set, and ends its server in its own time; returns whether there was one.
+    /// Removes a set and lets its server end in the background. Returns `false` if no set has the
+    /// name.
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.let_go(name);
         self.toolbox.remove(name)
     }
 
     fn let_go(&self, name: &ToolSetName) {
-        if let Some((_, stop)) = self.live().lines.remove(name) {
-            stop.cancel();
+        if let Some(connection) = self.live().by_set.remove(name) {
+            connection.stop.cancel();
         }
     }
 
@@ -273,20 +241,20 @@ impl Sources {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the servers: closes their input, waits, and kills what does not end.
+    /// Ends the servers: closes their input, waits, and kills the servers that do not end.
     pub async fn close(&self) {
         self.stop.cancel();
-        let mut keepers = std::mem::take(&mut self.live().keepers);
-        while keepers.join_next().await.is_some() {}
+        let mut tasks = std::mem::take(&mut self.live().tasks);
+        while tasks.join_next().await.is_some() {}
     }
 
-    /// Returns what is wrong with the first tool of a set that cannot be made, if one cannot.
+    /// Returns the first mistake in the tools of a set.
     pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
         self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }
 
-    /// Makes tools ready; those of `kept` are it already. One that cannot be made, or whose name
-    /// another has, is left out, and takes none of the others with it.
+    /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out tools
+    /// with mistakes and tools whose name is taken.
     fn commands(
         &self,
         set: &ToolSetName,
@@ -313,7 +281,7 @@ impl Sources {
             };
             match ready {
                 Ok(ready) => made.tools.push(ready),
-                Err(err) => made.left_out.push(err.to_string()),
+                Err(why) => made.left_out.push(why),
             }
         }
         made
@@ -403,8 +371,11 @@ mod tests {
             let set = toolbox.sets().remove(0);
             assert_eq!(set.status, SetStatus::Ready);
             let tools = set.tools.iter().map(ReadyTool::definition);
-            let tools: Vec<_> =
-                tools.map(|it| format!("{}: {}", it.qualified_name(), it.description)).collect();
+            let tools: Vec<_> = tools
+                .map(|definition| {
+                    format!("{}: {}", definition.qualified_name(), definition.description)
+                })
+                .collect();
             (tools, set.left_out)
         };
         let (tools, left_out) = there();
@@ -414,7 +385,7 @@ mod tests {
             left_out[1..],
             ["two tools are called `s.t`: rename one", "two tools are called `t`: rename one"]
         );
-        // What was left out is there once it is alone.
+        // A tool that was left out appears after the other tool is removed.
         sources.change(written(json!([{ "name": "t" }])), &set);
         assert_eq!(there(), (vec!["s.t: ".to_owned()], Vec::new()));
     }

@@ -1,11 +1,10 @@
-//! Texts of the configuration that name parameters of a call.
+//! Templates in the configuration of tools.
 //!
-//! `{{name}}` stands for a parameter: a string as it is, everything else as compact JSON.
-//! `{{{{` writes a literal `{{`; an unclosed `{{` is literal.
+//! `{{name}}` stands for a parameter of the call: a string without quotes, any other value as
+//! compact JSON. `{{{{` writes a literal `{{`. An unclosed `{{` is literal.
 
 use serde_json::Value;
 
-/// A text with holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Part>);
 
@@ -16,7 +15,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a text, which is always a template.
+    /// Parses a text. Every text is a valid template.
     pub(crate) fn parse(mut text: &str) -> Self {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -45,15 +44,14 @@ impl Template {
         Self(parts)
     }
 
-    /// Returns the parameters that it names.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|it| match it {
+        self.0.iter().filter_map(|part| match part {
             Part::Parameter(name) => Some(name.as_str()),
             Part::Text(_) => None,
         })
     }
 
-    /// Returns the parameter that it is, if it is one and nothing else.
+    /// Returns the parameter if the template has nothing else.
     pub(crate) fn whole(&self) -> Option<&str> {
         match self.0.as_slice() {
             [Part::Parameter(name)] => Some(name),
@@ -61,7 +59,6 @@ impl Template {
         }
     }
 
-    /// Returns the text before the first parameter.
     pub(crate) fn head(&self) -> &str {
         match self.0.first() {
             Some(Part::Text(text)) => text,
@@ -69,7 +66,8 @@ impl Template {
         }
     }
 
-    /// Fills in the parameters. An absent one is empty; where it is the whole there is nothing.
+    /// Renders the template. An absent parameter is empty. Returns `None` if the template is only
+    /// an absent parameter.
     pub(crate) fn fill(&self, parameters: &Value) -> Option<String> {
         if let Some(name) = self.whole() {
             return parameters.get(name).map(text);
@@ -77,9 +75,9 @@ impl Template {
         Some(self.fill_with(|name| parameters.get(name).map(text).unwrap_or_default()))
     }
 
-    /// Fills in what `value` says of each parameter.
+    /// Renders the template with the text that `value` returns for each parameter.
     pub(crate) fn fill_with(&self, mut value: impl FnMut(&str) -> String) -> String {
-        let parts = self.0.iter().map(|it| match it {
+        let parts = self.0.iter().map(|part| match part {
             Part::Text(text) => text.clone(),
             Part::Parameter(name) => value(name),
         });
@@ -87,7 +85,7 @@ impl Template {
     }
 }
 
-/// Writes a value into text: a string as it is, everything else as compact JSON.
+/// Converts a value to text: a string without quotes, any other value as compact JSON.
 pub(crate) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,11 +1,10 @@
-//! Tools that are left out because a check of their schemas could take too long.
+//! Tools whose schemas cost too much to check are left out.
 
 use shared::{id::ToolSetName, schema::check_cost, tool::ToolDefinition};
 
 use super::{ReadyTool, ToolSet};
 
 impl ToolSet {
-    /// Leaves out the tools whose schemas cost too much to check.
     pub(super) fn without_costly(mut self) -> Self {
         let left_out = leave_out_costly(&self.name, &mut self.tools);
         self.left_out.extend(left_out);
@@ -13,7 +12,7 @@ impl ToolSet {
     }
 }
 
-/// Keeps the tools whose schemas can be checked, and returns why the others are left out.
+/// Removes tools whose schemas cost too much to check. Returns the reasons.
 pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {
@@ -28,7 +27,6 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
     left_out
 }
 
-/// Returns why a tool is refused, if it is.
 fn refusal(tool: &ToolDefinition) -> Option<String> {
     let output = tool.output_schema.as_ref().map(|schema| ("outputSchema", schema));
     let mut schemas = std::iter::once(("inputSchema", &tool.input_schema)).chain(output);

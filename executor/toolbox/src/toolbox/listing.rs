@@ -1,4 +1,4 @@
-//! Every tool as of one moment, in one list.
+//! A list of all tools.
 
 use std::sync::Arc;
 
@@ -6,23 +6,22 @@ use shared::tool::{ToolDefinition, ToolNames};
 
 use super::{ToolSet, Toolbox};
 
-/// Every tool as of one moment, in the order of the sets. Until a set changes, the list of
-/// definitions is the very same one, so that whoever keeps it sees at once that nothing did.
+/// All tools at one point in time, in the order of the sets. Until a set changes, all listings
+/// share one list of definitions, so callers detect changes by comparing pointers.
 #[derive(Clone, Debug)]
 pub struct Listing(Arc<Listed>);
 
-/// The tools of an inventory, and which set each belongs to.
 #[derive(Debug)]
 pub(super) struct Listed {
     definitions: Arc<[Arc<ToolDefinition>]>,
-    /// The sets, without their tools.
+    /// The sets without their tools.
     sets: Vec<ToolSet>,
-    /// The set of each tool, and whether its own name means it.
+    /// The set of each tool, and `true` if the tool's own name means it.
     places: Vec<(usize, bool)>,
 }
 
 impl Toolbox {
-    /// Returns every tool as of now.
+    /// Returns all tools.
     pub fn listing(&self) -> Listing {
         Listing(Arc::clone(self.inventory().listed()))
     }
@@ -34,13 +33,13 @@ impl Listing {
         &self.0.definitions
     }
 
-    /// Returns the set of a tool, by the tool's place, without its tools.
+    /// Returns the set of the tool at a position, without its tools.
     pub fn set(&self, at: usize) -> &ToolSet {
         &self.0.sets[self.0.places[at].0]
     }
 
-    /// Returns the shortest name that means the tool at a place: its own, unless an earlier set
-    /// has a tool of that name.
+    /// Returns the shortest name of the tool at a position. An own name is ambiguous if an earlier
+    /// set has it.
     pub fn name(&self, at: usize) -> String {
         let tool = &self.0.definitions[at];
         if self.0.places[at].1 { tool.name.to_string() } else { tool.qualified_name().to_string() }
@@ -51,8 +50,8 @@ impl Listed {
     pub(super) fn new(sets: &[ToolSet], names: &ToolNames<(usize, usize)>) -> Self {
         let mut definitions = Vec::new();
         let mut places = Vec::new();
-        for (set, it) in sets.iter().enumerate() {
-            for (at, tool) in it.tools.iter().enumerate() {
+        for (set, members) in sets.iter().enumerate() {
+            for (at, tool) in members.tools.iter().enumerate() {
                 let definition = Arc::clone(tool.definition());
                 let is_plain = names.get(definition.name.as_str()) == Some((set, at));
                 definitions.push(definition);

@@ -33,7 +33,7 @@ fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
     for (name, expected) in [
         ("t", true),
         ("u", true),
-        // What begins with the name of a set is never another's.
+        // Names with a set's prefix belong to that set.
         ("mid.u", false),
         ("nope", true),
         ("early.t", true),
@@ -62,7 +62,7 @@ fn only_a_set_that_has_failed_is_asked_again() {
     let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
 }
 
-/// Plans say `set.name`, and no other set's tool is called in its place, whatever its own name is.
+/// Plans use qualified names. No other set's tool is called instead.
 #[test]
 fn a_name_that_a_plan_has_means_no_other_tool() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
@@ -84,7 +84,7 @@ fn a_name_that_a_plan_has_means_no_other_tool() {
         let Found::Tool(found) = toolbox.find_planned(&planned) else { panic!("it is there") };
         assert_eq!(found.definition().set.as_str(), "m");
         assert!(toolbox.has_all([&planned]));
-        // It is gone: who asks may mean the other by its own name, a plan does not.
+        // The set is gone. A user may mean the other tool by its own name, but a plan does not.
         toolbox.remove(&name("m"));
         assert!(matches!(toolbox.find_planned(&planned), Found::Unknown));
         assert!(!toolbox.has_all([&planned]));
@@ -109,7 +109,7 @@ async fn nobody_waits_for_a_set_that_has_failed_but_who_needs_it() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     toolbox.certain(&["a.t".parse().unwrap()], most).await;
     assert_eq!(began.elapsed(), most, "it may have that");
-    // Another one in its place is asked for the first time.
+    // A new set of the same name connects for the first time.
     toolbox.put(set("a", SetStatus::Connecting, &[]));
     toolbox.settled(most).await;
     assert_eq!(began.elapsed(), 2 * most);

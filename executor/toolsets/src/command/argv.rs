@@ -7,9 +7,8 @@ use crate::template::Template;
 
 /// A program and its arguments, in which `{{name}}` stands for a parameter.
 ///
-/// A string stands as it is, everything else as compact JSON. An argument that is exactly one
-/// `{{name}}` is left out where the parameter is absent; inside text an absent one is empty.
-/// `{{{{` writes a literal `{{`; an unclosed `{{` is literal. The program is never a template.
+/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a text,
+/// an absent parameter is empty. The program cannot be a template.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Argv {
@@ -17,27 +16,19 @@ pub struct Argv {
     arguments: Vec<Template>,
 }
 
-/// A list of words that is no command line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseArgvError {
-    /// There is no program.
-    #[error("a command needs a program, as in `[date, -u]`")]
-    Empty,
-    /// The program would depend on what a plan says.
-    #[error("the program `{0}` cannot be a template: only arguments can")]
-    Template(String),
-}
-
 impl TryFrom<Vec<String>> for Argv {
-    type Error = ParseArgvError;
+    type Error = String;
 
-    fn try_from(words: Vec<String>) -> Result<Self, ParseArgvError> {
+    fn try_from(words: Vec<String>) -> Result<Self, String> {
         let mut words = words.into_iter();
-        let program = words.next().filter(|it| !it.is_empty()).ok_or(ParseArgvError::Empty)?;
+        let program = words.next().filter(|word| !word.is_empty());
+        let program = program.ok_or("a command needs a program, as in `[date, -u]`")?;
         if program.contains("{{") {
-            return Err(ParseArgvError::Template(program));
+            return Err(format!(
+                "the program `{program}` cannot be a template: only arguments can"
+            ));
         }
-        Ok(Self { program, arguments: words.map(|it| Template::parse(&it)).collect() })
+        Ok(Self { program, arguments: words.map(|word| Template::parse(&word)).collect() })
     }
 }
 
@@ -53,14 +44,14 @@ impl Argv {
         Self { program, ..self }
     }
 
-    /// Returns the parameters that the arguments name.
+    /// Returns the names of the parameters in the arguments.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.arguments.iter().flat_map(Template::parameters)
     }
 
-    /// Fills in the parameters.
+    /// Renders the arguments.
     pub fn arguments(&self, parameters: &Value) -> Vec<String> {
-        self.arguments.iter().filter_map(|it| it.fill(parameters)).collect()
+        self.arguments.iter().filter_map(|argument| argument.fill(parameters)).collect()
     }
 }
 
@@ -71,7 +62,7 @@ mod tests {
     use super::*;
 
     fn check(words: &[&str], expected: &[&str]) {
-        let words: Vec<_> = words.iter().map(|&it| it.to_owned()).collect();
+        let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
         let argv = Argv::try_from(words).unwrap();
         let parameters = json!({ "s": "two words; $(rm)", "n": 1.5, "o": { "b": 1, "a": [null] }, "e": "", "z": null });
         assert_eq!(argv.arguments(&parameters), expected);
@@ -98,9 +89,13 @@ mod tests {
 
     #[test]
     fn no_program_is_an_error() {
-        assert_eq!(Argv::try_from(Vec::new()), Err(ParseArgvError::Empty));
-        assert_eq!(Argv::try_from(vec![String::new()]), Err(ParseArgvError::Empty));
-        let template = vec!["{{p}}".to_owned()];
-        assert_eq!(Argv::try_from(template), Err(ParseArgvError::Template("{{p}}".to_owned())));
+        for (words, why) in [
+            (vec![], "needs a program"),
+            (vec![""], "needs a program"),
+            (vec!["{{p}}"], "`{{p}}` cannot be a template"),
+        ] {
+            let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+            assert!(Argv::try_from(words).unwrap_err().contains(why), "{why}");
+        }
     }
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 /// Writes the parameters into a file without a name, and rewinds it.
 ///
-/// The file is complete before the command starts. A pipe would not be: if Faber is killed before
-/// it writes, the command reads an empty document and acts on it.
+/// The file is complete before the command starts. With a pipe, a command would read an empty
+/// document if Faber were killed before it writes.
 pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
     let mut file = create()?;
     file.write_all(parameters.to_string().as_bytes())?;
@@ -30,7 +30,7 @@ fn create() -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Keeps the command, and everything that it starts, from changing the document.
+/// Prevents the command and its children from changing the document.
 #[cfg(target_os = "linux")]
 fn seal(file: &File) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, SealFlag, fcntl};

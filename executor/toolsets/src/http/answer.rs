@@ -1,7 +1,7 @@
-//! Conversion of HTTP answers into outputs and errors.
+//! Conversion of HTTP responses into outputs and errors.
 
 use http_client::{Broken, Reply};
-use reqwest::header;
+use reqwest::{StatusCode, header};
 use secrets::Redaction;
 use serde_json::{Value, json};
 use shared::{
@@ -9,10 +9,10 @@ use shared::{
     tool::{Effect, ErrorCode, ToolError},
 };
 
-/// Bytes of a refusal's body that are shown: its tail.
+/// Bytes at the end of an error's body that a message shows.
 const SAID: usize = 2 << 10;
 
-/// Returns the output that an answer carries, or the failure that it is.
+/// Returns the output of a successful response, or the error of a failed one.
 pub(crate) fn output(
     reply: Reply,
     effect: Effect,
@@ -27,10 +27,11 @@ pub(crate) fn output(
         let message = format!("`{host}` answered more than {most} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    value(reply, effect).map(|it| seen.clean_value(it))
+    value(reply, effect).map(|output| seen.clean_value(output))
 }
 
-/// JSON is a value, text a string; of anything else only its kind and size are told.
+/// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
+/// size.
 fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
@@ -44,7 +45,7 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
             let error = ToolError::failed(format!(
                 "`{host}` says that it answers JSON, and does not: {err}"
             ));
-            // It did what it was asked to: another call would do it again.
+            // The server has carried out the request. Another attempt would repeat the effect.
             if effect == Effect::Once { error.without_retry() } else { error }
         });
     }
@@ -70,7 +71,7 @@ fn described(kind: &str, bytes: usize) -> Value {
     json!({ "contentType": kind, "bytes": bytes })
 }
 
-/// Returns whether a media type is JSON, whatever it is called.
+/// Returns `true` for a JSON media type, such as `application/problem+json`.
 pub(crate) fn is_json(kind: &str) -> bool {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
@@ -97,12 +98,11 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-/// Makes the error for an error status, and decides whether a retry may help.
 fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     let Reply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
     if let Some(wait) = reply.header(header::RETRY_AFTER) {
-        let unit = if wait.bytes().all(|it| it.is_ascii_digit()) { " s" } else { "" };
+        let unit = if wait.bytes().all(|byte| byte.is_ascii_digit()) { " s" } else { "" };
         message = format!("{message}, and asks to wait: {wait}{unit}");
     }
     if status.is_redirection() {
@@ -113,9 +113,13 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
-    let message = seen.clean(message);
+    failed_status(*status, effect, seen.clean(message))
+}
+
+/// Makes the error for an error status. Decides whether another attempt may help.
+pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
     match status.as_u16() {
-        // A gateway does not know what became of the call behind it.
+        // A gateway does not know the outcome of the call behind it.
         502 | 504 if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
@@ -130,7 +134,7 @@ fn tail(text: &str) -> String {
     format!("{cut}{}", &text[start..])
 }
 
-/// Makes the error for a missing answer, and decides whether the call may have happened.
+/// Makes the error for a missing response. Decides whether the call may have happened.
 pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> ToolError {
     let message = seen.clean(broken.to_string());
     match broken {
@@ -147,7 +151,7 @@ pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> Tool
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use reqwest::{StatusCode, header::HeaderMap};
+    use reqwest::header::HeaderMap;
 
     use super::*;
 
@@ -169,7 +173,7 @@ mod tests {
         let headers = if kind.is_empty() { vec![] } else { vec![("content-type", kind)] };
         let reply = reply(200, &headers, body);
         let output = output(reply, Effect::Read, 99, &Redaction::default());
-        expected.assert_eq(&output.map_or_else(|err| err.to_string(), |it| it.to_string()));
+        expected.assert_eq(&output.map_or_else(|err| err.to_string(), |value| value.to_string()));
     }
 
     #[test]

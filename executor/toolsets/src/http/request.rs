@@ -1,11 +1,14 @@
-//! Requests of configured HTTP tools, built from parameters.
+//! Requests of configured HTTP tools.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use http_client::{Outgoing, Reach, header_of};
 use reqwest::{
     Url,
-    header::{self, HeaderMap, HeaderName, HeaderValue},
+    header::{self, HeaderMap, HeaderValue},
 };
 use secrets::{Redaction, Text, url_encoded};
 use serde::Deserialize;
@@ -15,17 +18,17 @@ use shared::tool::{Effect, ErrorCode, ToolError};
 use super::Verb;
 use crate::template::{Template, text};
 
-/// The word that stands for every parameter that nothing else names.
+/// The word for all parameters that are not named elsewhere in the request.
 const REST: &str = "rest";
 
-/// An HTTP call with holes for parameters.
+/// The configuration of an HTTP call. Its texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
     /// The method.
     #[serde(default)]
     method: Verb,
-    /// The address. Its host is no template.
+    /// The address. The host cannot be a template.
     url: Address,
     /// Headers.
     #[serde(default)]
@@ -35,11 +38,10 @@ pub struct HttpRun {
     query: Query,
     /// The body: a value, or `rest`.
     body: Option<Value>,
-    /// Time limit for an answer.
+    /// Time limit for a response.
     pub(super) timeout_seconds: Option<u64>,
 }
 
-/// A URL with holes behind its host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 struct Address {
@@ -47,7 +49,7 @@ struct Address {
     query: Option<Template>,
 }
 
-/// Named texts, each with holes or a secret, in their order.
+/// Named templates or secrets, in the order of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 struct Fields(Vec<(String, Field)>);
@@ -58,7 +60,7 @@ enum Field {
     Secret(Text),
 }
 
-/// A parameter of the query.
+/// The query of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {
@@ -84,7 +86,7 @@ impl TryFrom<String> for Address {
         let head = path.head();
         let rest = head.strip_prefix("http://").or_else(|| head.strip_prefix("https://"));
         let has_holes = path.parameters().next().is_some();
-        let is_whole_host = rest.is_some_and(|it| it.contains('/') || !has_holes);
+        let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
                 "`{written}` is no address: write `http://` or `https://` and a host, which cannot be a template"
@@ -127,53 +129,43 @@ impl TryFrom<Value> for Query {
     }
 }
 
-impl Fields {
-    fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.0.iter().filter_map(|(_, it)| match it {
-            Field::Filled(template) => Some(template),
-            Field::Secret(_) => None,
-        })
-    }
-}
-
 impl HttpRun {
-    /// Returns the secrets that it sends.
-    pub(crate) fn secrets(&self) -> Vec<&str> {
+    /// Returns the fields of the headers and the query.
+    fn fields(&self) -> impl Iterator<Item = &Field> {
         let query = match &self.query {
-            Query::Fields(fields) => Some(fields),
-            Query::Rest => None,
+            Query::Fields(fields) => fields.0.as_slice(),
+            Query::Rest => &[],
         };
-        let fields = self.headers.0.iter().chain(query.into_iter().flat_map(|it| &it.0));
-        let secrets = fields.filter_map(|(_, field)| match field {
+        self.headers.0.iter().chain(query).map(|(_, field)| field)
+    }
+
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let secrets = self.fields().filter_map(|field| match field {
             Field::Filled(_) => None,
             Field::Secret(text) => text.secret(),
         });
         secrets.collect()
     }
 
-    /// Returns what a second call does, as far as its method says.
     pub(crate) fn effect(&self) -> Effect {
         self.method.effect()
     }
 
-    /// Returns the parameters that it names.
+    /// Returns the names of the parameters in the request.
     pub(crate) fn parameters(&self) -> BTreeSet<String> {
-        let query = match &self.query {
-            Query::Fields(fields) => Some(fields),
-            Query::Rest => None,
-        };
-        let fields = self.headers.templates().chain(query.into_iter().flat_map(Fields::templates));
-        let address = [Some(&self.url.path), self.url.query.as_ref()];
-        let templates = address.into_iter().flatten().chain(fields);
+        let fields = self.fields().filter_map(|field| match field {
+            Field::Filled(template) => Some(template),
+            Field::Secret(_) => None,
+        });
+        let templates = iter::once(&self.url.path).chain(&self.url.query).chain(fields);
         let mut names: BTreeSet<String> =
             templates.flat_map(Template::parameters).map(str::to_owned).collect();
-        if let Some(body) = self.body.as_ref().filter(|it| *it != REST) {
+        if let Some(body) = self.body.as_ref().filter(|body| *body != REST) {
             note(body, &mut names);
         }
         names
     }
 
-    /// Makes the request of a call.
     pub(crate) fn request(
         &self,
         parameters: &Value,
@@ -195,7 +187,7 @@ impl HttpRun {
             Some(word) if word == REST => Some(Value::Object(self.rest(parameters))),
             Some(body) => fill(body, parameters),
         };
-        let body = body.map(|it| encode(it, &mut headers)).transpose()?;
+        let body = body.map(|body| encode(body, &mut headers)).transpose()?;
         Ok(Outgoing { method: self.method.method(), url, headers, body, reach: Reach::Anywhere })
     }
 
@@ -215,12 +207,12 @@ impl HttpRun {
                 for (name, field) in &fields.0 {
                     match field {
                         Field::Filled(template) if template.whole().is_some() => {
-                            let value = template.whole().and_then(|it| parameters.get(it));
+                            let value = template.whole().and_then(|name| parameters.get(name));
                             spread(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
                         field => {
                             let value = field.fill(parameters, seen)?;
-                            pairs.extend(value.map(|it| (name.clone(), it)));
+                            pairs.extend(value.map(|value| (name.clone(), value)));
                         }
                     }
                 }
@@ -229,7 +221,7 @@ impl HttpRun {
         Ok(pairs)
     }
 
-    /// Returns the parameters that nothing names.
+    /// Returns the parameters that the request does not name.
     fn rest(&self, parameters: &Value) -> Map<String, Value> {
         let named = self.parameters();
         let all = parameters.as_object().into_iter().flatten();
@@ -240,12 +232,12 @@ impl HttpRun {
 }
 
 impl Address {
-    /// Fills in what stands in the path and the query, each as one part of a URL.
+    /// Renders the address. Percent-encodes each parameter.
     fn fill(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
         let mut path = self.path.fill_with(|name| {
-            let value = parameters.get(name).filter(|it| !it.is_null()).map(text);
-            let value = value.filter(|it| !it.is_empty());
+            let value = parameters.get(name).filter(|value| !value.is_null()).map(text);
+            let value = value.filter(|value| !value.is_empty());
             if value.is_none() {
                 missing = Some(name.to_owned());
             }
@@ -254,7 +246,7 @@ impl Address {
         if let Some(name) = missing {
             return Err(invalid(&format!("`{name}` stands in the address and cannot be empty")));
         }
-        if path.split('/').any(|it| matches!(it, "." | "..")) {
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(invalid("`.` and `..` cannot be a part of the address"));
         }
         if let Some(query) = &self.query {
@@ -266,7 +258,8 @@ impl Address {
 }
 
 impl Field {
-    /// A field that is one parameter, and that one is absent, is left out.
+    /// Renders a field. Returns `None` for a field that is only a parameter, if the parameter is
+    /// absent.
     fn fill(&self, parameters: &Value, seen: &mut Redaction) -> Result<Option<String>, ToolError> {
         match self {
             Self::Filled(template) => Ok(template.fill(parameters)),
@@ -275,36 +268,35 @@ impl Field {
     }
 }
 
-fn invalid(message: &str) -> ToolError {
+pub(crate) fn invalid(message: &str) -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
 }
 
-/// A list is written once for each of its items; null is left out, also in a list.
+/// Adds a pair for a value, or for each item of a list. Leaves out null.
 fn spread(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
         Value::Array(items) => {
-            let items = items.iter().filter(|it| !it.is_null());
-            pairs.extend(items.map(|it| (name.to_owned(), text(it))));
+            let items = items.iter().filter(|item| !item.is_null());
+            pairs.extend(items.map(|item| (name.to_owned(), text(item))));
         }
         one => pairs.push((name.to_owned(), text(one))),
     }
 }
 
-/// Notes the parameters that a body names.
 fn note(body: &Value, names: &mut BTreeSet<String>) {
     match body {
         Value::String(text) => {
             names.extend(Template::parse(text).parameters().map(str::to_owned));
         }
-        Value::Array(items) => items.iter().for_each(|it| note(it, names)),
-        Value::Object(fields) => fields.values().for_each(|it| note(it, names)),
+        Value::Array(items) => items.iter().for_each(|item| note(item, names)),
+        Value::Object(fields) => fields.values().for_each(|field| note(field, names)),
         _ => {}
     }
 }
 
-/// Fills in a body. What is one parameter and nothing else keeps its type, and is left out where
-/// that one is absent.
+/// Renders a body. A string that is only a parameter keeps the parameter's type. It is left out if
+/// the parameter is absent.
 fn fill(body: &Value, parameters: &Value) -> Option<Value> {
     Some(match body {
         Value::String(text) => {
@@ -314,17 +306,18 @@ fn fill(body: &Value, parameters: &Value) -> Option<Value> {
                 None => template.fill(parameters).map(Value::String),
             };
         }
-        Value::Array(items) => items.iter().filter_map(|it| fill(it, parameters)).collect(),
+        Value::Array(items) => items.iter().filter_map(|item| fill(item, parameters)).collect(),
         Value::Object(fields) => {
             let fields = fields.iter();
-            let fields = fields.filter_map(|(k, it)| Some((k.clone(), fill(it, parameters)?)));
+            let fields =
+                fields.filter_map(|(k, field)| Some((k.clone(), fill(field, parameters)?)));
             Value::Object(fields.collect())
         }
         other => other.clone(),
     })
 }
 
-/// Writes a body as its header says, which is JSON where there is none.
+/// Encodes a body for its content type, which is JSON by default.
 fn encode(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
     let json = HeaderValue::from_static("application/json");
     let kind = headers.entry(header::CONTENT_TYPE).or_insert(json);
@@ -338,7 +331,7 @@ fn encode(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
     }
 }
 
-/// Writes fields as HTML forms do.
+/// Encodes fields as an HTML form.
 pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
     let mut pairs = Vec::new();
     for (name, value) in fields {
@@ -349,15 +342,15 @@ pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
-/// Fills the headers of a source, which have no holes.
+/// Resolves the secrets in the headers of a source.
 pub(crate) fn fixed(
-    headers: &std::collections::BTreeMap<String, Text>,
+    headers: &BTreeMap<String, Text>,
     seen: &mut Redaction,
 ) -> Result<HeaderMap, ToolError> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let value = value.resolve(seen)?;
-        let (name, value): (HeaderName, HeaderValue) =
+        let (name, value) =
             header_of(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
         map.append(name, value);
     }

@@ -22,7 +22,7 @@ use toolbox::{StepCall, ToolContext};
 
 use super::trial::{Served, Set};
 
-/// Says what was asked.
+/// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
     let mut said = vec![format!("{method} {uri}")];
     for name in ["accept", "authorization", "content-type", "idempotency-key", "x-a"] {
@@ -63,12 +63,12 @@ fn router() -> Router {
         .fallback(echo)
 }
 
-/// A tool of one call, whose parameters are anything.
+/// A tool whose parameters accept any object.
 fn tool(url: &str, http: Value) -> Value {
     let mut http = http;
     http["url"] = json!(format!("{url}{}", http["url"].as_str().unwrap()));
     let properties: serde_json::Map<String, Value> =
-        ["a", "b", "c", "d"].iter().map(|it| ((*it).to_owned(), json!({}))).collect();
+        ["a", "b", "c", "d"].iter().map(|name| ((*name).to_owned(), json!({}))).collect();
     let parameters = json!({ "type": "object", "properties": properties });
     json!({ "tools": [{ "name": "t", "parameters": parameters, "run": { "http": http } }] })
 }
@@ -287,7 +287,7 @@ async fn a_call_that_may_have_happened_is_not_certain() {
         assert_eq!((&err.code, err.retryable, err.is_definite), (&code, retryable, false), "{err}");
     }
     tasks.shutdown().await;
-    // Nobody listens any more, so nothing is sent.
+    // The listener is closed, so no request is sent.
     let set = Set::begin(&tool(&url, json!({ "method": "POST", "url": "/" })));
     let err = set.call("t", json!({})).await.unwrap_err();
     assert_eq!((&err.code, err.is_definite), (&ErrorCode::UNAVAILABLE, true), "{err}");

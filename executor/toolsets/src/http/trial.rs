@@ -1,4 +1,4 @@
-//! A server of a test, and a set whose tools call it.
+//! A test server, and a toolset that calls it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
-/// Longer than a set itself may take, so that it is the set that says what is wrong.
+/// Longer than the set's own time limit, so that the set reports the error.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A server that lives as long as this.
+/// Stops the server when dropped.
 pub(crate) struct Served {
     pub(crate) url: String,
     _tasks: JoinSet<()>,
@@ -66,7 +66,7 @@ impl Set {
 
     pub(crate) fn names(&self) -> Vec<String> {
         let tools = self.toolbox.sets().remove(0).tools;
-        tools.iter().map(|it| it.definition().name.to_string()).collect()
+        tools.iter().map(|tool| tool.definition().name.to_string()).collect()
     }
 
     pub(crate) fn tool(&self, name: &str) -> ReadyTool {

@@ -1,4 +1,4 @@
-//! Conditions of sets over the data of contexts.
+//! Conditions of toolsets over the data of contexts.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -15,12 +15,12 @@ use shared::{
 /// The data of every context, by its name.
 pub(super) type Contexts = BTreeMap<String, Value>;
 
-/// Returns why a text is no condition, if that is so.
+/// Checks the syntax of a condition.
 pub(super) fn parse(condition: &str) -> Result<(), String> {
     Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
 }
 
-/// Whom conditions ask. What is long is copied at most once, and only where one asks for it.
+/// Evaluates conditions. Copies the data of all contexts at most once, when a condition needs them.
 pub(super) struct Asked<'a> {
     contexts: &'a Contexts,
     all: OnceCell<Value>,
@@ -31,18 +31,18 @@ impl<'a> Asked<'a> {
         Self { contexts, all: OnceCell::new() }
     }
 
-    /// Returns whether a condition holds. Err: why that cannot be told, for people.
+    /// Evaluates a condition. The error says why it has no result.
     ///
-    /// The data are those of the set's own context, whose fields are also names of their own, and
-    /// `contexts` has those of all. Where the set names no context, a field is that of the first
-    /// that has it, in the order of their names. What is not there is null.
+    /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
+    /// the data of all contexts. If the set has no context, a variable is the field of the first
+    /// context that has it, in the order of names. Missing fields are null.
     pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
         let words = Words::default();
         let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
-        let data = context.and_then(|it| self.contexts.get(it)).unwrap_or(&Value::Null);
+        let data = context.and_then(|name| self.contexts.get(name)).unwrap_or(&Value::Null);
         let field = |word: &String| match context {
             Some(_) => data.get(word),
-            None => self.contexts.values().find_map(|it| it.get(word)),
+            None => self.contexts.values().find_map(|data| data.get(word)),
         };
         let words = words.0.into_inner();
         let values = words.iter().map(|word| match (field(word), word.as_str()) {
@@ -62,14 +62,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Numbers whatever a condition names, as it comes.
+/// Assigns a number to each variable of a condition.
 #[derive(Default)]
 struct Words(RefCell<Vec<String>>);
 
 impl ResolveNames for Words {
     fn step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
-        let at = words.iter().position(|it| it == name).unwrap_or_else(|| {
+        let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
             words.push(name.to_owned());
             words.len() - 1
         });
@@ -81,7 +81,6 @@ impl ResolveNames for Words {
     }
 }
 
-/// The values of the variables.
 struct Meanings<'a>(Vec<&'a Value>);
 
 impl LookUpValues for Meanings<'_> {

@@ -19,166 +19,213 @@ use crate::{
     sources::{Documents, SetConfig, Source, root},
 };
 
-/// Everything that says which sets there are.
+/// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Added sets and tools, oldest first.
+    /// Added sets, oldest first.
     pub(super) sets: Vec<Added>,
-    /// Tools that were registered one by one, oldest first.
+    /// Registered tools, oldest first.
     pub(super) tools: Vec<Registered>,
-    /// Sets that were switched on or off.
+    /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
-    /// The data of contexts, but for their documents: conditions do not ask for those.
+    /// The data of contexts without their documents, which conditions do not read.
     pub(super) contexts: Contexts,
-    /// Documents of contexts, as configured.
+    /// The documents of contexts as they were written.
     pub(super) documents: Contexts,
 }
 
-/// A set that was added.
 #[derive(Clone, Debug)]
 pub(super) struct Added {
     pub(super) name: String,
-    /// Its configuration as it was written.
+    /// The configuration as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
 }
 
-/// A tool that was registered.
 #[derive(Clone, Debug)]
 pub(super) struct Registered {
-    /// The name of its record, which always means this tool.
+    /// The name of the record, which is the qualified name of the tool.
     pub(super) record: String,
     pub(super) set: String,
-    /// As it was written.
+    /// The tool as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
-    /// Since when there was its set by then: the tool that began it may be gone.
+    /// When this tool's set was created. The tool that created it may have been removed.
     pub(super) since: Option<Timestamp>,
 }
 
 impl Registered {
-    /// Returns since when there is its set, as far as this one knows.
+    /// Returns when the tool's set was created, according to this tool.
     pub(super) fn since(&self) -> Timestamp {
-        self.since.map_or(self.at, |it| it.min(self.at))
+        self.since.map_or(self.at, |since| since.min(self.at))
     }
 
-    /// Returns the name that always means the tool, if it is one that there can be.
+    /// Returns the qualified name of the tool, if its record is valid.
     pub(super) fn qualified(&self) -> Option<ToolName> {
         let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
 }
 
-/// The documents of contexts as they were read, by the context.
+/// The parsed documents, by context.
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
-/// A set that there is to be.
+/// A set that the toolbox should have.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) config: SetConfig,
-    /// `true` if it is switched on now.
+    /// `true` if the set is active now, whatever its configuration says.
     pub(super) is_active: bool,
-    /// `true` if it was added, so that it can be removed.
-    pub(super) is_added: bool,
 }
 
 /// The merged sets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The sets that there are to be, in their order.
+    /// The sets that the toolbox should have, in their order.
     pub(super) wanted: Vec<Wanted>,
-    /// Those whose condition does not hold.
+    /// Sets whose condition does not hold.
     pub(super) hidden: Vec<SetConfig>,
     /// Requests that conflict with others.
     pub(super) complaints: Vec<Complaint>,
-    /// The documents of contexts.
     pub(super) read: Read,
 }
 
-/// Something that cannot be a set, and why. The others are not touched by it.
+/// The name of something that cannot be a set, and the reason. It does not affect other sets.
 pub(super) type Complaint = (String, String);
 
-/// A set, and when it was added, if it was.
+/// A set, and when it was added. Configured sets have no time.
 type Dated = (SetConfig, Option<Timestamp>);
 
-/// Returns the sets in their order: those that are configured, then those that were added or that
-/// tools were registered into, by when that first happened. `before` is what was known the last
-/// time, with the documents that were read of it.
-pub(super) fn merge(
-    configured: &[SetConfig],
-    known: &Known,
-    before: (&Known, &Read),
-    base: &Path,
-    secrets: Option<&BTreeSet<String>>,
-) -> Merged {
-    let mut complaints = Vec::new();
-    let mut sets: Vec<Dated> = configured.iter().map(|it| (it.clone(), None)).collect();
-    for Added { name, written, at } in &known.sets {
-        match serde_json::from_value::<SetConfig>(written.clone()) {
-            Ok(_) if sets.iter().any(|(it, _)| it.name.as_str() == name) => {
-                complaints.push((name.clone(), "the configuration has one, too".to_owned()));
-            }
-            Ok(set) => match denied(set.variables(), secrets) {
-                Some(variable) => complaints.push((name.clone(), not_told(variable))),
-                None => sets.push((set.rooted(base), Some(*at))),
-            },
-            Err(err) => complaints.push((name.clone(), err.to_string())),
-        }
-    }
-    let mut names = names_of(&sets);
-    for tool in &known.tools {
-        if let Err(why) = add_tool(&mut sets, &mut names, (base, secrets), tool) {
-            complaints.push((tool.set.clone(), why));
-        }
-    }
-    // Those that are configured come before any time.
-    sets.sort_by_key(|(_, at)| *at);
-    let (mut wanted, mut hidden): (Vec<Wanted>, _) = (Vec::new(), Vec::new());
-    let asked = Asked::new(&known.contexts);
-    for (config, at) in sets {
-        let is_added = at.is_some();
-        let name = config.name.as_str();
-        let is_there = match &config.condition {
-            None => true,
-            Some(condition) => {
-                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|why| {
-                    complaints.push((name.to_owned(), format!("its condition: {why}")));
-                    false
-                })
-            }
-        };
-        let is_active = known.switches.get(name).copied().unwrap_or(config.active);
-        if is_there {
-            wanted.push(Wanted { config, is_active, is_added });
-        } else {
-            hidden.push(config);
-        }
-    }
-    let mut read = Read::new();
-    for (context, written) in &known.documents {
-        let is_same = before.0.documents.get(context) == Some(written);
-        let documents = match before.1.get(context).filter(|_| is_same) {
-            Some(documents) => Ok(Arc::clone(documents)),
-            None => Documents::read(context, written).map(Arc::new),
-        };
-        let offered = documents.and_then(|documents| {
-            read.insert(context.clone(), Arc::clone(&documents));
-            offered(context, documents, &wanted)
-        });
-        match offered {
-            Ok(None) => {}
-            Ok(Some(config)) => {
-                let name = config.name.as_str();
-                let is_active = known.switches.get(name).copied().unwrap_or(config.active);
-                wanted.push(Wanted { config, is_active, is_added: false });
-            }
-            Err(why) => complaints.push((context.clone(), why)),
-        }
-    }
-    Merged { wanted, hidden, complaints, read }
+/// The input of [`merge`](Self::merge).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merge<'a> {
+    pub(super) configured: &'a [SetConfig],
+    /// The folder of relative paths in added sets and tools.
+    pub(super) base: &'a Path,
+    /// The variables that added sets and tools may use. `None` allows all.
+    pub(super) secrets: Option<&'a BTreeSet<String>>,
+    /// The records of the last merge.
+    pub(super) known_before: &'a Known,
+    /// The documents of the last merge. Unchanged documents are not parsed again.
+    pub(super) read_before: &'a Read,
 }
 
-/// Makes the set of the documents that a context offers, if it offers any.
+impl Merge<'_> {
+    /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
+    /// tools created, follow in the order of their creation.
+    pub(super) fn merge(&self, known: &Known) -> Merged {
+        let mut merged = Merged::default();
+        let sets = self.all_sets(known, &mut merged.complaints);
+        Self::check_conditions(sets, known, &mut merged);
+        self.add_documents(known, &mut merged);
+        merged
+    }
+
+    fn all_sets(&self, known: &Known, complaints: &mut Vec<Complaint>) -> Vec<Dated> {
+        let mut sets: Vec<Dated> = self.configured.iter().map(|set| (set.clone(), None)).collect();
+        for Added { name, written, at } in &known.sets {
+            match serde_json::from_value::<SetConfig>(written.clone()) {
+                Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
+                    complaints.push((name.clone(), "the configuration has one, too".to_owned()));
+                }
+                Ok(set) => match denied(set.variables(), self.secrets) {
+                    Some(variable) => complaints.push((name.clone(), not_told(variable))),
+                    None => sets.push((set.rooted(self.base), Some(*at))),
+                },
+                Err(err) => complaints.push((name.clone(), err.to_string())),
+            }
+        }
+        let mut names = names_of(&sets);
+        for tool in &known.tools {
+            if let Err(why) = self.add_tool(&mut sets, &mut names, tool) {
+                complaints.push((tool.set.clone(), why));
+            }
+        }
+        // Configured sets have no time, so they come first.
+        sets.sort_by_key(|(_, at)| *at);
+        sets
+    }
+
+    fn add_tool(
+        &self,
+        sets: &mut Vec<Dated>,
+        names: &mut BTreeSet<ToolName>,
+        registered: &Registered,
+    ) -> Result<(), String> {
+        let Registered { set, written, .. } = registered;
+        let mut tool: CommandTool =
+            serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
+        let variables = tool.secrets().into_iter().chain(tool.passed());
+        if let Some(variable) = denied(variables, self.secrets) {
+            return Err(format!("`{}`: {}", tool.name, not_told(variable)));
+        }
+        root(&mut tool, self.base);
+        let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
+        let Some((there, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
+            names.insert(qualified_name(&name, &tool.name));
+            sets.push((local(name, vec![tool]), Some(registered.since())));
+            return Ok(());
+        };
+        let Source::Tools(tools) = &mut there.source else {
+            return Err(format!(
+                "its tools come from elsewhere, so `{}` cannot be in it",
+                tool.name
+            ));
+        };
+        if !names.insert(qualified_name(&name, &tool.name)) {
+            return Err(format!("it has two tools called `{}`", tool.name));
+        }
+        tools.push(tool);
+        Ok(())
+    }
+
+    fn check_conditions(sets: Vec<Dated>, known: &Known, merged: &mut Merged) {
+        let asked = Asked::new(&known.contexts);
+        for (config, _) in sets {
+            let name = config.name.as_str();
+            let is_there = config.condition.as_ref().is_none_or(|condition| {
+                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|why| {
+                    merged.complaints.push((name.to_owned(), format!("its condition: {why}")));
+                    false
+                })
+            });
+            if is_there {
+                merged.wanted.push(Wanted::new(config, known));
+            } else {
+                merged.hidden.push(config);
+            }
+        }
+    }
+
+    fn add_documents(&self, known: &Known, merged: &mut Merged) {
+        for (context, written) in &known.documents {
+            let is_same = self.known_before.documents.get(context) == Some(written);
+            let documents = match self.read_before.get(context).filter(|_| is_same) {
+                Some(documents) => Ok(Arc::clone(documents)),
+                None => Documents::read(context, written).map(Arc::new),
+            };
+            let offered = documents.and_then(|documents| {
+                merged.read.insert(context.clone(), Arc::clone(&documents));
+                offered(context, documents, &merged.wanted)
+            });
+            match offered {
+                Ok(config) => {
+                    merged.wanted.extend(config.map(|config| Wanted::new(config, known)));
+                }
+                Err(why) => merged.complaints.push((context.clone(), why)),
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn new(config: SetConfig, known: &Known) -> Self {
+        let is_active = known.switches.get(config.name.as_str()).copied();
+        Self { is_active: is_active.unwrap_or(config.active), config }
+    }
+}
+
+/// Makes the set of a context's documents, if it has any.
 fn offered(
     context: &str,
     documents: Arc<Documents>,
@@ -188,7 +235,7 @@ fn offered(
         return Ok(None);
     }
     let name = Documents::set_of(context)?;
-    if wanted.iter().any(|it| it.config.name == name) {
+    if wanted.iter().any(|set| set.config.name == name) {
         return Err(format!("its documents are the toolset `{name}`, which there is already"));
     }
     Ok(Some(SetConfig {
@@ -201,62 +248,32 @@ fn offered(
     }))
 }
 
-/// The names that always mean a tool: there may be thousands.
-type Names = BTreeSet<ToolName>;
-
-fn names_of(sets: &[Dated]) -> Names {
-    let tools = sets.iter().filter_map(|(set, _)| match &set.source {
-        Source::Tools(tools) => Some((&set.name, tools)),
-        _ => None,
-    });
-    let names = tools.flat_map(|(set, tools)| tools.iter().map(|it| qualified_name(set, &it.name)));
-    names.collect()
+/// Returns the qualified names of all tools, because searching thousands of them takes long.
+fn names_of(sets: &[Dated]) -> BTreeSet<ToolName> {
+    let mut names = BTreeSet::new();
+    for (set, _) in sets {
+        if let Source::Tools(tools) = &set.source {
+            names.extend(tools.iter().map(|tool| qualified_name(&set.name, &tool.name)));
+        }
+    }
+    names
 }
 
-fn add_tool(
-    sets: &mut Vec<Dated>,
-    names: &mut Names,
-    (base, secrets): (&Path, Option<&BTreeSet<String>>),
-    registered: &Registered,
-) -> Result<(), String> {
-    let Registered { set, written, .. } = registered;
-    let mut tool: CommandTool =
-        serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
-    if let Some(variable) = denied(tool.secrets().into_iter().chain(tool.passed()), secrets) {
-        return Err(format!("`{}`: {}", tool.name, not_told(variable)));
-    }
-    root(&mut tool, base);
-    let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
-    let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
-        names.insert(qualified_name(&name, &tool.name));
-        sets.push((local(name, vec![tool]), Some(registered.since())));
-        return Ok(());
-    };
-    let Source::Tools(tools) = &mut there.source else {
-        return Err(format!("its tools come from elsewhere, so `{}` cannot be in it", tool.name));
-    };
-    if !names.insert(qualified_name(&name, &tool.name)) {
-        return Err(format!("it has two tools called `{}`", tool.name));
-    }
-    tools.push(tool);
-    Ok(())
-}
-
-/// Returns a variable of the environment that is none of those that added sets may use.
+/// Returns the first variable that added sets and tools may not use.
 pub(super) fn denied<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {
     let secrets = secrets?;
-    variables.into_iter().find(|it| !secrets.contains(*it))
+    variables.into_iter().find(|name| !secrets.contains(*name))
 }
 
 fn not_told(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 
-/// Makes the set of tools that were registered one by one.
-pub(super) fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
+/// Makes the set of tools that were registered without a configured or added set.
+fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
     SetConfig {
         name,
         description: "Tools that were registered one by one.".to_owned(),
@@ -307,18 +324,22 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
-        let before = (&Known::default(), &Read::new());
-        let Merged { wanted, complaints, .. } =
-            merge(&configured, &known, before, Path::new("/"), Some(&secrets));
+        let merge = Merge {
+            configured: &configured,
+            base: Path::new("/"),
+            secrets: Some(&secrets),
+            known_before: &Known::default(),
+            read_before: &Read::new(),
+        };
+        let Merged { wanted, complaints, .. } = merge.merge(&known);
         let mut lines: Vec<String> = Vec::new();
-        for Wanted { config, is_active, is_added } in wanted {
+        for Wanted { config, is_active } in wanted {
             let tools = match config.source {
-                Source::Tools(tools) => tools.iter().map(|it| it.name.to_string()).collect(),
+                Source::Tools(tools) => tools.iter().map(|tool| tool.name.to_string()).collect(),
                 _ => vec!["…".to_owned()],
             };
             let on = if is_active { "on" } else { "off" };
-            let added = if is_added { " added" } else { "" };
-            lines.push(format!("{} {on}{added}: {}", config.name, tools.join(" ")));
+            lines.push(format!("{} {on}: {}", config.name, tools.join(" ")));
         }
         lines.extend(complaints.into_iter().map(|(name, why)| format!("{name}! {why}")));
         expected.assert_eq(&lines.join("\n"));
@@ -371,8 +392,8 @@ mod tests {
                 a on: a_1 a_2
                 b off: b_1
                 m on: …
-                c off added: c_1
-                local on added: t u v
+                c off: c_1
+                local on: t u v
                 a! the configuration has one, too
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
@@ -383,7 +404,7 @@ mod tests {
         );
     }
 
-    /// The plain name means the earliest set that has it, however that came to be.
+    /// A short name means the tool of the earliest set that has it.
     #[test]
     fn a_set_that_tools_were_registered_into_is_as_old_as_the_oldest_of_them() {
         let tool = |name: &str| json!({ "name": name });
@@ -405,17 +426,18 @@ mod tests {
                 a on: a_1
                 b off: b_1
                 m on: …
-                first on added: t u
-                c on added: c_1
-                mid on added: t
-                d on added: d_1"]],
+                first on: t u
+                c on: c_1
+                mid on: t
+                d on: d_1"]],
         );
     }
 
     #[test]
     fn documents_that_are_as_they_were_are_not_read_again() {
-        fn merged(known: &Known, before: (&Known, &Read)) -> Merged {
-            merge(&[], known, before, Path::new("/"), None)
+        fn merged(known: &Known, known_before: &Known, read_before: &Read) -> Merged {
+            let base = Path::new("/");
+            Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
         }
         let known = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
@@ -424,8 +446,8 @@ mod tests {
             Known { documents, ..Known::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, (&Known::default(), &Read::new()));
-        let then = merged(&new, (&old, &first.read));
+        let first = merged(&old, &Known::default(), &Read::new());
+        let then = merged(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);
         assert_eq!(then.wanted.len(), 2);

@@ -1,4 +1,4 @@
-//! Reads what the store knows of toolsets.
+//! Reads the records of toolsets, tools, activations and contexts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,10 +12,10 @@ use shared::{
 use super::merge::{Added, Known, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
-/// Records that are read at a time.
+/// Records of one page.
 const PAGE: usize = 500;
 
-/// Reads everything that says which sets there are; contexts begin with what is configured.
+/// Reads all records. Applies the stored changes of contexts to the `configured` contexts.
 pub(super) async fn read(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
@@ -29,7 +29,7 @@ pub(super) async fn read(
     }
     let mut documents = BTreeMap::new();
     for (name, data) in &mut contexts {
-        if let Some(written) = data.as_object_mut().and_then(|it| it.shift_remove(FIELD)) {
+        if let Some(written) = data.as_object_mut().and_then(|data| data.shift_remove(FIELD)) {
             documents.insert(name.clone(), written);
         }
     }
@@ -38,21 +38,20 @@ pub(super) async fn read(
         tools: tools.into_iter().filter_map(tool).collect(),
         switches: switches
             .into_iter()
-            .filter_map(|it| Some((it.name, it.value.as_bool()?)))
+            .filter_map(|record| Some((record.name, record.value.as_bool()?)))
             .collect(),
         contexts,
         documents,
     })
 }
 
-/// Returns a set that was added, if there is one of the name that can be read.
+/// Returns the configuration of an added set, if a valid one is stored.
 pub async fn added_set(
     store: &dyn Store,
     name: &ToolSetName,
 ) -> Result<Option<SetConfig>, StoreError> {
-    let mut sets = all(store, RecordKind::ToolSet).await?.into_iter();
-    let found = sets.find(|it| it.name == name.as_str());
-    Ok(found.and_then(|it| serde_json::from_value(Arc::unwrap_or_clone(it.value)).ok()))
+    let record = store.record(RecordKind::ToolSet, name.as_str()).await?;
+    Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 
 fn added(Record { name, value, at, .. }: Record) -> Added {
@@ -61,7 +60,7 @@ fn added(Record { name, value, at, .. }: Record) -> Added {
 
 fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
     let set = value.get("set")?.as_str()?.to_owned();
-    let since = value.get("since").and_then(|it| serde_json::from_value(it.clone()).ok());
+    let since = value.get("since").and_then(|since| serde_json::from_value(since.clone()).ok());
     Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })
 }
 
@@ -73,7 +72,7 @@ fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {
 async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
-        let after = records.last().map(|it| it.name.clone());
+        let after = records.last().map(|record| record.name.clone());
         let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
         let found = store.list_records(kind, page).await?;
         let is_last = found.len() < PAGE;

@@ -1,4 +1,4 @@
-//! Tools that are registered one by one.
+//! Registration of single tools.
 
 use serde_json::{Value, json};
 use shared::{
@@ -16,23 +16,21 @@ use crate::{
     sources::{Source, root},
 };
 
-/// The set of tools that are registered without one.
+/// The set of tools that are registered without a set.
 const LOCAL: &str = "local";
 
-/// A tool that is to be registered.
 struct New {
     set: ToolSetName,
     /// `true` if the caller named the set.
     has_set: bool,
     tool: CommandTool,
-    /// As it was given.
+    /// The tool as it was written.
     written: Value,
     ready: ReadyTool,
 }
 
 impl Registry {
-    /// Registers a tool, as it would be written in a set of the configuration, and returns the
-    /// name that always means it.
+    /// Registers a tool from its configuration, and returns its qualified name.
     pub async fn register(
         &self,
         set: Option<&str>,
@@ -60,15 +58,15 @@ impl Registry {
         Ok(name)
     }
 
-    /// Removes a tool that was registered, by a name that is its own and not only short for it;
-    /// returns whether there was one.
+    /// Removes a registered tool, by its own or its qualified name. Returns `false` if no tool has
+    /// the name.
     pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
         let mut applied = self.latest().await?;
         let registered = |name: &ToolName| {
             let mut tools = applied.known.tools.iter();
-            tools.find(|it| it.qualified().as_ref() == Some(name))
+            tools.find(|tool| tool.qualified().as_ref() == Some(name))
         };
-        // Its set need not be there now.
+        // The set may be hidden now, so the records are searched first.
         let found = if let Some(found) = registered(name) {
             found
         } else {
@@ -82,9 +80,9 @@ impl Registry {
         let (record, set) = (found.record.clone(), found.set.clone());
         self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
         self.renew(&mut applied).await?;
-        let mut left = applied.wanted.iter().map(|it| &it.config).chain(&applied.hidden);
-        if !left.any(|it| it.name.as_str() == set) {
-            // It was the last of its set.
+        let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
+        if !left.any(|config| config.name.as_str() == set) {
+            // The last tool of a set removes the set.
             self.forget_switch(&applied, &set).await?;
         }
         Ok(true)
@@ -99,22 +97,22 @@ impl Registry {
         let (has_set, set) = (set.is_some(), set.unwrap_or(LOCAL).parse::<ToolSetName>()?);
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
-        let ready = ready.map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        let ready = ready.map_err(RegistryError::Invalid)?;
         if let Some(why) = complaint(&set, &tool.name) {
             return Err(RegistryError::Invalid(why));
         }
         Ok(New { set, has_set, tool, written, ready: ReadyTool::new(ready) })
     }
 
-    /// A name without a set must mean nothing yet, but for what is short for something; with one,
-    /// only nothing in it.
+    /// Checks that the name is free. With a set, the name must be free in the set. Without one, no
+    /// tool may have it as its own or qualified name.
     fn check_free(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
         let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
-            Found::Tool(it) | Found::Inactive(it) => {
-                let it = it.definition();
-                let theirs = it.qualified_name();
-                theirs == qualified || (!new.has_set && (it.name == *name || theirs == *name))
+            Found::Tool(found) | Found::Inactive(found) => {
+                let found = found.definition();
+                let theirs = found.qualified_name();
+                theirs == qualified || (!new.has_set && (found.name == *name || theirs == *name))
             }
             _ => false,
         };
@@ -122,8 +120,8 @@ impl Registry {
             return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
         }
         let of = set_prefix(new.tool.name.as_str());
-        let of = of.filter(|it| !new.has_set && *it != new.set.as_str());
-        if let Some(of) = of.and_then(|it| it.parse::<ToolSetName>().ok())
+        let of = of.filter(|prefix| !new.has_set && *prefix != new.set.as_str());
+        if let Some(of) = of.and_then(|prefix| prefix.parse::<ToolSetName>().ok())
             && self.toolbox().set(&of).is_some()
         {
             let why = format!(
@@ -139,22 +137,22 @@ impl Registry {
         Ok(())
     }
 
-    /// Only a set that is there, and whose tools are written down, can take one more.
+    /// Checks that the set can take a tool: it does not exist yet, or its tools are configured.
     fn check_place(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
         let New { set, tool, .. } = new;
-        if applied.hidden.iter().any(|it| it.name == *set) {
+        if applied.hidden.iter().any(|hidden| hidden.name == *set) {
             return Err(RegistryError::Hidden(set.to_string()));
         }
-        let there = applied.wanted.iter().find(|it| it.config.name == *set);
+        let there = applied.wanted.iter().find(|wanted| wanted.config.name == *set);
         let is_open = match there {
-            Some(it) => matches!(it.config.source, Source::Tools(_)),
+            Some(wanted) => matches!(wanted.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };
-        // One that has failed, too: what is bad in it is other tools.
+        // A failed set of configured tools takes a tool, because only its other tools are wrong.
         if is_open {
             return Ok(());
         }
-        if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|it| it.status) {
+        if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
             let why = format!(
                 "the toolset `{set}` has failed, so nobody could call `{}` in it: {error}",
                 tool.name
@@ -168,8 +166,8 @@ impl Registry {
         Err(RegistryError::Invalid(why))
     }
 
-    /// Takes note of a tool that was just registered. Where nothing else has changed since the
-    /// toolbox was made, only this one is new: thousands may be registered one after another.
+    /// Applies a registration. If no other record has changed, adds only this tool to the toolbox,
+    /// because thousands of tools may be registered one after another.
     async fn registered(
         &self,
         applied: &mut Applied,
@@ -177,12 +175,12 @@ impl Registry {
         (at, since): (Timestamp, Option<Timestamp>),
     ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
-        let place = applied.wanted.iter().position(|it| it.config.name == new.set);
+        let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
-            && applied.revision.map(|it| it + 1) == Some(revision)
-            // Clocks differ: one that is older than others has its place among them.
-            && applied.known.tools.last().is_none_or(|it| it.at < at)
-            && self.toolbox().set(&new.set).is_some_and(|it| it.status == SetStatus::Ready)
+            && applied.revision.map(|revision| revision + 1) == Some(revision)
+            // Clocks differ. A tool that is older than the last one belongs before it.
+            && applied.known.tools.last().is_none_or(|last| last.at < at)
+            && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {
             tools.push(new.tool);
@@ -201,8 +199,8 @@ impl Registry {
     }
 }
 
-/// Returns since when there is a set, where tools that were registered made it.
+/// Returns the creation time of a set that registered tools created.
 fn since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
-    let tools = applied.known.tools.iter().filter(|it| it.set == set.as_str());
+    let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
     tools.map(Registered::since).min()
 }

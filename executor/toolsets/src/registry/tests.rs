@@ -1,4 +1,4 @@
-//! The registry over a real store: what one node changes, another finds.
+//! Tests of registries that share a store.
 
 use serde_json::{Value, json};
 use shared::{
@@ -20,7 +20,7 @@ fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
     node_with(store, configured, &json!({ "shop": { "adminMode": false, "n": 1 } }))
 }
 
-/// A node whose file has these contexts.
+/// A node whose configuration has these contexts.
 fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Registry {
     let toolbox = Toolbox::default();
     Registry::new(Parts {
@@ -36,7 +36,7 @@ fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Regi
 }
 
 fn tools(names: &[&str]) -> Value {
-    json!({ "tools": names.iter().map(|it| json!({ "name": it })).collect::<Vec<_>>() })
+    json!({ "tools": names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>() })
 }
 
 fn set(name: &str, names: &[&str]) -> Value {
@@ -47,17 +47,18 @@ fn tool(name: &str) -> Value {
     json!({ "name": name, "description": "d", "run": { "command": ["date"] } })
 }
 
-/// Returns the sets but for those that are always there, as `name+` where it is switched on.
+/// Returns the names of the sets, with `+` if active and `-` if not. Leaves out the sets that
+/// always exist.
 async fn sets(registry: &Registry) -> Vec<String> {
     registry.sync().await.unwrap();
     let sets = registry.toolbox().sets().into_iter();
-    let sets = sets.filter(|it| ![TOOL_SET, flow::SET].contains(&it.name.as_str()));
-    sets.map(|it| format!("{}{}", it.name, if it.is_active { "+" } else { "-" })).collect()
+    let sets = sets.filter(|set| ![TOOL_SET, flow::SET].contains(&set.name.as_str()));
+    sets.map(|set| format!("{}{}", set.name, if set.is_active { "+" } else { "-" })).collect()
 }
 
 async fn named(registry: &Registry, name: &str) -> ToolSet {
     registry.sync().await.unwrap();
-    registry.toolbox().sets().into_iter().find(|it| it.name.as_str() == name).unwrap()
+    registry.toolbox().sets().into_iter().find(|set| set.name.as_str() == name).unwrap()
 }
 
 fn strings(names: &[&str]) -> Vec<String> {
@@ -98,7 +99,7 @@ async fn nothing_is_overwritten() {
         let err = registry.register(set, tool(name)).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
     }
-    // Nobody could plan it by that name.
+    // No plan could call the tool by this name.
     let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
     assert!(err.contains("like a tool of the set `flow`"), "{err}");
     let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
@@ -147,7 +148,7 @@ async fn mistakes_are_explained() {
     assert_eq!(sets(&registry).await, [""; 0]);
 }
 
-/// Whoever adds something cannot send whatever is in the environment to wherever he likes.
+/// A caller who adds a set cannot send any variable of the environment to a server.
 #[tokio::test]
 async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
     let store = Arc::new(Memory::new());
@@ -159,7 +160,7 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
         let confined = json!({ "command": ["date"], "confine": { "pass": [name] } });
         let user = json!({ "username": "me", "password": secret(name) });
         let mut sources: Vec<Value> = [http, query]
-            .map(|it| json!({ "http": it }))
+            .map(|http| json!({ "http": http }))
             .into_iter()
             .chain([command, confined])
             .map(|run| json!({ "tools": [{ "name": "t", "run": run }] }))
@@ -176,7 +177,7 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
         ]);
         sources
     };
-    // What the configuration has may use any.
+    // Configured sets may use any variable.
     let configured: Vec<Value> = sources("HOME")
         .into_iter()
         .enumerate()
@@ -205,7 +206,7 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
     registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
 }
 
-/// What it was given with the configuration is Faber's, not that of whoever adds a command.
+/// A command of a caller does not get the environment of Faber.
 #[tokio::test]
 async fn commands_get_a_clean_environment() {
     let store = Arc::new(Memory::new());
@@ -289,12 +290,12 @@ async fn documents_of_a_context_are_a_set_of_its_own() {
         called.map_err(|err| err.message.to_string())
     };
     assert_eq!(ask(&other, "shop", "manual").await.unwrap()[0]["content"], "tea");
-    // Another context is another set, and sees nothing of it.
+    // Another context has its own set.
     other.set_context("club", &json!({ "rag": { "rules": [] } })).await.unwrap();
     assert_eq!(sets(&one).await, ["club_rag+", "shop_rag+"]);
     let missing = Err("RAG with ID manual not found in context club".to_owned());
     assert_eq!(ask(&one, "club", "manual").await, missing);
-    // It is changed as data is, one collection at a time.
+    // A patch changes one collection.
     let change = json!({ "rag": { "prices": [{ "content": "tea 4.50" }] } });
     one.set_context("shop", &change).await.unwrap();
     one.switch(&strings(&["shop_rag"]), false).await.unwrap();
@@ -345,7 +346,7 @@ async fn a_model_switches_sets_but_not_the_one_that_does_so() {
     );
     let listed = call("ToolSet.list_toolset", json!({})).await;
     assert_eq!(listed["success"], true);
-    let a = listed["toolSets"].as_array().unwrap().iter().find(|it| it["name"] == "a").unwrap();
+    let a = listed["toolSets"].as_array().unwrap().iter().find(|set| set["name"] == "a").unwrap();
     let expected = json!({
         "name": "a", "description": "the set a", "active": false, "source": "local", "tools": ["x"],
     });
@@ -369,13 +370,12 @@ async fn thousands_of_tools_are_registered_one_after_another() {
     }
 }
 
-/// Returns the names of a set's tools, in their order.
 async fn names(registry: &Registry, set: &str) -> Vec<String> {
     let tools = named(registry, set).await.tools;
-    tools.iter().map(|it| it.definition().name.to_string()).collect()
+    tools.iter().map(|tool| tool.definition().name.to_string()).collect()
 }
 
-/// Real writes take their time, so that everything happens between everything else.
+/// SQLite takes time for writes, so the operations of the nodes interleave.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -386,7 +386,7 @@ async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
     let mut tasks = tokio::task::JoinSet::new();
     for node in [&one, &other] {
         tasks.spawn(node.clone().watch(stop.clone()));
-        // Somebody looks all the time, as queries do.
+        // Queries read the sets concurrently.
         let (node, stop) = (node.clone(), stop.clone());
         tasks.spawn(async move {
             while !stop.is_cancelled() {
@@ -473,7 +473,7 @@ async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
         set["condition"] = json!(condition);
         set
     };
-    // There is no such field yet, so it is neither true nor false.
+    // The field does not exist yet, so the condition has no result.
     let added = one.add_set(written("isVip")).await.unwrap();
     assert_eq!((added.name.as_str(), added.is_active, added.tools.len()), ("vip", false, 0));
     let err = other.add_set(written("isVip")).await.unwrap_err();
@@ -499,7 +499,7 @@ async fn a_name_that_means_a_tool_is_not_given_to_another() {
     registry.register(Some("a"), tool("b")).await.unwrap();
     let err = registry.register(Some("a"), tool("a.b")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
-    // What is only short for a tool is free.
+    // The short name of another tool is free.
     assert_eq!(registry.register(None, tool("echo")).await.unwrap().as_str(), "local.echo");
     let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
     assert_eq!(found.definition().qualified_name().as_str(), "local.echo");
@@ -521,8 +521,8 @@ async fn how_a_set_is_switched_goes_with_it() {
             _ => registry.unregister(&"local.t".parse().unwrap()).await.unwrap(),
         };
         assert!(is_removed);
-        assert_eq!(store.find_record(RecordKind::Switch, name).await.unwrap(), None);
-        // A node that knows nothing of that may have left one.
+        assert_eq!(store.record(RecordKind::Switch, name).await.unwrap(), None);
+        // Another node may have written an activation later.
         let left = Record {
             kind: RecordKind::Switch,
             name: name.to_owned(),
@@ -549,7 +549,7 @@ async fn a_tool_is_removed_by_a_name_of_its_own() {
     assert_eq!(sets(&registry).await, [""; 0]);
 }
 
-/// What plain names mean follows from the order of the sets.
+/// The order of the sets decides which tool a short name means.
 #[tokio::test]
 async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
     let store = Arc::new(Memory::new());
@@ -569,7 +569,7 @@ async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
     assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
 }
 
-/// What older versions wrote is called `set.` and the tool's own name.
+/// Older versions called the record `set.` and the tool's own name.
 #[tokio::test]
 async fn two_tools_of_a_name_do_not_take_their_set_down() {
     let store = Arc::new(Memory::new());
@@ -607,7 +607,7 @@ async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
     registry.register(Some("a"), tool("u")).await.unwrap();
     let set = named(&registry, "a").await;
     assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
-    // What is added is looked at first.
+    // An added set is checked first.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();
     assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
@@ -644,7 +644,7 @@ async fn documents_do_not_take_the_name_of_a_set() {
     assert!(err.contains("the context `h`: set its `rag` to null"), "{err}");
     let err = registry.remove_set(&"flow".parse().unwrap()).await.unwrap_err().to_string();
     assert!(err.contains("a part of Faber"), "{err}");
-    // How it was switched goes with the documents.
+    // The activation is removed with the documents.
     registry.switch(&strings(&["h_rag"]), false).await.unwrap();
     registry.set_context("h", &json!({ "rag": null })).await.unwrap();
     assert_eq!(store.find_record(RecordKind::Switch, "h_rag").await.unwrap(), None);
@@ -669,7 +669,7 @@ async fn a_context_s_record_has_no_more_than_it_changes() {
     assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
 }
 
-/// A node whose file lacked a field dropped what removed it, and the others had it again.
+/// A node whose configuration lacks a field must keep its removal for other nodes.
 #[tokio::test]
 async fn what_is_removed_of_a_context_is_gone_on_every_node() {
     let store = Arc::new(Memory::new());
@@ -677,15 +677,15 @@ async fn what_is_removed_of_a_context_is_gone_on_every_node() {
         |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
     let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
     let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
-    // Where it was never there.
+    // On a node that never had the field.
     lacks.set_context("shop", &json!({ "n": null })).await.unwrap();
-    // And where another change comes behind.
+    // On a node that applies another change later.
     has.set_context("shop", &json!({ "users": { "ann": null } })).await.unwrap();
     knows_none.set_context("shop", &json!({ "open": true })).await.unwrap();
     has.sync().await.unwrap();
     let data = has.context("shop").await;
     assert_eq!(data, Some(json!({ "mode": "a", "users": {}, "open": true })));
-    // What takes the place of the removed has nothing of it.
+    // A new object does not contain fields of the removed one.
     has.set_context("shop", &json!({ "users": null })).await.unwrap();
     has.set_context("shop", &json!({ "users": { "bob": 2 } })).await.unwrap();
     let data = has.context("shop").await;

@@ -1,4 +1,4 @@
-//! Faber's own sets: which there are, and how one is configured.
+//! The built-in toolsets and their configuration.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,25 +20,25 @@ use toolbox::{Tool, ToolContext};
 use super::{SetConfig, Source};
 use builtin::{GitWrites, Root, code, file, memory, system, web};
 
-/// One of Faber's own sets.
+/// A kind of built-in toolset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BuiltinKind {
     /// Reads and changes files.
     CodeTools,
-    /// Finds files, and what is in them.
+    /// Finds files and text in files.
     FileTools,
-    /// Runs commands, looks at processes.
+    /// Runs commands and lists processes.
     SystemTools,
-    /// Fetches pages, searches.
+    /// Fetches pages and searches the web.
     WebTools,
-    /// Remembers things.
+    /// Stores and finds texts.
     MemoryTools,
 }
 
-/// Folders of the system; nobody works in one of these by chance.
+/// Folders that contain system folders. They must not become the root of file tools by accident.
 const SYSTEM: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
-/// Folders in which everything is the system's.
+/// Folders of the system, with everything in them.
 const IN_SYSTEM: [&str; 13] = [
     "/bin",
     "/boot",
@@ -55,30 +55,29 @@ const IN_SYSTEM: [&str; 13] = [
     "/usr/sbin",
 ];
 
-/// The settings of one of Faber's own sets.
+/// The configuration of a built-in toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltinSet {
-    /// Which.
+    /// The kind.
     pub builtin: BuiltinKind,
-    /// The folder that its tools see; that of the configuration where nothing is said.
+    /// The folder that the tools see. By default the folder of the configuration.
     #[serde(default)]
     pub root: Option<PathBuf>,
-    /// The folder of the configuration.
     #[serde(skip)]
     base: Option<PathBuf>,
     /// The policy for changes of `.git`.
     #[serde(default)]
     pub git: GitWrites,
-    /// The limits of commands.
+    /// The settings of the system tools.
     #[serde(default)]
     pub system: system::SystemConfig,
-    /// The limits of the web tools.
+    /// The settings of the web tools.
     #[serde(default)]
     pub web: web::WebConfig,
 }
 
-/// The dependencies of a set's tools.
+/// Resources that some tools need.
 #[derive(Clone, Debug)]
 pub(super) struct Needs {
     pub(super) launcher: Launcher,
@@ -99,12 +98,11 @@ impl BuiltinKind {
         }
     }
 
-    /// Returns whether its tools get at the machine that Faber runs on.
+    /// Returns `true` if the tools read or change the machine on which Faber runs.
     pub(super) fn acts_here(self) -> bool {
         matches!(self, Self::CodeTools | Self::FileTools | Self::SystemTools)
     }
 
-    /// Returns its description.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::CodeTools => "Reads, writes and edits files below one folder.",
@@ -117,9 +115,9 @@ impl BuiltinKind {
 }
 
 impl BuiltinSet {
-    /// Resolves its folders against the one of the file that describes it.
+    /// Resolves relative folders against the folder of the configuration.
     pub(super) fn rooted(mut self, base: &Path) -> Self {
-        self.root = self.root.map(|it| base.join(it));
+        self.root = self.root.map(|root| base.join(root));
         self.base = Some(base.to_owned());
         let confine = &mut self.system.confine;
         for folder in confine.write.iter_mut().chain(&mut confine.read) {
@@ -128,7 +126,7 @@ impl BuiltinSet {
         self
     }
 
-    /// Makes the tools, for a set of this name. Err: why there are none, for people.
+    /// Builds the tools of the set. The error says why it has none.
     pub(super) fn tools(
         self,
         set: &ToolSetName,
@@ -146,7 +144,7 @@ impl BuiltinSet {
         let hidden = needs.launcher.protected_paths();
         let open = || {
             let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
-            root.map(|it| it.with_protected(&hidden))
+            root.map(|root| root.hiding(&hidden))
         };
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
@@ -159,23 +157,23 @@ impl BuiltinSet {
                 None => return Err("it needs a store, and there is none".to_owned()),
             },
         };
-        Ok(tools.iter().map(|it| named(self.builtin, set, it)).collect())
+        Ok(tools.iter().map(|tool| named(self.builtin, set, tool)).collect())
     }
 }
 
-/// Returns whether a folder is the system's, or has those in it.
+/// Returns `true` for a system folder, or for a folder that contains one.
 fn is_of_the_system(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let is_in = |it: &&str| folder.starts_with(it);
-    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|it| folder == Path::new(it))
+    let is_in = |system: &&str| folder.starts_with(system);
+    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|system| folder == Path::new(system))
 }
 
-/// Adds those of Faber's own sets that nobody configured, switched off.
+/// Adds the built-in sets that are not configured, inactive.
 pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     for kind in BuiltinKind::ALL {
-        let is_there = sets.iter().any(|it| {
-            let is_its = matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
-            is_its || it.name.as_str() == kind.name()
+        let is_there = sets.iter().any(|other| {
+            let is_its = matches!(&other.source, Source::Builtin(set) if set.builtin == kind);
+            is_its || other.name.as_str() == kind.name()
         });
         if is_there {
             continue;
@@ -200,23 +198,22 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     sets
 }
 
-/// Returns the sets of Faber's own that are called something else than what their tools' names begin
-/// with, each with that beginning: `files` and `file_tools`. As with the names of tools the earliest
-/// of a kind has it, and none where a set is called so.
+/// Returns the renamed built-in sets, each with the prefix of its tools: `files` and `file_tools`.
+/// Only the first set of a kind is returned, and no set of a kind if another set has that prefix as
+/// its name.
 pub fn renamed(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
     let of = |kind: BuiltinKind| {
-        if sets.iter().any(|it| it.name.as_str() == kind.name()) {
+        if sets.iter().any(|set| set.name.as_str() == kind.name()) {
             return None;
         }
         let is_of =
-            |it: &&SetConfig| matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
+            |set: &&SetConfig| matches!(&set.source, Source::Builtin(set) if set.builtin == kind);
         Some((&sets.iter().find(is_of)?.name, kind.name()))
     };
     BuiltinKind::ALL.into_iter().filter_map(of).collect()
 }
 
-/// A tool of Faber's own in a set that may have another name. Those of the five sets keep their own,
-/// `file_tools.glob`.
+/// A tool of a set whose name is known only at run time.
 #[derive(Debug)]
 struct Named {
     definition: Arc<ToolDefinition>,
@@ -231,7 +228,6 @@ fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn 
     Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
 }
 
-/// Puts a tool into a set whose name is known only while Faber runs.
 pub(super) fn within(set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
     let definition =
         ToolDefinition { set: set.clone(), ..ToolDefinition::clone(tool.definition()) };
@@ -300,7 +296,7 @@ mod tests {
     async fn the_five_sets_are_there_with_their_29_tools_and_switched_off() {
         let toolbox = toolbox(json!([]));
         let sets = toolbox.sets();
-        let counts: Vec<_> = sets.iter().map(|it| (it.name.as_str(), it.tools.len())).collect();
+        let counts: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.tools.len())).collect();
         let expected = [
             ("code_tools", 4),
             ("file_tools", 5),
@@ -316,8 +312,8 @@ mod tests {
         }
         let names: BTreeSet<_> = sets
             .iter()
-            .flat_map(|it| &it.tools)
-            .map(|it| it.definition().qualified_name().to_string())
+            .flat_map(|set| &set.tools)
+            .map(|tool| tool.definition().qualified_name().to_string())
             .collect();
         assert_eq!(names.len(), 29);
         assert!(names.contains("file_tools.glob"), "{names:?}");
@@ -329,7 +325,7 @@ mod tests {
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
-        let acting: Vec<_> = toolbox.sets().iter().map(|it| it.acts_here).collect();
+        let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_here).collect();
         assert_eq!(acting, [true, true, true, false, false], "whatever they are called");
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");

@@ -1,4 +1,4 @@
-//! Toolsets as the configuration and the API describe them.
+//! The configuration of toolsets.
 
 use std::{
     collections::BTreeSet,
@@ -11,6 +11,7 @@ use sandbox::{Confinement, Support};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
+use toolbox::{SetStatus, ToolSet};
 
 use super::{
     builtin::{BuiltinKind, BuiltinSet},
@@ -20,24 +21,24 @@ use super::{
 };
 use crate::command::{Action, CommandTool};
 
-/// A toolset as the configuration describes it.
+/// The configuration of a toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetConfig {
-    /// Its name.
+    /// The name.
     pub name: ToolSetName,
-    /// Its purpose, in words.
+    /// The purpose of the set.
     #[serde(default)]
     pub description: String,
     /// `true` if plans may use it.
     #[serde(default = "yes")]
     pub active: bool,
-    /// The source of its tools.
+    /// The source of the tools.
     pub source: Source,
-    /// The context whose data `condition` asks for, and which the set is said to come from.
+    /// The context whose data the condition reads. The set lists it as its source.
     #[serde(default)]
     pub context: Option<String>,
-    /// When the set is there: CEL over data of contexts. Always, where nothing is said.
+    /// A condition in CEL over the data of contexts. The set exists while it holds.
     #[serde(default)]
     pub condition: Option<String>,
 }
@@ -54,27 +55,27 @@ pub enum Source {
     Mcp(McpServer),
     /// Commands on this machine, and HTTP calls.
     Tools(Vec<CommandTool>),
-    /// One of Faber's own sets.
+    /// A built-in set.
     Builtin(Box<BuiltinSet>),
     /// An HTTP API that an OpenAPI document describes.
     OpenApi(Box<OpenApiConfig>),
     /// A GraphQL endpoint.
     GraphQl(Box<GraphQlConfig>),
-    /// Documents that a context offers. They are its data; no set is written like this.
+    /// Documents of a context. The configuration cannot have this source.
     Documents(Arc<Documents>),
 }
 
-/// The kinds of sources, each the key of its own map.
+/// The kinds of sources. Each is the key of a map.
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
-/// A source is a map of exactly one kind. (An enum would be a tag in YAML.)
+/// A source is a map with exactly one kind. An enum would need a tag in YAML.
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let mut kinds = KINDS.into_iter().filter(|it| written.contains_key(*it));
+        let mut kinds = KINDS.into_iter().filter(|kind| written.contains_key(*kind));
         let (Some(kind), None) = (kinds.next(), kinds.next()) else {
-            return Err(match written.keys().find(|it| !KINDS.contains(&it.as_str())) {
+            return Err(match written.keys().find(|key| !KINDS.contains(&key.as_str())) {
                 Some(unknown) => unknown_field(unknown),
                 None => format!("a source is exactly one of {}", listed("and")),
             });
@@ -102,12 +103,12 @@ fn unknown_field(field: &str) -> String {
 }
 
 fn listed(word: &str) -> String {
-    let [first @ .., last] = KINDS.map(|it| format!("`{it}`"));
+    let [first @ .., last] = KINDS.map(|kind| format!("`{kind}`"));
     format!("{} {word} {last}", first.join(", "))
 }
 
 impl SetConfig {
-    /// Resolves its relative paths against the directory of the file that describes it.
+    /// Resolves relative paths against the folder of the configuration.
     #[must_use]
     pub fn rooted(mut self, base: &Path) -> Self {
         match &mut self.source {
@@ -116,7 +117,7 @@ impl SetConfig {
                 if let McpServer::Command(mcp) = mcp {
                     mcp.command = rooted_program(base, &mcp.command);
                     mcp.cwd =
-                        Some(mcp.cwd.take().map_or_else(|| base.to_owned(), |it| base.join(it)));
+                        Some(mcp.cwd.take().map_or_else(|| base.to_owned(), |cwd| base.join(cwd)));
                 }
             }
             Source::Builtin(set) => {
@@ -134,8 +135,7 @@ impl SetConfig {
         self
     }
 
-    /// Returns the secrets that it names: variables of Faber's environment that it cannot do
-    /// without.
+    /// Returns the variables of the environment that the set requires as secrets.
     pub fn secrets(&self) -> BTreeSet<&str> {
         let names = match &self.source {
             Source::Mcp(server) => server.secrets(),
@@ -147,8 +147,8 @@ impl SetConfig {
         names.into_iter().collect()
     }
 
-    /// Returns the programs that it runs, where they are paths: nobody may change them who is not to
-    /// do whatever Faber may.
+    /// Returns the programs of the set that are paths. Nobody without full trust may be able to
+    /// change them.
     pub fn programs(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Mcp(McpServer::Command(server)) if server.command.contains('/') => {
@@ -159,8 +159,8 @@ impl SetConfig {
         }
     }
 
-    /// Returns the file that says what its tools are, where there is one: it also says who is told
-    /// the set's secrets.
+    /// Returns the file that describes the tools, if there is one. It decides which servers get the
+    /// set's secrets.
     pub fn document(&self) -> Option<PathBuf> {
         match &self.source {
             Source::OpenApi(api) => api.file(),
@@ -168,9 +168,11 @@ impl SetConfig {
         }
     }
 
-    /// Returns whether it has commands that are refused where `support` cannot hold them.
+    /// Returns `true` if the set has commands that `support` cannot confine as required.
     pub fn is_refused(&self, support: Support) -> bool {
-        let is_refused = |it: &Confinement| it.required && support.missing_for(it).is_some();
+        let is_refused = |confinement: &Confinement| {
+            confinement.required && support.missing(confinement).is_some()
+        };
         match &self.source {
             Source::Builtin(set) => {
                 set.builtin == BuiltinKind::SystemTools && is_refused(&set.system.confine)
@@ -182,8 +184,8 @@ impl SetConfig {
         }
     }
 
-    /// Returns the variables of Faber's environment that it uses: the secrets that it names, and
-    /// what it passes on to commands where that is there.
+    /// Returns the variables of the environment that the set may use: secrets and variables that
+    /// are passed to commands.
     pub fn variables(&self) -> BTreeSet<&str> {
         let mut names = self.secrets();
         match &self.source {
@@ -197,8 +199,22 @@ impl SetConfig {
         names
     }
 
-    /// Returns what it is for, in words: a set of Faber's own knows that itself.
-    pub(super) fn purpose(&self) -> String {
+    /// Returns the set without tools, as the toolbox lists it.
+    pub(crate) fn empty_set(&self, status: SetStatus) -> ToolSet {
+        ToolSet {
+            name: self.name.clone(),
+            description: self.purpose(),
+            source: self.kind(),
+            acts_here: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here()),
+            is_active: self.active,
+            status,
+            tools: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Returns the description. A built-in set has a default one.
+    fn purpose(&self) -> String {
         match &self.source {
             Source::Builtin(set) if self.description.trim().is_empty() => {
                 set.builtin.description().to_owned()
@@ -207,8 +223,8 @@ impl SetConfig {
         }
     }
 
-    /// Describes the source for people, with the context of documents.
-    pub(crate) fn kind(&self) -> String {
+    /// Describes the source for people. This is the name of the set's context, if it has one.
+    fn kind(&self) -> String {
         let kind = match self.source {
             Source::Mcp(_) => "mcp",
             Source::Tools(_) => "local",
@@ -218,11 +234,6 @@ impl SetConfig {
             Source::Documents(_) => "context",
         };
         self.context.clone().unwrap_or_else(|| kind.to_owned())
-    }
-
-    /// Returns whether it is one of Faber's own sets that get at the machine it runs on.
-    pub(crate) fn acts_here(&self) -> bool {
-        matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here())
     }
 }
 
@@ -235,15 +246,15 @@ pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
     let Some(Action::Command(run)) = &mut tool.run else { return };
     let program = rooted_program(base, run.command.program());
     run.command = run.command.clone().with_program(program);
-    run.cwd = run.cwd.take().map(|it| base.join(it));
+    run.cwd = run.cwd.take().map(|cwd| base.join(cwd));
     run.base = Some(base.to_owned());
     if let Some(confine) = &mut run.confine {
         let folders = confine.write.iter_mut().chain(&mut confine.read);
-        folders.for_each(|it| *it = base.join(&*it));
+        folders.for_each(|folder| *folder = base.join(&*folder));
     }
 }
 
-/// A bare name is looked up on the path; only what has a slash is a path.
+/// Resolves a program with a slash as a path. A bare name is found through `PATH`.
 fn rooted_program(base: &Path, program: &str) -> String {
     if program.contains('/') {
         base.join(program).display().to_string()

@@ -1,7 +1,7 @@
-//! Documents that a context offers for retrieval: each context's own set, which sees no others.
+//! Documents of a context, as a toolset of their own.
 //!
-//! They are part of the context's data, under `rag`: collections by their ids, each with documents.
-//! Tools find those that are nearest to a question, by the words that they have in common with it.
+//! The data of a context has collections of documents under `rag`, by id. The tools find the
+//! documents of a collection that share the most words with a question.
 
 mod nearness;
 mod tools;
@@ -15,11 +15,11 @@ use shared::id::ToolSetName;
 use self::nearness::Words;
 pub(super) use self::tools::tools;
 
-/// The field of a context's data that has its documents.
+/// The field of a context's data that contains the documents.
 pub(crate) const FIELD: &str = "rag";
-/// The most documents of a collection.
+/// Documents of one collection.
 const DOCUMENTS: usize = 10_000;
-/// The most collections of a context.
+/// Collections of one context.
 const COLLECTIONS: usize = 1_000;
 
 /// The documents of a context.
@@ -30,14 +30,13 @@ pub struct Documents {
 }
 
 impl PartialEq for Documents {
-    /// Those that were not read again are the same at once: there may be many.
+    /// Documents that were not parsed again are equal without a comparison.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.context == other.context && self.collections == other.collections)
     }
 }
 
-/// Documents that are searched together.
 #[derive(Clone, Debug, PartialEq)]
 struct Collection {
     description: String,
@@ -45,7 +44,6 @@ struct Collection {
     words: Words,
 }
 
-/// A document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Document {
     id: String,
@@ -53,7 +51,7 @@ struct Document {
     metadata: Value,
 }
 
-/// A collection as it is written: documents, or an object that has them.
+/// A collection as it is written: an object, or the list of documents alone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "documents, or an object with `documents`")]
 struct WrittenCollection {
@@ -73,7 +71,7 @@ struct WrittenDocument {
 }
 
 impl Documents {
-    /// Reads what a context has under `rag`. Err: what is wrong with it, for people.
+    /// Parses the field `rag` of a context. The error says what is wrong.
     pub(crate) fn read(context: &str, written: &Value) -> Result<Self, String> {
         let Value::Object(written) = written else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";
@@ -90,12 +88,12 @@ impl Documents {
         Ok(Self { context: context.to_owned(), collections })
     }
 
-    /// Returns whether there is nothing to retrieve.
     pub(crate) fn is_empty(&self) -> bool {
         self.collections.is_empty()
     }
 
-    /// Returns the name of the set of a context's documents. Err: its name cannot be in one.
+    /// Returns the name of the set with a context's documents. Fails if the context's name cannot
+    /// be part of one.
     pub(crate) fn set_of(context: &str) -> Result<ToolSetName, String> {
         let name = format!("{context}_{FIELD}").parse();
         name.map_err(|err| format!("its documents cannot be a toolset: {err}"))
@@ -122,17 +120,17 @@ impl Collection {
                 "it has more than {DOCUMENTS} documents: make several collections"
             ));
         }
-        let documents = documents.into_iter().enumerate().map(|(n, it)| Document {
-            id: it.id.unwrap_or_else(|| format!("doc_{}", n + 1)),
-            content: it.content,
-            metadata: Value::Object(it.metadata),
+        let documents = documents.into_iter().enumerate().map(|(n, document)| Document {
+            id: document.id.unwrap_or_else(|| format!("doc_{}", n + 1)),
+            content: document.content,
+            metadata: Value::Object(document.metadata),
         });
         let documents: Vec<Document> = documents.collect();
         let mut ids = BTreeSet::new();
-        if let Some(twice) = documents.iter().find(|it| !ids.insert(it.id.as_str())) {
+        if let Some(twice) = documents.iter().find(|document| !ids.insert(document.id.as_str())) {
             return Err(format!("two documents have the id `{}`", twice.id));
         }
-        let words = Words::of(documents.iter().map(|it| it.content.as_str()));
+        let words = Words::of(documents.iter().map(|document| document.content.as_str()));
         Ok(Self { description, documents, words })
     }
 }

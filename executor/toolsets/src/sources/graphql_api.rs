@@ -1,8 +1,8 @@
 //! Toolsets of GraphQL endpoints: each query and each mutation is a tool.
 //!
-//! The endpoint is asked for its schema. A tool takes the field's arguments and answers what is in
-//! `data` under the field's name, selected as [`select`] says. Errors are a failure, whatever data
-//! comes with them.
+//! Introspection reads the schema of the endpoint. The parameters of a tool are the arguments of its
+//! field. The output is the value of the field, with the selection of [`select`]. A response with
+//! errors is a failure, even if it has data.
 
 mod answer;
 mod arguments;
@@ -32,14 +32,14 @@ use self::{
     tool::tools,
 };
 use super::offer::{Offers, included};
-use crate::http::{Caller, fixed};
+use crate::http::{Caller, answer::failure, fixed};
 
-/// Bytes of a schema, as introspection answers it: the largest that are published have a third.
+/// Bytes of a schema. The largest published schemas have a third of it.
 const SCHEMA: usize = 32 << 20;
-/// The deepest selection that can be asked for: each level multiplies.
+/// The greatest `depth`. Each level multiplies the size of the selection.
 const DEPTH: usize = 6;
 
-/// An endpoint, as the configuration describes it.
+/// The configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphQlConfig {
@@ -48,20 +48,19 @@ pub struct GraphQlConfig {
     /// Headers of every request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
-    /// A token, which goes into `Authorization: Bearer …`.
+    /// A token for the header `Authorization: Bearer …`.
     auth: Option<Text>,
     /// The depth to which objects are selected.
     #[serde(default = "two")]
     depth: usize,
-    /// The tools that are wanted, as globs of their names.
+    /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// Time limit for an answer.
+    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
 impl GraphQlConfig {
-    /// Returns the secrets that the endpoint is told.
     pub(super) fn secrets(&self) -> Vec<&str> {
         self.headers.values().chain(&self.auth).filter_map(Text::secret).collect()
     }
@@ -71,14 +70,7 @@ fn two() -> usize {
     2
 }
 
-/// An endpoint that is asked for its schema.
-#[derive(Debug)]
-pub(super) struct GraphQlSource {
-    set: ToolSetName,
-    endpoint: Arc<Endpoint>,
-}
-
-/// State that all tools of an endpoint share.
+/// State that the tools of an endpoint share.
 #[derive(Debug)]
 struct Endpoint {
     config: GraphQlConfig,
@@ -86,7 +78,6 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes the request of a document and its variables.
     fn request(
         &self,
         query: &str,
@@ -113,37 +104,31 @@ impl Endpoint {
             reach: Reach::Anywhere,
         })
     }
-}
-
-impl GraphQlSource {
-    pub(super) fn new(set: ToolSetName, config: GraphQlConfig, most: usize) -> Self {
-        let caller = Caller::new(most, config.timeout_seconds);
-        Self { set, endpoint: Arc::new(Endpoint { config, caller }) }
-    }
 
     async fn schema(&self) -> Result<Value, ToolError> {
         let mut seen = Redaction::default();
-        let asked = self.endpoint.request(QUERY, &json!({}), &mut seen)?;
-        let sent = self.endpoint.caller.http.send(asked, SCHEMA).await;
-        let failed = |broken| crate::http::answer::failure(&broken, Effect::Read, &seen);
-        let reply = sent.map_err(failed)?;
-        answer::data(reply, "__schema", Effect::Read, (SCHEMA, &seen))
+        let asked = self.request(QUERY, &json!({}), &mut seen)?;
+        let sent = self.caller.http.send(asked, SCHEMA).await;
+        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &seen))?;
+        answer::data(reply, "__schema", Effect::Read, SCHEMA, &seen)
     }
 }
 
 #[async_trait]
-impl Offers for GraphQlSource {
-    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, String> {
-        if self.endpoint.config.depth > DEPTH {
+impl Offers for GraphQlConfig {
+    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String> {
+        if self.depth > DEPTH {
             return Err(format!("`depth` is at most {DEPTH}: each level multiplies what is asked"));
         }
-        let is_wanted = included(&self.endpoint.config.include)?;
-        let schema = self
+        let is_wanted = included(&self.include)?;
+        let caller = Caller::new(most, self.timeout_seconds);
+        let endpoint = Arc::new(Endpoint { config: self.clone(), caller });
+        let schema = endpoint
             .schema()
             .await
             .map_err(|err| format!("the endpoint does not tell its schema: {}", err.message))?;
-        let (set, endpoint) = (self.set.clone(), Arc::clone(&self.endpoint));
-        // A schema may have thousands of types; nobody else should wait.
+        let set = set.clone();
+        // Reading thousands of types would block the runtime.
         let made = tokio::task::spawn_blocking(move || {
             let types = Types::read(schema)?;
             tools(&set, &endpoint, &types, &is_wanted)

@@ -1,17 +1,15 @@
-//! Files that describe tools by what people say: `{"tools_list": [{"name", "description",
-//! "examples", "arguments"}]}`, the format of Tool-Habilis.
+//! Tools files in the format of Tool-Habilis: `{"tools_list": [{"name", "description", "examples",
+//! "arguments"}]}`.
 //!
-//! An argument has a description and no type, so anything fits it, and none can be left out; where
-//! more is to be said, `arguments` may be a JSON Schema. Such a tool is known for selection; with
-//! `run`, as in the configuration, it can be called, too.
+//! An argument has a description and no type. It accepts any value and is required. Alternatively,
+//! `arguments` is a JSON Schema. A tool without `run` is known for selection only.
 
 use serde_json::{Map, Value, json};
 
-/// The fields of a tool.
 const FIELDS: [&str; 6] = ["name", "description", "examples", "arguments", "effect", "run"];
 
-/// Returns the tools of a file as the configuration would have them, or what is wrong with the
-/// first that is: with its place, its name, and the field.
+/// Converts the tools of a file to the form of the configuration. The error names the place, the
+/// tool and the field of the first mistake.
 pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Some(list) = file.get("tools_list") else {
         return Err("no list of tools: write `{\"tools_list\": [{\"name\": …}]}`".to_owned());
@@ -19,20 +17,19 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Value::Array(list) = list else {
         return Err(format!("no list of tools: `tools_list` is {}", kind(list)));
     };
-    let tool = |(at, it): (usize, &Value)| {
-        let named = it.get("name").and_then(Value::as_str);
-        let of = named.map(|it| format!(" (`{it}`)")).unwrap_or_default();
-        written(it).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
+    let tool = |(at, tool): (usize, &Value)| {
+        let named = tool.get("name").and_then(Value::as_str);
+        let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
+        written(tool).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
     };
     list.iter().enumerate().map(tool).collect()
 }
 
-/// Returns a tool as the configuration would have it.
 fn written(tool: &Value) -> Result<Value, String> {
     let Value::Object(fields) = tool else {
         return Err(format!("a tool is a map with a `name`, and this is {}", kind(tool)));
     };
-    if let Some(unknown) = fields.keys().find(|it| !FIELDS.contains(&it.as_str())) {
+    if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         let known = FIELDS.join("`, `");
         return Err(format!("there is no field `{unknown}`: a tool has `{known}`"));
     }
@@ -60,9 +57,9 @@ fn written(tool: &Value) -> Result<Value, String> {
     Ok(written)
 }
 
-/// Returns a field unless it is missing or null, which is as good.
+/// Returns a field. Null is treated like a missing field.
 fn given<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    fields.get(key).filter(|it| !it.is_null())
+    fields.get(key).filter(|value| !value.is_null())
 }
 
 fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
@@ -83,8 +80,7 @@ fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
     Ok(texts)
 }
 
-/// Returns the schema of a tool's parameters: what is written, if that is one, else one that asks for
-/// every argument.
+/// Returns the schema of a tool's parameters. Without a schema, every argument is required.
 fn parameters(written: Option<&Value>) -> Result<Value, String> {
     let arguments = match written {
         None => &Map::new(),
@@ -117,10 +113,10 @@ fn parameters(written: Option<&Value>) -> Result<Value, String> {
     Ok(json!({ "type": "object", "required": required, "properties": properties }))
 }
 
-/// Returns whether arguments are written as the JSON Schema of an object. A tool may have arguments
-/// that are called `type` and `properties`; these have descriptions.
+/// Returns `true` if the arguments are the JSON Schema of an object. A tool may have arguments
+/// called `type` and `properties`, but their values are descriptions.
 fn is_schema(arguments: &Map<String, Value>) -> bool {
-    let is_object = arguments.get("type").is_some_and(|it| it == "object");
+    let is_object = arguments.get("type").is_some_and(|kind| kind == "object");
     let says_which = arguments.get("required").is_some_and(Value::is_array);
     arguments.get("properties").is_some_and(Value::is_object) && (is_object || says_which)
 }
@@ -186,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(parameters(schema.clone()), schema);
         }
-        // These are arguments that have such names.
+        // These are arguments with the names of keywords.
         for arguments in [
             json!({ "type": "object", "properties": "Which." }),
             json!({ "type": "The type of it.", "properties": { "description": "Which." } }),

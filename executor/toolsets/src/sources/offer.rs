@@ -1,8 +1,7 @@
-//! Sources that are asked once which tools they offer: documents, and endpoints that describe
-//! themselves.
+//! Discovery of the tools of OpenAPI and GraphQL services.
 //!
-//! Unlike a server of ours they are not kept alive. One that cannot be asked is asked again: when
-//! somebody wants it, though not too soon, and every now and then.
+//! Discovery of a set ends when the service has answered. After a failure it is retried when a caller
+//! needs the set, with a growing delay, and once a minute otherwise.
 
 use std::{
     collections::BTreeMap,
@@ -23,34 +22,36 @@ use toolbox::{ReadyTool, SetStatus, Tool, Toolbox, tool_names::is_word};
 
 use super::CONNECT_TIMEOUT;
 
-/// Delay after a failure. Doubles up to [`RETRY`].
+/// First delay after a failure. Doubles up to [`RETRY`].
 const BACKOFF: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY: Duration = Duration::from_mins(1);
 /// Tools that one source may offer.
 pub(super) const TOOLS: usize = 20_000;
-/// Bytes of a tool's name: room for a set's and a number.
+/// Bytes of a tool's name. Leaves space for the name of the set and a number.
 const ID: usize = 180;
 /// Bytes of a tool's description.
 const DESCRIPTION: usize = 1_000;
 
-/// Something that says which tools it has.
+/// A service that describes its tools.
 #[async_trait]
 pub(super) trait Offers: fmt::Debug + Send + Sync {
-    /// Returns the tools, or why they are not known and what to do.
-    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, String>;
+    /// Returns the tools of the service for a set. Their outputs have at most `most` bytes. The error
+    /// says why the tools are unknown and what to do.
+    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String>;
 }
 
-/// Asks a source until it answers.
+/// Discovers the tools of one set.
 #[derive(Debug)]
 pub(super) struct Asker {
     set: ToolSetName,
-    offers: Box<dyn Offers>,
+    source: Box<dyn Offers>,
     toolbox: Toolbox,
+    output_bytes: usize,
     turn: Arc<Turn>,
 }
 
-/// When a source that has failed may be asked again.
+/// The earliest time of the next attempt after a failure.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     due: Mutex<Option<Instant>>,
@@ -58,10 +59,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Asks for the source where it has failed and its time has come; returns whether it will be.
+    /// Starts the next attempt if it is due. Returns `false` if the set has not failed or failed a
+    /// moment ago.
     pub(super) fn wake(&self) -> bool {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = due.is_some_and(|it| it <= Instant::now());
+        let is_due = due.is_some_and(|due| due <= Instant::now());
         if is_due {
             *due = None;
             self.wanted.notify_one();
@@ -76,15 +78,20 @@ impl Turn {
 }
 
 impl Asker {
-    pub(super) fn new(set: ToolSetName, offers: Box<dyn Offers>, toolbox: Toolbox) -> Self {
-        Self { set, offers, toolbox, turn: Arc::default() }
+    pub(super) fn new(
+        set: ToolSetName,
+        source: Box<dyn Offers>,
+        toolbox: Toolbox,
+        output_bytes: usize,
+    ) -> Self {
+        Self { set, source, toolbox, output_bytes, turn: Arc::default() }
     }
 
     pub(super) fn turn(&self) -> Arc<Turn> {
         Arc::clone(&self.turn)
     }
 
-    /// Asks until the tools are known, or until `stop`.
+    /// Runs until the tools are known or `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::select! {
             () = self.ask(&stop) => {}
@@ -95,9 +102,9 @@ impl Asker {
     async fn ask(&self, stop: &CancellationToken) {
         let mut wait = Duration::ZERO;
         loop {
-            let asked = timeout(CONNECT_TIMEOUT, self.offers.tools()).await;
             let seconds = CONNECT_TIMEOUT.as_secs();
-            let error = match asked {
+            let tools = self.source.tools(&self.set, self.output_bytes);
+            let error = match timeout(CONNECT_TIMEOUT, tools).await {
                 Ok(Ok(tools)) => {
                     let tools = tools.into_iter().map(ReadyTool::new).collect();
                     self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools);
@@ -118,7 +125,7 @@ impl Asker {
     }
 }
 
-/// The wanted tools of a source: those that match a glob, or all.
+/// Returns a filter for the names that match one of `globs`. Without globs, every name matches.
 pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>, String> {
     let mut set = GlobSetBuilder::new();
     for glob in globs {
@@ -130,12 +137,11 @@ pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>
     Ok(move |name: &str| is_all || set.is_match(name))
 }
 
-/// Gives the tools of a set names that are theirs alone, also as `set.name`: the first keeps its
-/// name, the next is `name_2`.
+/// Makes the names of a set's tools unique, also as `set.name`. The second `name` becomes `name_2`.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     set: &'a ToolSetName,
-    /// Names within the set, and how often each was wanted.
+    /// Names without the set's prefix, and how many tools were called so.
     taken: BTreeMap<String, usize>,
 }
 
@@ -144,7 +150,7 @@ impl<'a> Names<'a> {
         Self { set, taken: BTreeMap::new() }
     }
 
-    /// Returns a name like `wanted` that nobody has.
+    /// Returns `wanted`, or `wanted` with the next free number.
     pub(super) fn take(&mut self, wanted: &str) -> String {
         let Some(mut count) = self.taken.get(self.within(wanted)).copied() else {
             self.taken.insert(self.within(wanted).to_owned(), 1);
@@ -161,21 +167,20 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Returns a name without that of the set before it: `set.name` means both.
+    /// Removes the set's prefix, because `set.name` and `name` are the same tool.
     fn within<'n>(&self, name: &'n str) -> &'n str {
-        let rest = name.strip_prefix(self.set.as_str()).and_then(|it| it.strip_prefix('.'));
+        let rest = name.strip_prefix(self.set.as_str()).and_then(|rest| rest.strip_prefix('.'));
         rest.unwrap_or(name)
     }
 }
 
-/// Makes a tool's name of an identifier that a document gives it: the identifier itself, where it
-/// can be a name.
+/// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
     let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
 }
 
-/// Makes a tool's name of what a source calls it: letters, digits, `_` and `-`.
+/// Makes a tool's name from any text. Keeps letters, digits, `_` and `-`.
 pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name: String = called.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
@@ -183,12 +188,11 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     name[..name.floor_char_boundary(ID)].parse().ok()
 }
 
-/// Cuts a description to what a model should read of it.
+/// Truncates a description, because a model reads it.
 pub(super) fn described(text: &str) -> String {
     cut(text.trim(), DESCRIPTION)
 }
 
-/// Cuts a text.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -205,7 +209,7 @@ mod tests {
         let set = "pets".parse().unwrap();
         let mut names = Names::of(&set);
         let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
-        let taken: Vec<_> = wanted.into_iter().map(|it| names.take(it)).collect();
+        let taken: Vec<_> = wanted.into_iter().map(|name| names.take(name)).collect();
         // `pets.a` and `a` of `pets` are both `pets.a`.
         assert_eq!(
             taken,
@@ -215,11 +219,11 @@ mod tests {
 
     #[test]
     fn names_are_made_of_what_a_source_says() {
-        let name = |it| tool_name(it).map(|it| it.to_string());
+        let name = |called| tool_name(called).map(|name| name.to_string());
         assert_eq!(name("repos/get-content").as_deref(), Some("repos_get-content"));
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
         assert_eq!(name("{}"), None);
-        assert_eq!(name(&"ä".repeat(200)).map(|it| it.len()), Some(180));
+        assert_eq!(name(&"ä".repeat(200)).map(|name| name.len()), Some(180));
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         assert_eq!(tool_id("list pets").unwrap().as_str(), "list_pets");
         assert_eq!(tool_id("../x").unwrap().as_str(), "x");
         assert_eq!(tool_id("a\nb").unwrap().as_str(), "a_b");
-        assert_eq!(tool_id(&"x.".repeat(200)).map(|it| it.as_str().len()), Some(180));
+        assert_eq!(tool_id(&"x.".repeat(200)).map(|name| name.as_str().len()), Some(180));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Toolsets of OpenAPI 3.0 and 3.1 documents: each operation is a tool.
 //!
-//! What a document says is believed as far as it can be: an operation that cannot be read is left
-//! out with a warning, one that cannot be called says so, and no document takes the others down.
+//! An operation that cannot be read is left out with a warning. An operation that cannot be called
+//! says so. Neither keeps the other operations out.
 
 mod body;
 mod document;
@@ -32,10 +32,10 @@ use self::{document::Document, operation::operations, security::Credential, tool
 use super::offer::{Offers, included};
 use crate::http::Caller;
 
-/// Bytes of a document: the largest that are published have a third of it.
+/// Bytes of a document. The largest published documents have a third of it.
 const DOCUMENT: usize = 32 << 20;
 
-/// An API, as the configuration describes it.
+/// The configuration of an API.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenApiConfig {
@@ -49,18 +49,17 @@ pub struct OpenApiConfig {
     /// Credentials for the document's security schemes, by name.
     #[serde(default)]
     auth: BTreeMap<String, Credential>,
-    /// The tools that are wanted, as globs of their names.
+    /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// The tags of which a tool must have one.
+    /// Tags. A tool needs one of them. By default none.
     #[serde(default)]
     tags: Vec<String>,
-    /// Time limit for an answer.
+    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
 impl OpenApiConfig {
-    /// Returns the secrets that the API is told.
     pub(super) fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.values().filter_map(Text::secret);
         headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
@@ -73,7 +72,7 @@ impl OpenApiConfig {
         }
     }
 
-    /// Returns the document, where that is a file.
+    /// Returns the path of the document, if it is a file.
     pub(super) fn file(&self) -> Option<PathBuf> {
         (!is_address(&self.document)).then(|| PathBuf::from(&self.document))
     }
@@ -83,7 +82,8 @@ fn is_address(document: &str) -> bool {
     document.starts_with("http://") || document.starts_with("https://")
 }
 
-/// Reads a document on this machine. Nothing but a file: the rest may never end, or never begin.
+/// Reads a document on this machine. Refuses everything except a regular file, because reading from
+/// a pipe or a device may never end.
 async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     let about = |err: io::Error| format!("the document `{document}` cannot be read: {err}");
     let mut options = OpenOptions::new();
@@ -100,58 +100,41 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// An API whose document is asked for.
-#[derive(Debug)]
-pub(super) struct OpenApiSource {
-    set: ToolSetName,
-    config: OpenApiConfig,
-    most: usize,
-}
-
-impl OpenApiSource {
-    pub(super) fn new(set: ToolSetName, config: OpenApiConfig, most: usize) -> Self {
-        Self { set, config, most }
+/// Returns the document, and its address if it has one.
+async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
+    if !is_address(document) {
+        return Ok((read_file(document).await?, None));
     }
-
-    /// Returns the document's text, and where it is if that is an address.
-    async fn load(&self) -> Result<(Vec<u8>, Option<Url>), String> {
-        let document = &self.config.document;
-        if !is_address(document) {
-            return Ok((read_file(document).await?, None));
-        }
-        let url: Url =
-            document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;
-        let asked = Outgoing {
-            method: Method::GET,
-            url: url.clone(),
-            headers: HeaderMap::new(),
-            body: None,
-            reach: Reach::Anywhere,
-        };
-        let reply = Http::default().send(asked, DOCUMENT).await.map_err(|err| err.to_string())?;
-        let host = host(&url);
-        if !reply.status.is_success() {
-            return Err(format!("`{host}` has no document there: it answered {}", reply.status));
-        }
-        if reply.is_cut {
-            return Err(format!("the document of `{host}` has more than {DOCUMENT} bytes"));
-        }
-        Ok((reply.body, Some(url)))
+    let url: Url = document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;
+    let asked = Outgoing {
+        method: Method::GET,
+        url: url.clone(),
+        headers: HeaderMap::new(),
+        body: None,
+        reach: Reach::Anywhere,
+    };
+    let reply = Http::default().send(asked, DOCUMENT).await.map_err(|err| err.to_string())?;
+    let host = host(&url);
+    if !reply.status.is_success() {
+        return Err(format!("`{host}` has no document there: it answered {}", reply.status));
     }
+    if reply.is_cut {
+        return Err(format!("the document of `{host}` has more than {DOCUMENT} bytes"));
+    }
+    Ok((reply.body, Some(url)))
 }
 
 #[async_trait]
-impl Offers for OpenApiSource {
-    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let (text, from) = self.load().await?;
-        let (set, config, most) = (self.set.clone(), self.config.clone(), self.most);
-        // Thousands of operations take a while; nobody else should wait.
+impl Offers for OpenApiConfig {
+    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let (text, from) = load(&self.document).await?;
+        let (set, config) = (set.clone(), self.clone());
+        // Reading thousands of operations would block the runtime.
         let read = tokio::task::spawn_blocking(move || read(&set, &config, most, &text, from));
         read.await.map_err(|_| "the document could not be read: this is a bug".to_owned())?
     }
 }
 
-/// Reads a document into tools.
 fn read(
     set: &ToolSetName,
     config: &OpenApiConfig,
@@ -168,15 +151,13 @@ fn read(
         auth: config.auth.clone(),
         schemes,
     });
-    let servers = document::Servers { base: config.base_url.clone().map(|it| it.0), from };
+    let servers = document::Servers { base: config.base_url.clone().map(|url| url.0), from };
     let tools = operations(set, &document, &servers, &api.auth, &config.tags)?
         .into_iter()
-        .filter(|it| is_wanted(&it.name))
-        .filter_map(|it| tool::make(set, &api, it));
+        .filter(|operation| is_wanted(&operation.name))
+        .filter_map(|operation| tool::make(set, &api, operation));
     Ok(tools.collect())
 }
 
-#[cfg(test)]
-mod hostile;
 #[cfg(test)]
 mod tests;

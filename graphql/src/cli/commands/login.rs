@@ -79,7 +79,7 @@ async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
         return Ok(set.clone());
     }
     let store = open_store(app.setup()).await?;
-    registry::added(&*store, &parsed).await?.ok_or_else(missing)
+    registry::added_set(&*store, &parsed).await?.ok_or_else(missing)
 }
 
 fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {

@@ -1,20 +1,19 @@
-//! Similarity of texts to a question: the cosine of their words, weighted by rarity.
+//! Similarity of texts to a question by TF-IDF (Salton and Buckley 1988).
 //!
-//! (TF-IDF, Salton and Buckley 1988, with a logarithm of how often a word occurs.) It needs no
-//! model, and gives the same everywhere.
+//! The similarity is the cosine of word vectors. The weight of a word is the logarithm of its
+//! count, times its rarity. No model is needed, and results are equal on all machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The words of a collection: in which texts each is, and with which weight.
+/// An index of the words in a collection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words {
-    /// By word: how rare it is, and the texts that have it, each with the word's share of it.
+    /// By word: its rarity, and its weight in each text that contains it.
     places: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
     texts: usize,
 }
 
 impl Words {
-    /// Counts the words of texts.
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let counted: Vec<BTreeMap<String, f64>> = texts.map(counts).collect();
         let mut places: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
@@ -40,8 +39,8 @@ impl Words {
         Self { places, texts: counted.len() }
     }
 
-    /// Returns the texts that have a word of the question, with how near each is, from 0 to 1; the
-    /// nearest first, and of equals the earliest.
+    /// Returns the texts that share a word with the question, with their similarity from 0 to 1.
+    /// The most similar text comes first.
     pub(super) fn nearest(&self, question: &str) -> Vec<(usize, f64)> {
         let (mut sums, mut length) = (vec![0.0_f64; self.texts], 0.0_f64);
         let mut met = BTreeSet::new();
@@ -62,10 +61,10 @@ impl Words {
     }
 }
 
-/// Returns how often each word occurs, as a logarithm.
+/// Returns the logarithm of each word's count, plus one.
 fn counts(text: &str) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, f64> = BTreeMap::new();
-    for word in text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()) {
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         *counts.entry(word.to_lowercase()).or_default() += 1.0;
     }
     for count in counts.values_mut() {

@@ -27,7 +27,7 @@ fn tools_of(context: &str, written: &Value) -> Vec<Arc<dyn Tool>> {
 }
 
 async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<Value, String> {
-    let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+    let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
     if let Some(why) = ReadyTool::new(Arc::clone(tool)).complaint(&parameters) {
         return Err(why);
     }
@@ -52,7 +52,12 @@ async fn the_nearest_documents_are_found() {
         call(&tools, "query_rag", query).await.unwrap()
     };
     let ids = |found: &Value| -> Vec<String> {
-        found.as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|document| document["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     let found = ask(json!({})).await;
     assert_eq!(ids(&found), ["doc_2", "cups"], "{found}");

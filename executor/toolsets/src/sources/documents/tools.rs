@@ -13,17 +13,17 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::{super::builtin::within, Document, Documents};
 
-/// Documents that one answer has, unless it is asked for more.
+/// The default of `limit`.
 const LIMIT: usize = 5;
-/// Documents that can be asked for.
+/// The greatest `limit`.
 const MOST: usize = 100;
 
-/// What `list_rags` takes.
+/// The parameters of `list_rags`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// What `query_rag` takes.
+/// The parameters of `query_rag`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Ask {
@@ -52,7 +52,7 @@ fn yes() -> bool {
     true
 }
 
-/// What `load_rag` takes.
+/// The parameters of `load_rag`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Load {
@@ -60,7 +60,6 @@ struct Load {
     rag_id: String,
 }
 
-/// A collection, as `list_rags` shows it.
 #[derive(Serialize)]
 struct Listed {
     id: String,
@@ -68,7 +67,6 @@ struct Listed {
     documents: usize,
 }
 
-/// A document that was found.
 #[derive(Serialize)]
 struct Match {
     id: String,
@@ -78,8 +76,7 @@ struct Match {
     metadata: Option<Value>,
 }
 
-/// Makes the tools of a set of this name. They see these documents and no others; an answer has
-/// at most about `most` bytes.
+/// Builds the tools of a set. An output has about `most` bytes at most.
 pub(in super::super) fn tools(
     set: &ToolSetName,
     documents: &Arc<Documents>,
@@ -119,14 +116,14 @@ pub(in super::super) fn tools(
             },
         ),
     ];
-    tools.iter().map(|it| within(set, it)).collect()
+    tools.iter().map(|tool| within(set, tool)).collect()
 }
 
 fn list(documents: &Documents) -> Vec<Listed> {
-    let listed = documents.collections.iter().map(|(id, it)| Listed {
+    let listed = documents.collections.iter().map(|(id, collection)| Listed {
         id: id.clone(),
-        description: it.description.clone(),
-        documents: it.documents.len(),
+        description: collection.description.clone(),
+        documents: collection.documents.len(),
     });
     listed.collect()
 }
@@ -148,7 +145,7 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
         let part = format!("## {id}\n\n{}\n\n", content.trim());
-        // As JSON a character may take twice its bytes, and seldom more.
+        // A character may take two bytes as JSON, and seldom more.
         if 2 * (text.len() + part.len()) > most {
             let left = collection.documents.len() - n;
             let _ = write!(text, "({left} more documents: ask `query_rag` for what is needed)");

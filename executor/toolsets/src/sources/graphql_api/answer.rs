@@ -1,43 +1,46 @@
-//! Conversion of GraphQL answers into outputs and errors.
+//! Conversion of GraphQL responses into outputs and errors.
 
 use http_client::Reply;
 use secrets::Redaction;
 use serde_json::Value;
-use shared::tool::{Effect, ErrorCode, ToolError};
+use shared::tool::{Effect, ToolError};
 
-use crate::http::answer::output;
+use crate::{
+    http::answer::{failed_status, output},
+    template::text,
+};
 
-/// Errors of one answer that are shown.
+/// Errors of one response that a message names.
 const ERRORS: usize = 10;
 
-/// Returns what is in `data` under `field`; errors are a failure, with data or without.
+/// Returns the value of `field` in `data`. A response with errors is a failure, even with data.
 pub(super) fn data(
     reply: Reply,
     field: &str,
     effect: Effect,
-    (most, seen): (usize, &Redaction),
+    most: usize,
+    seen: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // A refusal may be GraphQL, too, and then says more than its status.
+    // A response with an error status may have GraphQL errors, which say more than the status.
     let refused = if reply.status.is_success() { None } else { refusal(&reply, effect, seen) };
     if let Some(refused) = refused {
         return Err(refused);
     }
     let answer = output(reply, effect, most, seen)?;
     let answer = match answer {
-        // Some servers call their JSON text.
+        // Some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
         other => other,
     };
     if let Some(message) = complaint(&answer) {
         let error = ToolError::failed(message);
-        // Without `data` nothing was carried out: the request is wrong, and stays so. With it a part
-        // of a mutation was, and would be again.
-        let is_begun = answer.get("data").is_some();
-        let may_help = is_begun && effect != Effect::Once;
+        // Without `data`, the request is invalid and stays so. With `data`, another attempt would
+        // repeat the part of a mutation that succeeded.
+        let may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if may_help { error } else { error.without_retry() });
     }
-    let found = answer.get("data").and_then(|it| it.get(field));
+    let found = answer.get("data").and_then(|data| data.get(field));
     found.cloned().ok_or_else(|| {
         ToolError::failed(format!("`{host}` did not answer as a GraphQL endpoint does"))
             .without_retry()
@@ -48,24 +51,17 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError>
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
     let said = seen.clean(complaint(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
-    Some(match reply.status.as_u16() {
-        // A gateway does not know what became of the call behind it.
-        502 | 504 if effect == Effect::Once => {
-            ToolError::outcome_unknown(&message).with_unknown_outcome()
-        }
-        429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        _ => ToolError::failed(message).without_retry(),
-    })
+    Some(failed_status(reply.status, effect, message))
 }
 
-/// Returns what the errors of an answer say.
 fn complaint(answer: &Value) -> Option<String> {
-    let errors = answer.get("errors")?.as_array().filter(|it| !it.is_empty())?;
-    let said = errors.iter().take(ERRORS).map(|it| {
-        let message = it.get("message").and_then(Value::as_str).unwrap_or("an error without words");
-        match it.get("path").and_then(Value::as_array) {
+    let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
+    let said = errors.iter().take(ERRORS).map(|error| {
+        let message =
+            error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+        match error.get("path").and_then(Value::as_array) {
             Some(path) if path.len() > 1 => {
-                let path = path.iter().map(crate::sources::graphql_api::select::part);
+                let path = path.iter().map(text);
                 format!("{message} (at {})", path.collect::<Vec<_>>().join("."))
             }
             _ => message.to_owned(),
@@ -78,6 +74,7 @@ fn complaint(answer: &Value) -> Option<String> {
 mod tests {
     use reqwest::{StatusCode, header::HeaderMap};
     use serde_json::json;
+    use shared::tool::ErrorCode;
 
     use super::*;
 
@@ -91,7 +88,7 @@ mod tests {
             body: answer.to_string().into_bytes(),
             is_cut: false,
         };
-        data(reply, "f", effect, (999, &Redaction::default())).unwrap_err()
+        data(reply, "f", effect, 999, &Redaction::default()).unwrap_err()
     }
 
     #[test]

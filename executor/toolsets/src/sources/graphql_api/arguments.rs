@@ -1,4 +1,4 @@
-//! The arguments of a field as a JSON Schema.
+//! The JSON Schema of a field's arguments.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,23 +9,23 @@ use crate::sources::offer::cut;
 
 /// Bytes of an argument's description.
 const DESCRIPTION: usize = 300;
-/// Inputs that one tool explains; in those beyond anything goes.
+/// Input objects with a full schema in one tool. Others accept any object.
 const INPUTS: usize = 60;
-/// Values of an enum that are listed.
+/// Values of an enum that a schema lists.
 const VALUES: usize = 500;
 
-/// Fields and values of enums that the schemas of one endpoint may have in all, and the least and
-/// the most of one tool: some endpoints have thousands of fields that all take the same inputs.
+/// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
+/// endpoints have thousands of fields with the same input objects.
 const NODES: usize = 240_000;
 const SHARE: (usize, usize) = (40, 4_000);
 
-/// Returns how many nodes a tool's schema may have where there are so many tools.
+/// Returns the nodes that each of `tools` schemas may have.
 pub(super) fn share(tools: usize) -> usize {
     (NODES / tools.max(1)).clamp(SHARE.0, SHARE.1)
 }
 
-/// Makes the schema of a field's arguments; inputs are its `$defs`, so that they may be recursive.
-/// In those that come when it has `most` nodes anything goes.
+/// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
+/// recursive. After `most` nodes, further input objects accept any object.
 pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Value {
     let mut inputs =
         Inputs { types, known: BTreeSet::new(), queue: VecDeque::new(), nodes: 0, most };
@@ -36,7 +36,7 @@ pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Valu
             defs.insert(name, json!({ "type": "object" }));
             continue;
         }
-        let fields = types.all.get(&name).and_then(|it| it.input_fields.as_deref());
+        let fields = types.all.get(&name).and_then(|known| known.input_fields.as_deref());
         let made = inputs.object(fields.unwrap_or_default());
         defs.insert(name, made);
     }
@@ -71,8 +71,11 @@ impl Inputs<'_> {
             }
             properties.insert(argument.name.clone(), made);
         }
-        let required: Vec<_> =
-            arguments.iter().filter(|it| it.is_required()).map(|it| &it.name).collect();
+        let required: Vec<_> = arguments
+            .iter()
+            .filter(|argument| argument.is_required())
+            .map(|argument| &argument.name)
+            .collect();
         let mut schema = json!({ "type": "object", "properties": properties });
         if !required.is_empty() {
             schema["required"] = json!(required);
@@ -81,11 +84,11 @@ impl Inputs<'_> {
         schema
     }
 
-    /// What is not marked may be null.
+    /// A type without `!` may be null.
     fn value(&mut self, of: &Ref) -> Value {
         if of.kind == Kind::NonNull {
             let inner = of.of_type.as_deref();
-            return inner.map_or_else(|| json!({}), |it| self.certain(it));
+            return inner.map_or_else(|| json!({}), |inner| self.certain(inner));
         }
         let mut made = self.certain(of);
         match made.get("type").cloned() {
@@ -107,7 +110,7 @@ impl Inputs<'_> {
 
     fn certain(&mut self, of: &Ref) -> Value {
         if of.kind == Kind::List {
-            let items = of.of_type.as_deref().map_or_else(|| json!({}), |it| self.value(it));
+            let items = of.of_type.as_deref().map_or_else(|| json!({}), |inner| self.value(inner));
             return json!({ "type": "array", "items": items });
         }
         let Some((name, known)) = self.types.named(of) else { return json!({}) };
@@ -118,7 +121,7 @@ impl Inputs<'_> {
                     return json!({ "type": "string" });
                 }
                 self.nodes += values.len();
-                let values: Vec<_> = values.iter().map(|it| &it.name).collect();
+                let values: Vec<_> = values.iter().map(|value| &value.name).collect();
                 json!({ "type": "string", "enum": values })
             }
             Kind::InputObject => self.input(name),
@@ -138,7 +141,7 @@ impl Inputs<'_> {
     }
 }
 
-/// Returns the schema of a scalar; of one that GraphQL does not know anything goes.
+/// Returns the schema of a scalar. A custom scalar accepts any value.
 pub(super) fn scalar(name: &str) -> Value {
     match name {
         "Int" => json!({ "type": "integer" }),
@@ -156,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Inputs that each have every other one, as endpoints over databases have them.
+    /// Input objects that each contain all others, as in endpoints over databases.
     fn database(tables: usize) -> Types {
         let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
         let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));
@@ -180,9 +183,9 @@ mod tests {
         let types = database(300);
         let fields = types.fields(types.query.as_deref());
         let most = share(fields.len());
-        let sizes = fields.iter().map(|it| schema(&types, &it.args, most).to_string().len());
+        let sizes = fields.iter().map(|field| schema(&types, &field.args, most).to_string().len());
         let bytes: usize = sizes.sum();
-        // Without one they have 300 tools with 60 inputs of 300 fields each.
+        // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
         assert!(bytes < 60 << 20, "{bytes}");
         assert!(share(1) <= 4_000 && share(1_000_000) >= 40);
         let whole = schema(&database(5), &fields[0].args, share(1));

@@ -1,11 +1,11 @@
-//! The schema of an endpoint, read by introspection.
+//! Introspection of an endpoint.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The question. Types are wrapped seven times at most: a list of lists of lists.
+/// The introspection query. It unwraps seven levels of lists and non-null types.
 pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
     queryType { name } mutationType { name } \
     types { kind name \
@@ -32,13 +32,12 @@ struct Schema {
     types: Vec<Type>,
 }
 
-/// A type by its name.
+/// The name of a type or value.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Named {
     pub(super) name: String,
 }
 
-/// A type with a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Type {
@@ -50,7 +49,6 @@ pub(super) struct Type {
     pub(super) possible_types: Option<Vec<Named>>,
 }
 
-/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum Kind {
@@ -64,7 +62,6 @@ pub(super) enum Kind {
     NonNull,
 }
 
-/// A field of an object.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -86,7 +83,7 @@ pub(super) struct Argument {
     pub(super) default_value: Option<String>,
 }
 
-/// A type as it is used: a name, perhaps in lists, perhaps never null.
+/// A use of a type: a name, or a list or non-null type around it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ref {
@@ -96,25 +93,26 @@ pub(super) struct Ref {
 }
 
 impl Types {
-    /// Reads the answer to [`QUERY`].
+    /// Parses the result of [`QUERY`].
     pub(super) fn read(schema: Value) -> Result<Self, String> {
         let schema: Schema = serde_json::from_value(schema)
             .map_err(|err| format!("its schema cannot be read: {err}"))?;
-        let all = schema.types.into_iter().map(|it| (it.name.clone(), it)).collect();
+        let all = schema.types.into_iter().map(|known| (known.name.clone(), known)).collect();
         Ok(Self {
             all,
-            query: schema.query_type.map(|it| it.name),
-            mutation: schema.mutation_type.map(|it| it.name),
+            query: schema.query_type.map(|named| named.name),
+            mutation: schema.mutation_type.map(|named| named.name),
         })
     }
 
-    /// Returns the fields of a type, if there is the type.
+    /// Returns the fields of a type. An unknown type has none.
     pub(super) fn fields(&self, name: Option<&str>) -> &[Field] {
-        let fields = name.and_then(|it| self.all.get(it)).and_then(|it| it.fields.as_deref());
+        let fields =
+            name.and_then(|name| self.all.get(name)).and_then(|known| known.fields.as_deref());
         fields.unwrap_or_default()
     }
 
-    /// Returns the type behind a reference, whatever is around it.
+    /// Returns the named type inside lists and non-null types.
     pub(super) fn named<'a>(&'a self, of: &'a Ref) -> Option<(&'a str, &'a Type)> {
         let name = of.base()?;
         Some((name, self.all.get(name)?))
@@ -122,7 +120,7 @@ impl Types {
 }
 
 impl Ref {
-    /// Returns the name, whatever is around it.
+    /// Returns the name inside lists and non-null types.
     pub(super) fn base(&self) -> Option<&str> {
         match &self.of_type {
             Some(inner) => inner.base(),
@@ -130,9 +128,9 @@ impl Ref {
         }
     }
 
-    /// Returns the type as a document writes it: `[ID!]!`.
+    /// Returns the type in GraphQL syntax, such as `[ID!]!`.
     pub(super) fn written(&self) -> String {
-        let inner = || self.of_type.as_ref().map(|it| it.written()).unwrap_or_default();
+        let inner = || self.of_type.as_ref().map(|inner| inner.written()).unwrap_or_default();
         match self.kind {
             Kind::NonNull => format!("{}!", inner()),
             Kind::List => format!("[{}]", inner()),
@@ -142,7 +140,7 @@ impl Ref {
 }
 
 impl Argument {
-    /// Returns whether a value must be given.
+    /// Returns `true` if a call must pass the argument.
     pub(super) fn is_required(&self) -> bool {
         self.of.kind == Kind::NonNull && self.default_value.is_none()
     }

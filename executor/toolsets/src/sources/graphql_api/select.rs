@@ -1,7 +1,7 @@
-//! The default selection: all scalars, and objects down to a depth.
+//! The selection of a field: all scalars, and objects down to a depth.
 //!
-//! Left out are fields that need arguments, and objects of a type that is being selected already:
-//! an author's books, but not the books' author. Lists are selected as what is in them.
+//! Fields with required arguments are left out. So are objects of a type that is already being
+//! selected: an author's books are selected, but not the books' author.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,36 +12,31 @@ use super::{
     introspection::{Argument, Field, Kind, Ref, Type, Types},
 };
 
-/// Fields of one selection: a request stays small.
+/// Fields of one selection, which keep a request small.
 const FIELDS: usize = 400;
-/// Objects that are looked into for that, also where nothing of them can be selected.
+/// Objects that are searched for fields, including objects without a selectable field.
 const LOOKS: usize = 10_000;
 
-/// Selects below a field. The text is empty where nothing can be, and the schema is what comes of
-/// it.
+/// Returns the selection below a field, and the schema of the selected value. The text is empty for
+/// a scalar.
 pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
     let mut selector = Selector { types, left: FIELDS, looks: LOOKS, path: Vec::new() };
     let made = selector.value(of, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
 
-/// Writes a part of a path.
-pub(super) fn part(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 struct Selector<'a> {
     types: &'a Types,
     left: usize,
-    /// Objects that may still be looked into.
+    /// Objects that may still be searched.
     looks: usize,
-    /// The types that are being selected.
+    /// The types from the root to the present object.
     path: Vec<&'a str>,
 }
 
 impl<'a> Selector<'a> {
-    /// Returns what is written behind a field of a type, and its schema; nothing if the field is
-    /// to be left out.
+    /// Returns the selection below a value of the type, and its schema. Returns `None` if the field
+    /// is left out.
     fn value(&mut self, of: &'a Ref, depth: usize) -> Option<(String, Value)> {
         let (name, known) = self.types.named(of)?;
         let (text, schema) = match known.kind {
@@ -79,7 +74,7 @@ impl<'a> Selector<'a> {
         (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
     }
 
-    /// Selects plain fields before objects, so that what is left goes to the former.
+    /// Selects scalars and enums before objects, so that they get the remaining fields.
     fn fields(
         &mut self,
         fields: &'a [Field],
@@ -88,7 +83,7 @@ impl<'a> Selector<'a> {
         properties: &mut Map<String, Value>,
     ) {
         let (plain, objects): (Vec<_>, Vec<_>) =
-            fields.iter().filter(|it| is_open(it)).partition(|it| self.is_plain(it));
+            fields.iter().filter(|field| is_open(field)).partition(|field| self.is_plain(field));
         for field in plain.into_iter().chain(objects) {
             if self.left == 0 {
                 return;
@@ -102,12 +97,11 @@ impl<'a> Selector<'a> {
 
     fn is_plain(&self, field: &Field) -> bool {
         let known = self.types.named(&field.of);
-        known.is_some_and(|(_, it)| matches!(it.kind, Kind::Scalar | Kind::Enum))
+        known.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
     }
 
-    /// Selects the plain fields of a union's members, or those of an interface's that are not its
-    /// own. Where two members mean different things by a name it is left out: an answer could not
-    /// have both.
+    /// Selects scalar and enum fields of the possible types. If two types have fields of the same
+    /// name and different types, only the first is selected, because a response cannot have both.
     fn members(
         &mut self,
         of: &'a Type,
@@ -115,24 +109,25 @@ impl<'a> Selector<'a> {
         properties: &mut Map<String, Value>,
     ) {
         let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
-        let own: BTreeSet<&str> = of.fields.iter().flatten().map(|it| it.name.as_str()).collect();
+        let own: BTreeSet<&str> =
+            of.fields.iter().flatten().map(|field| field.name.as_str()).collect();
         for member in of.possible_types.as_deref().unwrap_or_default() {
             let fields = self.types.fields(Some(&member.name)).iter();
-            let fields = fields.filter(|it| {
-                self.is_plain(it)
-                    && is_open(it)
-                    && !own.contains(it.name.as_str())
-                    && *meanings.entry(&it.name).or_insert_with(|| it.of.written())
-                        == it.of.written()
+            let fields = fields.filter(|field| {
+                self.is_plain(field)
+                    && is_open(field)
+                    && !own.contains(field.name.as_str())
+                    && *meanings.entry(&field.name).or_insert_with(|| field.of.written())
+                        == field.of.written()
             });
             let fields: Vec<&Field> = fields.take(self.left).collect();
             self.left -= fields.len();
             for field in &fields {
-                // Another member has no such field.
-                let schema = self.value(&field.of, 1).map(|(_, it)| nullable(it));
+                // Objects of another type do not have the field.
+                let schema = self.value(&field.of, 1).map(|(_, schema)| nullable(schema));
                 properties.insert(field.name.clone(), schema.unwrap_or_else(|| json!({})));
             }
-            let fields: Vec<&str> = fields.iter().map(|it| it.name.as_str()).collect();
+            let fields: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
             if !fields.is_empty() {
                 words.push(format!("... on {} {{ {} }}", member.name, fields.join(" ")));
             }
@@ -140,29 +135,28 @@ impl<'a> Selector<'a> {
     }
 }
 
-/// Returns whether a field can be selected without arguments.
 fn is_open(field: &Field) -> bool {
     !field.args.iter().any(Argument::is_required)
 }
 
-/// Puts the lists and nulls of a type around what is in it.
+/// Adds the lists and nulls of a type to the schema of its named type.
 fn wrapped(of: &Ref, inner: Value) -> Value {
     match (of.kind, &of.of_type) {
-        (Kind::NonNull, Some(it)) => certain(it, inner),
+        (Kind::NonNull, Some(of)) => certain(of, inner),
         _ => nullable(certain(of, inner)),
     }
 }
 
 fn certain(of: &Ref, inner: Value) -> Value {
     match (of.kind, &of.of_type) {
-        (Kind::List, Some(it)) => json!({ "type": "array", "items": wrapped(it, inner) }),
+        (Kind::List, Some(of)) => json!({ "type": "array", "items": wrapped(of, inner) }),
         _ => inner,
     }
 }
 
 fn nullable(mut schema: Value) -> Value {
     match schema.get_mut("type") {
-        Some(Value::Array(all)) if all.iter().any(|it| it == "null") => {}
+        Some(Value::Array(all)) if all.iter().any(|kind| kind == "null") => {}
         Some(Value::Array(all)) => all.push(json!("null")),
         Some(one) => *one = json!([one.take(), "null"]),
         None => {}
@@ -174,7 +168,7 @@ fn nullable(mut schema: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// Objects that lead to many others, and none of them to anything plain.
+    /// Objects that refer to many others and have no scalar field.
     #[test]
     fn objects_of_which_nothing_can_be_selected_are_not_searched_for_ever() {
         let object = |level: usize, at: usize| format!("o{level}_{at}");

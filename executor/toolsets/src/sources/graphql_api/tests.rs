@@ -49,7 +49,7 @@ impl Author {
 
     async fn books(&self, cx: &async_graphql::Context<'_>) -> Vec<Shelf> {
         let library = cx.data_unchecked::<Library>().0.lock().unwrap();
-        let own = library.1.iter().filter(|it| it.author_id == ID::from(self.id));
+        let own = library.1.iter().filter(|book| book.author_id == ID::from(self.id));
         own.map(|book| Shelf { book: book.clone(), author: self.clone() }).collect()
     }
 
@@ -58,7 +58,7 @@ impl Author {
     }
 }
 
-/// A book and who wrote it: a circle of types.
+/// Books and authors refer to each other.
 #[derive(SimpleObject)]
 struct Shelf {
     book: Book,
@@ -120,9 +120,9 @@ impl Queries {
         filter: Option<Filter>,
     ) -> Vec<Author> {
         let library = cx.data_unchecked::<Library>().0.lock().unwrap();
-        let is_wanted = |it: &&Author| {
-            let name = filter.as_ref().and_then(|it| it.name.as_ref());
-            name.is_none_or(|name| *name == it.name)
+        let is_wanted = |author: &&Author| {
+            let name = filter.as_ref().and_then(|filter| filter.name.as_ref());
+            name.is_none_or(|name| *name == author.name)
         };
         library.0.iter().filter(is_wanted).cloned().collect()
     }
@@ -178,7 +178,7 @@ impl Mutations {
         kind: Option<BookKind>,
     ) -> async_graphql::Result<Book> {
         let mut library = cx.data_unchecked::<Library>().0.lock().unwrap();
-        if !library.0.iter().any(|it| ID::from(it.id) == author_id) {
+        if !library.0.iter().any(|author| ID::from(author.id) == author_id) {
             return Err(format!("there is no author {}", &*author_id).into());
         }
         let id = library.1.len().into();
@@ -198,7 +198,7 @@ async fn endpoint() -> Served {
     let answer = move |headers: HeaderMap, Json(request): Json<async_graphql::Request>| {
         let schema = schema.clone();
         async move {
-            if headers.get("authorization").is_some_and(|it| it != "Bearer toolsets") {
+            if headers.get("authorization").is_some_and(|value| value != "Bearer toolsets") {
                 return Json(json!({ "errors": [{ "message": "who are you?" }] }));
             }
             Json(serde_json::to_value(schema.execute(request).await).unwrap())
@@ -221,11 +221,11 @@ async fn an_author_is_created_and_then_her_book() {
     let set = ready(&served, json!({})).await;
     let author = set.call("createAuthor", json!({ "name": "Ada" })).await.unwrap();
     assert_eq!(author, json!({ "id": "1", "name": "Ada" }));
-    // What a template of a plan would give: `{{createAuthor.id}}`.
+    // The value that a template such as `{{createAuthor.id}}` would pass.
     let parameters = json!({ "title": "Notes", "author_id": author["id"], "kind": "POEMS" });
     let book = set.call("createBook", parameters).await.unwrap();
     assert_eq!(book, json!({ "id": "0", "title": "Notes", "authorId": "1", "kind": "POEMS" }));
-    // An identifier may be a number, too.
+    // An identifier may also be a number.
     set.call("s.createBook", json!({ "title": "More", "author_id": 1 })).await.unwrap();
     let authors = set.call("authors", json!({ "filter": { "name": "Ada", "and": [] } })).await;
     let authors = authors.unwrap();
@@ -326,7 +326,7 @@ async fn an_endpoint_that_is_none_fails_and_is_asked_again() {
         .assert_eq(&deep.error().await);
 }
 
-/// Answers the same whatever is asked.
+/// Answers every request alike.
 fn saying(answer: Value) -> Router {
     Router::new().fallback(move || {
         let answer = answer.clone();
@@ -347,7 +347,7 @@ async fn no_schema_is_believed_blindly() {
         let error = set.error().await;
         assert!(error.contains(expected), "{error}");
     }
-    // Types that lead to each other, or nowhere.
+    // Types that refer to each other or to unknown types.
     let field = |name: &str, of: &str| json!({ "name": name, "args": [], "type": { "kind": "OBJECT", "name": of } });
     let types = json!([
         { "kind": "OBJECT", "name": "Q", "fields": [field("a", "A"), field("gone", "Gone")] },

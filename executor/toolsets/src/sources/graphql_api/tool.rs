@@ -1,4 +1,4 @@
-//! A query or a mutation as a tool.
+//! Tools that run queries and mutations.
 
 use std::sync::Arc;
 
@@ -18,22 +18,23 @@ use crate::sources::offer::{Names, TOOLS, described};
 struct FieldTool {
     definition: Arc<ToolDefinition>,
     endpoint: Arc<Endpoint>,
-    /// The field, which is not the tool's name where two have that.
+    /// The field. The tool's name may have a number after it.
     field: String,
-    /// Its arguments, each with the type that a variable of it has.
+    /// The arguments, each with the GraphQL type of its variable.
     arguments: Vec<(String, String)>,
     selection: String,
 }
 
-/// Makes the tools of an endpoint: queries, then mutations.
+/// Builds the tools of an endpoint: queries, then mutations.
 pub(super) fn tools(
     set: &ToolSetName,
     endpoint: &Arc<Endpoint>,
     types: &Types,
     is_wanted: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let queries = types.fields(types.query.as_deref()).iter().map(|it| (Effect::Read, it));
-    let mutations = types.fields(types.mutation.as_deref()).iter().map(|it| (Effect::Once, it));
+    let queries = types.fields(types.query.as_deref()).iter().map(|field| (Effect::Read, field));
+    let mutations =
+        types.fields(types.mutation.as_deref()).iter().map(|field| (Effect::Once, field));
     let share = arguments::share(queries.len() + mutations.len());
     let mut names = Names::of(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
@@ -64,7 +65,11 @@ pub(super) fn tools(
             definition: Arc::new(definition),
             endpoint: Arc::clone(endpoint),
             field: field.name.clone(),
-            arguments: field.args.iter().map(|it| (it.name.clone(), it.of.written())).collect(),
+            arguments: field
+                .args
+                .iter()
+                .map(|argument| (argument.name.clone(), argument.of.written()))
+                .collect(),
             selection,
         }));
     }
@@ -72,9 +77,9 @@ pub(super) fn tools(
 }
 
 impl FieldTool {
-    /// Writes the document of a call, with the arguments that are given and no others, because
-    /// some servers take a variable without a value for null: `mutation createAuthor($name:
-    /// String!) { createAuthor(name: $name) { id } }`.
+    /// Writes the GraphQL document of a call: `mutation createAuthor($name: String!) {
+    /// createAuthor(name: $name) { id } }`. Leaves out absent arguments, because some servers treat
+    /// a variable without a value as null.
     fn document(&self, parameters: &Value) -> String {
         let Self { definition, field, arguments, selection, .. } = self;
         let kind = if definition.effect == Effect::Read { "query" } else { "mutation" };
@@ -84,8 +89,8 @@ impl FieldTool {
             return format!("{kind} {field} {{ {field}{selection} }}");
         }
         let listed = |all: Vec<String>| all.join(", ");
-        let variables = listed(given.iter().map(|(it, of)| format!("${it}: {of}")).collect());
-        let values = listed(given.iter().map(|(it, _)| format!("{it}: ${it}")).collect());
+        let variables = listed(given.iter().map(|(name, of)| format!("${name}: {of}")).collect());
+        let values = listed(given.iter().map(|(name, _)| format!("{name}: ${name}")).collect());
         format!("{kind} {field}({variables}) {{ {field}({values}){selection} }}")
     }
 }
@@ -101,6 +106,6 @@ impl Tool for FieldTool {
         let asked = self.endpoint.request(&self.document(&parameters), &parameters, &mut seen)?;
         let caller = &self.endpoint.caller;
         let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
-        data(reply, &self.field, self.definition.effect, (caller.most, &seen))
+        data(reply, &self.field, self.definition.effect, caller.most, &seen)
     }
 }

@@ -1,4 +1,4 @@
-//! The body of an operation.
+//! Request bodies of operations.
 
 use std::sync::LazyLock;
 
@@ -7,37 +7,27 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::http::{answer::is_json, form};
 
-/// The parameter that a body is, where it is not merged with the others.
+/// The parameter of a body that is not merged with the other parameters.
 pub(super) const BODY: &str = "body";
 
-/// The schema of a text that a document says nothing of.
+/// The schema of a text without a schema.
 static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 
-/// The body of an operation.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Body {
-    /// Nothing.
     #[default]
     None,
-    /// One parameter.
-    Whole {
-        /// Its name.
-        key: String,
-        /// Its media type.
-        kind: Kind,
-    },
-    /// An object of parameters.
+    /// The value of one parameter.
+    Whole { key: String, kind: Kind },
+    /// An object of several parameters.
     Fields {
-        /// Their names.
         names: Vec<String>,
-        /// Its media type.
         kind: Kind,
-        /// `true` if an empty body is sent, too.
+        /// `true` if a body without fields is sent, too.
         is_required: bool,
     },
 }
 
-/// The media type of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Json(String),
@@ -45,7 +35,7 @@ pub(super) enum Kind {
     Text(String),
 }
 
-/// The body of a document: how it is written, its schema, whether it must be there.
+/// A body as the document describes it.
 #[derive(Debug)]
 pub(super) struct Written<'a> {
     pub(super) kind: Kind,
@@ -54,7 +44,6 @@ pub(super) struct Written<'a> {
     pub(super) description: &'a str,
 }
 
-/// Reads the body of an operation, if it has one.
 pub(super) fn read<'a>(
     document: &'a Document,
     operation: &'a Value,
@@ -62,22 +51,22 @@ pub(super) fn read<'a>(
     let Some(body) = operation.get("requestBody") else { return Ok(None) };
     let body = document.resolve(body)?;
     let content = body.get("content").and_then(Value::as_object);
-    let Some(content) = content.filter(|it| !it.is_empty()) else { return Ok(None) };
+    let Some(content) = content.filter(|content| !content.is_empty()) else { return Ok(None) };
     let find = |is: &dyn Fn(&str) -> bool| content.iter().find(|(kind, _)| is(kind));
     let plain = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
-    let found = find(&|it| plain(it).eq_ignore_ascii_case("application/json"))
-        // Of the patches this is the one that is an object like what it changes.
-        .or_else(|| find(&|it| plain(it) == "application/merge-patch+json"))
+    let found = find(&|media| plain(media).eq_ignore_ascii_case("application/json"))
+        // A merge patch has the form of the object that it changes.
+        .or_else(|| find(&|media| plain(media) == "application/merge-patch+json"))
         .or_else(|| find(&is_json))
-        .or_else(|| find(&|it| plain(it) == "application/x-www-form-urlencoded"))
+        .or_else(|| find(&|media| plain(media) == "application/x-www-form-urlencoded"))
         .or_else(|| {
-            content.iter().find(|(kind, it)| is_text(&plain(kind)) && is_plain(document, it))
+            content.iter().find(|(kind, about)| is_text(&plain(kind)) && is_plain(document, about))
         })
-        .or_else(|| find(&|it| it == "*/*"));
+        .or_else(|| find(&|media| media == "*/*"));
     let Some((media, about)) = found else {
-        let kinds = content.keys().map(|it| {
-            let how = if is_text(&plain(it)) { " that is more than a text" } else { "" };
-            format!("`{it}`{how}")
+        let kinds = content.keys().map(|media| {
+            let how = if is_text(&plain(media)) { " that is more than a text" } else { "" };
+            format!("`{media}`{how}")
         });
         let kinds: Vec<_> = kinds.collect();
         return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
@@ -89,7 +78,7 @@ pub(super) fn read<'a>(
         _ => Kind::Text(media.clone()),
     };
     let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT);
-    let said = about.get("schema").filter(|it| unsaid.is_none() || says_more(it));
+    let said = about.get("schema").filter(|schema| unsaid.is_none() || says_more(schema));
     Ok(Some(Written {
         kind,
         schema: said.or(unsaid),
@@ -98,15 +87,14 @@ pub(super) fn read<'a>(
     }))
 }
 
-/// Returns whether a media type is written as text.
 fn is_text(media: &str) -> bool {
     media.starts_with("text/") || media == "application/xml"
 }
 
-/// Returns whether what a document says of a content is that it is a text, or nothing: how objects
-/// and lists are written as XML or CSV, it does not say.
+/// Returns `true` for a body that is a text, or that has no schema. The document does not say how
+/// to write objects and lists as XML or CSV.
 fn is_plain(document: &Document, about: &Value) -> bool {
-    let Some(schema) = about.get("schema").filter(|it| says_more(it)) else { return true };
+    let Some(schema) = about.get("schema").filter(|schema| says_more(schema)) else { return true };
     let Ok(schema) = document.resolve(schema) else { return false };
     match (schema.get("type"), schema.get("enum"), schema.get("const")) {
         (Some(kind), ..) => kind == "string" || *kind == json!(["string"]),
@@ -115,17 +103,17 @@ fn is_plain(document: &Document, about: &Value) -> bool {
     }
 }
 
-/// Returns whether a schema says more than that there is something.
+/// Returns `true` if a schema constrains values.
 fn says_more(schema: &Value) -> bool {
-    let words = |it: &Map<String, Value>| {
-        it.keys()
+    let words = |fields: &Map<String, Value>| {
+        fields
+            .keys()
             .any(|key| !matches!(key.as_str(), "description" | "title" | "example" | "examples"))
     };
     schema.as_object().is_some_and(words)
 }
 
 impl Kind {
-    /// Returns the media type that a request says.
     pub(super) fn media(&self) -> &str {
         match self {
             Self::Json(media) | Self::Text(media) => media,
@@ -143,17 +131,17 @@ impl Kind {
 }
 
 impl Body {
-    /// Writes the body of a call, and says which media type it is.
+    /// Returns the body of a call and its media type.
     pub(super) fn write(&self, parameters: &Value) -> Option<(Vec<u8>, &str)> {
         match self {
             Self::None => None,
             Self::Whole { key, kind } => {
-                parameters.get(key).map(|it| (kind.write(it), kind.media()))
+                parameters.get(key).map(|value| (kind.write(value), kind.media()))
             }
             Self::Fields { names, kind, is_required } => {
-                let fields = names
-                    .iter()
-                    .filter_map(|name| parameters.get(name).map(|it| (name.clone(), it.clone())));
+                let fields = names.iter().filter_map(|name| {
+                    parameters.get(name).map(|value| (name.clone(), value.clone()))
+                });
                 let fields: Map<String, Value> = fields.collect();
                 let is_sent = *is_required || !fields.is_empty();
                 is_sent.then(|| (kind.write(&Value::Object(fields)), kind.media()))

@@ -1,15 +1,15 @@
-//! An OpenAPI document, and what its references mean.
+//! An OpenAPI document and its references.
 
 use http_client::Reach;
 use reqwest::Url;
 use serde_json::Value;
 
-/// References that lead to references: more turn in a circle.
+/// References that may follow each other. A longer chain is a cycle.
 const HOPS: usize = 32;
 /// Nodes of a YAML document.
 const NODES: usize = 4_000_000;
 
-/// A document. References in it are followed, none out of it.
+/// A document. References to other documents are not supported.
 #[derive(Debug)]
 pub(super) struct Document {
     root: Value,
@@ -18,14 +18,14 @@ pub(super) struct Document {
 /// The base address of a document's operations.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// The configured address.
+    /// The configured address, which replaces the servers of the document.
     pub(super) base: Option<Url>,
     /// The address of the document.
     pub(super) from: Option<Url>,
 }
 
 impl Document {
-    /// Reads JSON or YAML.
+    /// Parses JSON or YAML.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
         let text = text.trim_start_matches('\u{feff}');
@@ -58,7 +58,7 @@ impl Document {
         &self.root
     }
 
-    /// Returns what a value is, behind the references that it may be.
+    /// Follows the references of a value.
     pub(super) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
         for _ in 0..HOPS {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
@@ -69,7 +69,7 @@ impl Document {
         Err("its references turn in a circle".to_owned())
     }
 
-    /// Returns the last reference of those that lead to each other, and what is there.
+    /// Follows references to references. Returns the last reference and its value.
     pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
         for _ in 0..HOPS {
@@ -94,28 +94,28 @@ impl Document {
 }
 
 impl Servers {
-    /// Returns where an operation is called, and which addresses that may be: what somebody else
-    /// wrote must not lead into a private network.
+    /// Returns the address of an operation, and where its requests may go. A document on another
+    /// host must not lead into a private network.
     pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, Reach), String> {
         if let Some(base) = &self.base {
             return Ok((base.clone(), Reach::Anywhere));
         }
-        let server = lists.into_iter().flatten().find_map(|it| it.get(0)).and_then(written);
+        let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(written);
         let written = server.unwrap_or_else(|| "/".to_owned());
         let url = match &self.from {
             Some(from) => from.join(&written),
             None => written.parse(),
         };
-        let url = url.ok().filter(|it| matches!(it.scheme(), "http" | "https"));
+        let url = url.ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(url) = url else {
             return Err("the document does not say where the API is: set `base_url`".to_owned());
         };
-        let is_neighbour = self.from.as_ref().is_none_or(|it| it.host_str() == url.host_str());
+        let is_neighbour = self.from.as_ref().is_none_or(|from| from.host_str() == url.host_str());
         Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
     }
 }
 
-/// Returns a server's address, its variables as they are by default.
+/// Returns the address of a server, with the defaults of its variables.
 fn written(server: &Value) -> Option<String> {
     let mut url = server.get("url")?.as_str()?.to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten()
@@ -137,8 +137,8 @@ fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|it| std::str::from_utf8(it).ok());
-        let byte = digits.and_then(|it| u8::from_str_radix(it, 16).ok());
+        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         if let (b'%', Some(byte)) = (first, byte) {
             bytes.push(byte);
             rest = &behind[2..];

@@ -1,4 +1,4 @@
-//! The operations of a document, each with what a tool of it needs.
+//! Reads the operations of a document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,10 @@ use crate::{
     sources::offer::{Names, TOOLS, described, tool_id, tool_name},
 };
 
-/// Nodes of all schemas of a document: some hundred bytes each.
+/// Nodes of all schemas of a document. A node has some hundred bytes.
 const NODES: usize = 240_000;
-/// The fewest and the most nodes that a tool's schemas have, three quarters of them for what it
-/// takes.
+/// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
 const SHARE: (usize, usize) = (40, 400);
-/// The methods that a path can have, as documents write them.
 const METHODS: [(&str, Verb); 7] = [
     ("get", Verb::Get),
     ("put", Verb::Put),
@@ -35,7 +33,6 @@ const METHODS: [(&str, Verb); 7] = [
     ("patch", Verb::Patch),
 ];
 
-/// An operation that is to be a tool.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) name: String,
@@ -43,25 +40,23 @@ pub(super) struct Operation {
     pub(super) input: Value,
     pub(super) output: Option<Value>,
     pub(super) call: Call,
-    /// Why it cannot be called, if so.
+    /// The reason why the tool cannot be called.
     pub(super) obstacle: Option<String>,
 }
 
-/// The request of an operation.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) verb: Verb,
     pub(super) url: Url,
     pub(super) reach: Reach,
     pub(super) path: String,
-    /// The parameters, each under the name that the tool has for it.
+    /// The parameters, each with its name in the tool's schema.
     pub(super) parameters: Vec<(String, Parameter)>,
     pub(super) body: Body,
     pub(super) security: Security,
 }
 
-/// Returns the operations of a document that have one of the tags, for a set. One that cannot be read is left
-/// out.
+/// Returns the operations with one of the tags. Leaves out operations that cannot be read.
 pub(super) fn operations(
     set: &ToolSetName,
     document: &Document,
@@ -80,7 +75,9 @@ pub(super) fn operations(
             continue;
         };
         for (method, verb) in METHODS {
-            let Some(written) = item.get(method).filter(|it| it.is_object()) else { continue };
+            let Some(written) = item.get(method).filter(|written| written.is_object()) else {
+                continue;
+            };
             if !has_tag(written, tags) {
                 continue;
             }
@@ -105,63 +102,67 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// Returns about how many operations there are.
+/// Returns the approximate number of operations.
 fn count(document: &Document) -> usize {
     let paths = document.root().get("paths").and_then(Value::as_object);
-    let items = paths.into_iter().flatten().filter_map(|(_, it)| it.as_object());
-    items.map(|it| METHODS.iter().filter(|(method, _)| it.contains_key(*method)).count()).sum()
+    let items = paths.into_iter().flatten().filter_map(|(_, item)| item.as_object());
+    items.map(|item| METHODS.iter().filter(|(method, _)| item.contains_key(*method)).count()).sum()
 }
 
-/// Where no server is said for all, that of the first path may do.
+/// Returns the first server of a path, for documents without a common server.
 fn first_server(document: &Document) -> Option<&Value> {
     let paths = document.root().get("paths")?.as_object()?;
     let items = paths.values().filter_map(Value::as_object);
     items
-        .flat_map(|it| it.values().filter_map(|it| it.get("servers")).chain(it.get("servers")))
+        .flat_map(|item| {
+            item.values()
+                .filter_map(|operation| operation.get("servers"))
+                .chain(item.get("servers"))
+        })
         .next()
 }
 
 fn has_tag(written: &Value, tags: &[String]) -> bool {
     let own = written.get("tags").and_then(Value::as_array);
     let mut own = own.into_iter().flatten().filter_map(Value::as_str);
-    tags.is_empty() || own.any(|it| tags.iter().any(|tag| tag == it))
+    tags.is_empty() || own.any(|name| tags.iter().any(|tag| tag == name))
 }
 
-/// An operation is called as it says, or by its method and path.
+/// Returns the identifier of the operation, or a name made of its method and path.
 fn name(method: &str, path: &str, written: &Value) -> String {
     let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
     if let Some(id) = id {
         return id.to_string();
     }
     let words: Vec<&str> =
-        path.split(|c: char| !c.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
+        path.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let called = format!("{method}_{}", words.join("_"));
-    tool_name(&called).map_or_else(|| method.to_owned(), |it| it.to_string())
+    tool_name(&called).map_or_else(|| method.to_owned(), |name| name.to_string())
 }
 
-/// Reads one operation.
 struct Reader<'a> {
     document: &'a Document,
     servers: &'a Servers,
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     written: &'a Value,
-    /// Nodes that its schemas may have.
+    /// Nodes that the tool's schemas may have.
     nodes: usize,
 }
 
-/// Collects the parameters of a tool.
+/// Builds the schema of a tool's parameters.
 struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Names that are those of parameters in the path.
+    /// Names of the parameters in the path.
     in_path: BTreeSet<&'a str>,
 }
 
 impl<'a> Reader<'a> {
     fn read(&self, verb: Verb, path: &'a str) -> Result<Operation, String> {
-        let lists = [self.written, self.item, self.document.root()].map(|it| it.get("servers"));
+        let lists =
+            [self.written, self.item, self.document.root()].map(|level| level.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = Input {
             schemas: Schemas::new(self.document, Direction::Request, self.nodes * 3 / 4),
@@ -184,9 +185,11 @@ impl<'a> Reader<'a> {
         };
         let holes = holes(path);
         let is_there = |hole: &&str| {
-            parameters.iter().any(|(_, it)| it.place == Place::Path && it.name == **hole)
+            parameters
+                .iter()
+                .any(|(_, parameter)| parameter.place == Place::Path && parameter.name == **hole)
         };
-        if let Some(hole) = holes.iter().find(|it| !is_there(it)) {
+        if let Some(hole) = holes.iter().find(|hole| !is_there(hole)) {
             obstacle
                 .get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
         }
@@ -203,7 +206,7 @@ impl<'a> Reader<'a> {
         Ok(Operation { name: String::new(), description, input, output, call, obstacle })
     }
 
-    /// Returns the parameters: those of the operation before those of its path.
+    /// Returns the parameters of the operation, then the parameters of its path.
     fn parameters(&self, obstacle: &mut Option<String>) -> Result<Vec<Described<'a>>, String> {
         let mut known = BTreeSet::new();
         let mut all = Vec::new();
@@ -225,11 +228,11 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Returns the schema of the first answer that is a success and JSON.
+    /// Returns the schema of the first successful response in JSON.
     fn output(&self) -> Option<Value> {
         let answers = self.written.get("responses")?.as_object()?;
         let status = ["200", "201", "202", "203", "2XX", "2xx"];
-        let answer = status.into_iter().find_map(|it| answers.get(it))?;
+        let answer = status.into_iter().find_map(|status| answers.get(status))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
         let mut schemas = Schemas::new(self.document, Direction::Response, self.nodes / 4);
@@ -243,8 +246,7 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Adds a parameter and returns it under its name, which is its own unless that is taken, or that
-    /// of a parameter in the path.
+    /// Adds a parameter. Its name gets a suffix if another parameter has the name.
     fn parameter(&mut self, (parameter, schema, about): Described<'a>) -> (String, Parameter) {
         let place = match parameter.place {
             Place::Path => "path",
@@ -259,7 +261,7 @@ impl<'a> Input<'a> {
         {
             key = format!("{key}_{place}");
         }
-        let mut made = schema.map_or_else(|| json!({}), |it| self.schemas.schema(it));
+        let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
         if let (false, Value::Object(fields)) = (about.is_empty(), &mut made) {
             fields.insert("description".to_owned(), json!(described(about)));
         }
@@ -274,11 +276,11 @@ impl<'a> Input<'a> {
         self.properties.insert(key, schema);
     }
 
-    /// Adds a body: its properties among the parameters where that is clear, else under `body`.
+    /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
     fn body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
         let body::Written { kind, schema, is_required, description } = written;
-        let known = schema.and_then(|it| document.resolve(it).ok());
-        if let Some(schema) = known.filter(|it| self.is_mergeable(it)) {
+        let known = schema.and_then(|schema| document.resolve(schema).ok());
+        if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);
             let needed = made.get("required").and_then(Value::as_array);
             let needed: Vec<&str> =
@@ -294,7 +296,7 @@ impl<'a> Input<'a> {
         while self.properties.contains_key(&key) {
             key.push('_');
         }
-        let mut made = schema.map_or_else(|| json!({}), |it| self.schemas.schema(it));
+        let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
         if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
             fields.entry("description").or_insert_with(|| json!(described(description)));
         }
@@ -302,21 +304,22 @@ impl<'a> Input<'a> {
         Body::Whole { key, kind }
     }
 
-    /// Returns whether a body is an object of known properties, none of which is a parameter, too.
+    /// Returns `true` for an object whose properties are known and differ from all parameters.
     fn is_mergeable(&self, schema: &Value) -> bool {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             return false;
         };
         let has = |word: &&str| schema.get(*word).is_some();
-        let is_open = schema.get("additionalProperties").is_some_and(|it| *it != json!(false));
-        let is_object = schema.get("type").is_none_or(|it| it == "object");
+        let is_open =
+            schema.get("additionalProperties").is_some_and(|value| *value != json!(false));
+        let is_object = schema.get("type").is_none_or(|kind| kind == "object");
         is_object
             && !is_open
             && !properties.is_empty()
             && schema.get("nullable") != Some(&json!(true))
             && !["allOf", "anyOf", "oneOf", "not", "patternProperties"].iter().any(has)
-            && !properties.iter().any(|(name, it)| {
-                self.properties.contains_key(name) && !self.schemas.is_left_out(it)
+            && !properties.iter().any(|(name, schema)| {
+                self.properties.contains_key(name) && !self.schemas.is_left_out(schema)
             })
     }
 
@@ -335,8 +338,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns what stands between the braces of a path.
+/// Returns the names between the braces of a path.
 fn holes(path: &str) -> Vec<&str> {
     let parts = path.split('{').skip(1);
-    parts.filter_map(|it| it.split_once('}').map(|(hole, _)| hole)).collect()
+    parts.filter_map(|part| part.split_once('}').map(|(hole, _)| hole)).collect()
 }

@@ -1,12 +1,11 @@
-//! Writes the parameters of an operation into a request.
+//! Parameters of operations, and how requests write them.
 
 use secrets::url_encoded;
 use serde_json::Value;
 
 use super::document::Document;
-use crate::http::answer::is_json;
+use crate::{http::answer::is_json, template::text};
 
-/// The place of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Path,
@@ -15,16 +14,16 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// The style of lists and objects.
+/// How lists and objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `a,b` and, of objects, `k,v`.
+    /// `a,b`, and objects as `k,v`.
     Simple,
-    /// As forms do.
+    /// As HTML forms.
     Form,
-    /// Between blanks.
+    /// With spaces between items.
     Spaces,
-    /// Between bars.
+    /// With `|` between items.
     Bars,
     /// `name[key]=value`.
     Deep,
@@ -32,34 +31,32 @@ pub(super) enum Style {
     Json,
 }
 
-/// A parameter.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) is_required: bool,
     style: Style,
-    /// `true` if each item is a parameter of its own (`explode`).
+    /// `true` if each item is written as a parameter (`explode`).
     explode: bool,
-    /// `true` if reserved characters stay as they are (`allowReserved`).
+    /// `true` if reserved characters are not encoded (`allowReserved`).
     allow_reserved: bool,
 }
 
-/// The text that a parameter adds to a request.
+/// The parts of a request that parameters fill.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    /// Written into the path, in percent.
+    /// Values of the path, percent-encoded.
     pub(super) path: Vec<(String, String)>,
-    /// Pairs of the query, in percent.
+    /// Pairs of the query, percent-encoded.
     pub(super) query: Vec<String>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) cookies: Vec<String>,
 }
 
-/// A parameter of a document: what it is, its schema, and what it is for.
 pub(super) type Described<'a> = (Parameter, Option<&'a Value>, &'a str);
 
-/// Reads a parameter; nothing where OpenAPI says that it is to be ignored.
+/// Reads a parameter. Returns `None` for headers that OpenAPI ignores.
 pub(super) fn read<'a>(
     document: &'a Document,
     written: &'a Value,
@@ -75,10 +72,12 @@ pub(super) fn read<'a>(
         _ => return Err(format!("the parameter `{name}` has no place")),
     };
     let reserved = ["accept", "content-type", "authorization"];
-    if place == Place::Header && reserved.iter().any(|it| name.eq_ignore_ascii_case(it)) {
+    if place == Place::Header && reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
+    {
         return Ok(None);
     }
-    let content = written.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
+    let content =
+        written.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
     let style = match (content, text("style"), place) {
         (Some((kind, _)), ..) if is_json(kind) => Style::Json,
         (Some((kind, _)), ..) => {
@@ -112,7 +111,7 @@ pub(super) fn read<'a>(
 }
 
 impl Parameter {
-    /// Writes a value into a request; says why if that cannot be.
+    /// Writes a value into a request. The error says why that is impossible.
     pub(super) fn write(&self, value: &Value, filled: &mut Filled) -> Result<(), String> {
         let name = &self.name;
         if value.is_null() {
@@ -145,19 +144,20 @@ impl Parameter {
         Ok(())
     }
 
-    /// Nobody could tell a sign within an item from one between two: what is in percent is the same.
+    /// Rejects items that contain the separator. The server could not tell it from a separator,
+    /// because both are encoded alike.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (between, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
             Style::Bars => ('|', "`|`"),
             _ => return Ok(()),
         };
-        let has = |it: &Value| text(it).contains(between);
+        let has = |value: &Value| text(value).contains(between);
         let is_clear = match value {
             Value::Array(items) => self.explode || !items.iter().any(has),
             Value::Object(fields) => {
-                let fields = fields.iter().filter(|(_, it)| !it.is_null());
-                !fields.into_iter().any(|(key, it)| key.contains(between) || has(it))
+                let fields = fields.iter().filter(|(_, value)| !value.is_null());
+                !fields.into_iter().any(|(key, value)| key.contains(between) || has(value))
             }
             _ => true,
         };
@@ -183,12 +183,14 @@ impl Parameter {
                 deep(&name, value, query, encode);
             }
             Value::Array(items) if self.explode && self.style != Style::Json => {
-                query.extend(items.iter().map(|it| format!("{name}={}", encode(&text(it)))));
+                query.extend(items.iter().map(|item| format!("{name}={}", encode(&text(item)))));
             }
             Value::Object(fields) if self.explode && self.style == Style::Form => {
-                let fields = fields.iter().filter(|(_, it)| !it.is_null());
+                let fields = fields.iter().filter(|(_, value)| !value.is_null());
                 query.extend(
-                    fields.map(|(key, it)| format!("{}={}", url_encoded(key), encode(&text(it)))),
+                    fields.map(|(key, value)| {
+                        format!("{}={}", url_encoded(key), encode(&text(value)))
+                    }),
                 );
             }
             Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
@@ -199,18 +201,18 @@ impl Parameter {
         }
     }
 
-    /// Writes lists as `a,b`, and objects as `k,v` or, exploded, as `k=v`.
+    /// Writes lists as `a,b`, and objects as `k,v`, or as `k=v` if they are exploded.
     fn joined(&self, value: &Value, between: &str, encode: fn(&str) -> String) -> String {
         match value {
             _ if self.style == Style::Json => encode(&value.to_string()),
             Value::Array(items) => {
-                items.iter().map(|it| encode(&text(it))).collect::<Vec<_>>().join(between)
+                items.iter().map(|item| encode(&text(item))).collect::<Vec<_>>().join(between)
             }
             Value::Object(fields) => {
                 let equals = if self.explode { "=" } else { between };
-                let fields = fields.iter().filter(|(_, it)| !it.is_null());
-                let fields =
-                    fields.map(|(key, it)| format!("{}{equals}{}", encode(key), encode(&text(it))));
+                let fields = fields.iter().filter(|(_, value)| !value.is_null());
+                let fields = fields
+                    .map(|(key, value)| format!("{}{equals}{}", encode(key), encode(&text(value))));
                 fields.collect::<Vec<_>>().join(between)
             }
             value => encode(&text(value)),
@@ -218,17 +220,13 @@ impl Parameter {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Writes a value in percent but for signs that may stand in a query, and what is in percent
-/// already. What would end the value (`&`, `#`) or stands for something else (`+`) is never kept.
+/// Percent-encodes a value, except reserved characters and encoded ones. Always encodes `&`, `#`
+/// and `+`, which have a meaning in a query.
 fn reserved_kept(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
-        let is_hex = |it: &str| it.bytes().all(|it| it.is_ascii_hexdigit());
+        let is_hex = |digits: &str| digits.bytes().all(|digits| digits.is_ascii_hexdigit());
         let taken = match next {
             '%' if rest.get(1..3).is_some_and(is_hex) => 3,
             _ => next.len_utf8(),
@@ -244,21 +242,21 @@ fn reserved_kept(text: &str) -> String {
     kept
 }
 
-/// Does so in a list, where a comma would end the item.
+/// Also encodes commas, which separate the items of a list.
 fn reserved_kept_in_item(text: &str) -> String {
     reserved_kept(text).replace(',', "%2C")
 }
 
-/// Writes what is in a value, each with the way to it.
+/// Writes each nested value with its path.
 fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
     match value {
         Value::Null => {}
         Value::Object(fields) => {
-            for (key, it) in fields {
-                deep(&format!("{name}%5B{}%5D", url_encoded(key)), it, query, encode);
+            for (key, field) in fields {
+                deep(&format!("{name}%5B{}%5D", url_encoded(key)), field, query, encode);
             }
         }
-        Value::Array(items) => items.iter().for_each(|it| deep(name, it, query, encode)),
+        Value::Array(items) => items.iter().for_each(|item| deep(name, item, query, encode)),
         value => query.push(format!("{name}={}", encode(&text(value)))),
     }
 }
@@ -281,11 +279,11 @@ mod tests {
         let mut written = json!({ "name": "p q", "in": place });
         written.as_object_mut().unwrap().extend(style.as_object().cloned().unwrap_or_default());
         let mut filled = Filled::default();
-        let written = read(&document, &written).map(|it| it.unwrap().0);
-        let result = written.and_then(|it| it.write(value, &mut filled));
+        let written = read(&document, &written).map(|read| read.unwrap().0);
+        let result = written.and_then(|parameter| parameter.write(value, &mut filled));
         let Filled { path, query, headers, cookies } = filled;
-        let path = path.into_iter().map(|(_, it)| it);
-        let headers = headers.into_iter().map(|(_, it)| it);
+        let path = path.into_iter().map(|(_, text)| text);
+        let headers = headers.into_iter().map(|(_, text)| text);
         let all: Vec<String> =
             path.chain(headers).chain(query).chain(cookies).chain(result.err()).collect();
         all.join("&")
@@ -298,7 +296,7 @@ mod tests {
     #[test]
     fn styles_are_those_of_the_specification() {
         let (list, object) = values();
-        let exploded = |it: bool| json!({ "explode": it });
+        let exploded = |explode: bool| json!({ "explode": explode });
         check("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
         check("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
         check("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
@@ -334,7 +332,7 @@ mod tests {
         check("query", json!({}), json!(null), expect![""]);
     }
 
-    /// `["a", "b|c"]` and `["a|b", "c"]` were the same.
+    /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
     #[test]
     fn what_stands_between_items_stands_in_none() {
         for (style, sign, called) in

@@ -1,9 +1,9 @@
-//! Schemas of a document as JSON Schemas of tools.
+//! Converts the schemas of a document into JSON Schemas.
 //!
-//! OpenAPI 3.0 has a dialect of its own, and documents have mistakes; what comes out here is
-//! always a JSON Schema. What a schema refers to becomes its `$defs`, so that recursion is no
-//! matter; beyond so many nodes anything goes, because a model would not read them and thousands
-//! of tools would not fit.
+//! The result is always a valid JSON Schema, although OpenAPI 3.0 has its own dialect and documents
+//! have mistakes. Referenced schemas become `$defs`, so recursion is possible. The number of nodes
+//! is limited, because models read the schemas and a document may have thousands. Beyond the limit,
+//! a schema accepts any value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,26 +16,26 @@ use crate::sources::offer::cut;
 const DEPTH: usize = 24;
 /// Bytes of a property's description.
 const DESCRIPTION: usize = 300;
-/// Choices of an `enum`, and of `oneOf` and its like.
+/// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
 const CHOICES: usize = 500;
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
-/// The direction of a value. Some properties belong to requests only, some to responses only.
+/// The direction of a value. Some properties belong to requests or responses only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Request,
     Response,
 }
 
-/// Makes the schemas of one tool.
+/// Converts the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     document: &'a Document,
     direction: Direction,
-    /// Nodes that may still be made.
+    /// Nodes that may still be converted.
     left: usize,
-    /// The names of references.
+    /// The name in `$defs` of each reference.
     names: BTreeMap<String, String>,
     taken: BTreeSet<String>,
     queue: VecDeque<(String, &'a Value)>,
@@ -53,12 +53,12 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Makes a JSON Schema, whose references [`defs`](Self::defs) explains.
+    /// Converts a schema. Its references point into [`into_defs`](Self::into_defs).
     pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
         self.make(schema, 0)
     }
 
-    /// Returns what the schemas made so far refer to.
+    /// Returns the schemas that were referenced so far.
     pub(super) fn defs(mut self) -> Map<String, Value> {
         let mut defs = Map::new();
         while let Some((name, schema)) = self.queue.pop_front() {
@@ -69,13 +69,13 @@ impl<'a> Schemas<'a> {
         defs
     }
 
-    /// Returns whether a property has no place in what goes this way.
+    /// Returns `true` if a property does not belong to this direction.
     pub(super) fn is_left_out(&self, schema: &Value) -> bool {
         let word = match self.direction {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
         };
-        let is_marked = |it: &Value| it.get(word) == Some(&Value::Bool(true));
+        let is_marked = |schema: &Value| schema.get(word) == Some(&Value::Bool(true));
         is_marked(schema) || self.document.resolve(schema).is_ok_and(is_marked)
     }
 
@@ -97,7 +97,8 @@ impl<'a> Schemas<'a> {
         self.properties(written, &mut made, depth);
         let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
         let is_open = !made.contains_key("type");
-        let is_chosen = ["allOf", "anyOf", "oneOf", "enum"].iter().any(|it| made.contains_key(*it));
+        let is_chosen =
+            ["allOf", "anyOf", "oneOf", "enum"].iter().any(|word| made.contains_key(*word));
         if is_nullable && is_open && is_chosen {
             return json!({ "anyOf": [made, { "type": "null" }] });
         }
@@ -139,11 +140,12 @@ impl<'a> Schemas<'a> {
         made: &mut Map<String, Value>,
         depth: usize,
     ) {
-        // `not` is left out: of a schema that is only known in part it would forbid too much.
+        // `not` is left out, because the negation of an incomplete schema forbids too much.
         for word in ["items", "additionalProperties", "contains", "propertyNames"] {
-            if let Some(it @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
-                let it = if it.is_boolean() { it.clone() } else { self.make(it, depth + 1) };
-                made.insert(word.to_owned(), it);
+            if let Some(inner @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
+                let inner =
+                    if inner.is_boolean() { inner.clone() } else { self.make(inner, depth + 1) };
+                made.insert(word.to_owned(), inner);
             }
         }
         for word in ["allOf", "anyOf", "oneOf", "prefixItems"] {
@@ -151,8 +153,8 @@ impl<'a> Schemas<'a> {
                 && !all.is_empty()
                 && all.len() <= CHOICES
             {
-                let all = all.iter().map(|it| self.make(it, depth + 1)).collect();
-                // Those that are known in part may fit together.
+                let all = all.iter().map(|inner| self.make(inner, depth + 1)).collect();
+                // Several incomplete schemas may match at once.
                 let word = if word == "oneOf" { "anyOf" } else { word };
                 made.entry(word.to_owned()).or_insert(Value::Array(all));
             }
@@ -181,7 +183,7 @@ impl<'a> Schemas<'a> {
             let mut known = BTreeSet::new();
             let required = required.iter().filter_map(Value::as_str);
             let required: Vec<_> =
-                required.filter(|it| !gone.contains(it) && known.insert(*it)).collect();
+                required.filter(|name| !gone.contains(name) && known.insert(*name)).collect();
             if !required.is_empty() {
                 made.insert("required".to_owned(), json!(required));
             }
@@ -189,12 +191,13 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Converts types and choices. OpenAPI 3.0 has a keyword of its own for null.
+/// Converts types and choices. OpenAPI 3.0 writes null as `nullable`.
 fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
-    let one = |it: &Value| it.as_str().filter(|it| TYPES.contains(it)).map(str::to_owned);
+    let one =
+        |value: &Value| value.as_str().filter(|value| TYPES.contains(value)).map(str::to_owned);
     let mut types: Vec<String> = match written.get("type") {
         Some(Value::Array(all)) => all.iter().filter_map(one).collect(),
-        Some(it) => one(it).into_iter().collect(),
+        Some(value) => one(value).into_iter().collect(),
         None => Vec::new(),
     };
     let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
@@ -202,7 +205,7 @@ fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
         types.push("null".to_owned());
     }
     let mut known = BTreeSet::new();
-    types.retain(|it| known.insert(it.clone()));
+    types.retain(|kind| known.insert(kind.clone()));
     match types.len() {
         0 => {}
         1 => drop(made.insert("type".to_owned(), json!(types[0]))),
@@ -220,7 +223,7 @@ fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
 }
 
-/// Copies what is the same in every dialect, if it is what it should be.
+/// Copies valid keywords that all dialects share.
 fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     describe(written, made);
     for word in ["title", "format", "pattern"] {
@@ -243,21 +246,21 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
         made.insert("uniqueItems".to_owned(), json!(is_unique));
     }
     if let Some(step @ Value::Number(n)) = written.get("multipleOf")
-        && n.as_f64().is_some_and(|it| it > 0.0)
+        && n.as_f64().is_some_and(|step| step > 0.0)
     {
         made.insert("multipleOf".to_owned(), step.clone());
     }
     for (word, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-        let bound = written.get(word).filter(|it| it.is_number());
+        let bound = written.get(word).filter(|bound| bound.is_number());
         match (bound, written.get(exclusive)) {
-            // 3.0 says whether, 3.1 says how much.
+            // In 3.0 the exclusive bound is a boolean, in 3.1 a number.
             (Some(bound), Some(Value::Bool(true))) => {
                 made.insert(exclusive.to_owned(), bound.clone());
             }
             (bound, other) => {
-                made.extend(bound.map(|it| (word.to_owned(), it.clone())));
-                let other = other.filter(|it| it.is_number());
-                made.extend(other.map(|it| (exclusive.to_owned(), it.clone())));
+                made.extend(bound.map(|bound| (word.to_owned(), bound.clone())));
+                let other = other.filter(|other| other.is_number());
+                made.extend(other.map(|other| (exclusive.to_owned(), other.clone())));
             }
         }
     }
@@ -269,8 +272,8 @@ fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
 }
 
-/// Cuts references that lead back to where they stand without going into a value: whoever
-/// followed them would never end.
+/// Removes references that lead back to themselves without a nested value. Validation would not
+/// end.
 fn untangle(defs: &mut Map<String, Value>) {
     let mut done = BTreeSet::new();
     let names: Vec<String> = defs.keys().cloned().collect();
@@ -293,7 +296,7 @@ fn visit(
     let mut next = Vec::new();
     if let Some(schema) = defs.get_mut(name) {
         in_place(schema, &mut |target| {
-            let is_circle = path.iter().any(|it| it == target);
+            let is_circle = path.iter().any(|name| name == target);
             if !is_circle {
                 next.push(target.to_owned());
             }
@@ -306,10 +309,10 @@ fn visit(
     path.pop();
 }
 
-/// Asks of every reference that holds for the same value whether it is to go.
+/// Removes the references to the same value for which `is_cut` returns `true`.
 fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let target = schema.get("$ref").and_then(Value::as_str);
-    let target = target.and_then(|it| it.strip_prefix("#/$defs/"));
+    let target = target.and_then(|target| target.strip_prefix("#/$defs/"));
     if target.is_some_and(&mut *is_cut) {
         *schema = json!({});
         return;
@@ -317,8 +320,8 @@ fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let Value::Object(words) = schema else { return };
     for word in ["allOf", "anyOf"] {
         if let Some(Value::Array(all)) = words.get_mut(word) {
-            for it in all {
-                in_place(it, is_cut);
+            for inner in all {
+                in_place(inner, is_cut);
             }
         }
     }
@@ -441,10 +444,10 @@ mod tests {
     #[test]
     fn a_large_schema_is_open_at_the_end() {
         let all: Map<String, Value> = (0..500)
-            .map(|it| {
-                let next = format!("#/components/schemas/S{}", (it + 1) % 500);
+            .map(|at| {
+                let next = format!("#/components/schemas/S{}", (at + 1) % 500);
                 (
-                    format!("S{it}"),
+                    format!("S{at}"),
                     json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }),
                 )
             })
@@ -456,6 +459,6 @@ mod tests {
         schemas.schema(&first);
         let defs = schemas.defs();
         assert!((25..=101).contains(&defs.len()), "{}", defs.len());
-        assert!(defs.values().any(|it| *it == json!({})));
+        assert!(defs.values().any(|schema| *schema == json!({})));
     }
 }

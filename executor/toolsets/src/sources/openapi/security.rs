@@ -9,17 +9,16 @@ use shared::tool::ToolError;
 
 use super::{document::Document, parameter::Filled};
 
-/// The credentials for a scheme.
+/// Configured credentials of a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
     /// A key, a token, or `user:password`.
     Token(Text),
-    /// A user.
+    /// A user and a password.
     User(User),
 }
 
-/// A user and a password.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct User {
@@ -28,7 +27,6 @@ pub(super) struct User {
 }
 
 impl Credential {
-    /// Returns the secrets that it is.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         let (one, other) = match self {
             Self::Token(token) => (token, None),
@@ -50,7 +48,7 @@ impl TryFrom<Value> for Credential {
     }
 }
 
-/// The place of a scheme's credentials in a request.
+/// The place of the credentials in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Header(String),
@@ -60,8 +58,7 @@ pub(super) enum Scheme {
     Basic,
 }
 
-/// Reads the schemes of a document that can be told something; one that the configuration names
-/// must be there.
+/// Reads the supported schemes of a document. Fails if `auth` names another scheme.
 pub(super) fn schemes(
     document: &Document,
     auth: &BTreeMap<String, Credential>,
@@ -69,12 +66,14 @@ pub(super) fn schemes(
     let written = document.root().pointer("/components/securitySchemes");
     let written = written.and_then(Value::as_object).into_iter().flatten();
     let schemes: BTreeMap<String, Scheme> = written
-        .filter_map(|(name, it)| Some((name.clone(), scheme(document.resolve(it).ok()?)?)))
+        .filter_map(|(name, written)| {
+            Some((name.clone(), scheme(document.resolve(written).ok()?)?))
+        })
         .collect();
-    match auth.keys().find(|it| !schemes.contains_key(*it)) {
+    match auth.keys().find(|name| !schemes.contains_key(*name)) {
         None => Ok(schemes),
         Some(unknown) => {
-            let known: Vec<_> = schemes.keys().map(|it| format!("`{it}`")).collect();
+            let known: Vec<_> = schemes.keys().map(|name| format!("`{name}`")).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             Err(format!("`auth` names `{unknown}`; the document's security schemes are {known}"))
         }
@@ -93,14 +92,14 @@ fn scheme(written: &Value) -> Option<Scheme> {
     }
 }
 
-/// The schemes that a call uses, and those that it could use.
+/// The schemes that calls use, and the schemes for which credentials are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Security {
     pub(super) used: Vec<String>,
     pub(super) wanted: Vec<String>,
 }
 
-/// Chooses the first alternative that the configuration has credentials for.
+/// Chooses the first alternative with configured credentials.
 pub(super) fn choose(
     document: &Document,
     operation: &Value,
@@ -111,9 +110,11 @@ pub(super) fn choose(
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .filter_map(|it| Some(it.as_object()?.keys().cloned().collect()))
+        .filter_map(|alternative| Some(alternative.as_object()?.keys().cloned().collect()))
         .collect();
-    let can = |it: &&Vec<String>| !it.is_empty() && it.iter().all(|it| auth.contains_key(it));
+    let can = |names: &&Vec<String>| {
+        !names.is_empty() && names.iter().all(|name| auth.contains_key(name))
+    };
     if let Some(used) = alternatives.iter().find(can) {
         return Security { used: used.clone(), wanted: Vec::new() };
     }
@@ -121,7 +122,7 @@ pub(super) fn choose(
 }
 
 impl Scheme {
-    /// Tells a request who calls.
+    /// Adds the credentials to a request.
     pub(super) fn write(
         &self,
         name: &str,

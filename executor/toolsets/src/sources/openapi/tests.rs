@@ -1,4 +1,8 @@
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json, Router,
@@ -14,9 +18,10 @@ use shared::tool::Effect;
 use tempfile::TempDir;
 use toolbox::SetStatus;
 
+use super::document::Document;
 use crate::http::trial::{Served, Set};
 
-/// A shop of pets, in 3.0 and YAML as people write it.
+/// A pet shop in OpenAPI 3.0 and YAML.
 const PETS: &str = r##"
 openapi: 3.0.3
 info: { title: Pets, version: "1" }
@@ -81,7 +86,7 @@ components:
         parent: { $ref: "#/components/schemas/Pet" }
 "##;
 
-/// Says what was asked.
+/// Answers with the request as text.
 async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let mut said = vec![format!("{method} {uri}")];
     for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
@@ -105,7 +110,7 @@ impl Trial {
         Self { served: Served::begin(Router::new().fallback(echo)).await, folder }
     }
 
-    /// A set whose calls go to the server of the test.
+    /// A set that calls the test server.
     fn source(&self, more: &Value) -> Value {
         let mut api = json!({
             "document": self.folder.path().join("d.yaml"),
@@ -138,11 +143,11 @@ fn keys() -> Value {
 async fn operations_are_tools() {
     let trial = Trial::begin(PETS).await;
     let set = trial.ready(json!({})).await;
-    let effects = set.names().into_iter().map(|it| {
-        let tool = set.tool(&it);
+    let effects = set.names().into_iter().map(|name| {
+        let tool = set.tool(&name);
         let definition = tool.definition();
         let mark = if definition.is_callable { "" } else { " (not callable)" };
-        format!("{it}: {:?}{mark}", definition.effect)
+        format!("{name}: {:?}{mark}", definition.effect)
     });
     expect![[r"
         listPets: Read
@@ -174,7 +179,8 @@ async fn operations_are_tools() {
 
 async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
     let said = set.call(tool, parameters).await;
-    expected.assert_eq(said.as_ref().map_or_else(|err| &*err.message, |it| it.as_str().unwrap()));
+    expected
+        .assert_eq(said.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()));
 }
 
 #[tokio::test]
@@ -250,7 +256,7 @@ async fn calls_are_written_as_the_document_says() {
     .await;
 }
 
-/// `NO` is a country, and `y` is where something is.
+/// In YAML 1.1, `NO` and `y` would be booleans.
 #[tokio::test]
 async fn words_that_were_booleans_once_are_words() {
     let document = r#"
@@ -273,7 +279,7 @@ paths:
     assert_eq!(definition.input_schema["properties"]["y"]["enum"], json!(["Y", "N", "NO", "on"]));
 }
 
-/// `pets.list` and `list` of the set `s` would both be `s.list`.
+/// `pets.list` and `list` of the set `s` must not both become `s.list`.
 #[tokio::test]
 async fn no_two_operations_have_one_name() {
     let document = r#"
@@ -288,7 +294,7 @@ paths:
     let set = trial.ready(json!({})).await;
     let names = set.toolbox.sets().remove(0).tools;
     let names: Vec<_> =
-        names.iter().map(|it| it.definition().qualified_name().to_string()).collect();
+        names.iter().map(|tool| tool.definition().qualified_name().to_string()).collect();
     assert_eq!(names, ["s.list", "s.list_2"]);
 }
 
@@ -354,7 +360,7 @@ async fn mistakes_are_explained() {
     );
 }
 
-/// Devices were read until memory was full, and pipes for ever.
+/// Reading a device or a pipe must not fill the memory or block.
 #[tokio::test]
 async fn only_files_of_some_size_are_read() {
     let trial = Trial::begin("a: 1").await;
@@ -385,7 +391,7 @@ async fn a_document_that_comes_later_is_found_later() {
     assert_eq!(set.names().len(), 8);
 }
 
-/// A document in 3.1 with what is new there, and mistakes.
+/// A document with features of 3.1, and with mistakes.
 fn hostile() -> Value {
     json!({
         "openapi": "3.1.0",
@@ -430,7 +436,7 @@ async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
     let mut document = hostile();
     document["servers"] = json!([{ "url": "/api" }]);
     let router = Router::new()
-        .route("/openapi.json", get(|State(it): State<Value>| async move { Json(it) }))
+        .route("/openapi.json", get(|State(document): State<Value>| async move { Json(document) }))
         .route("/api/{*rest}", get(|Path(rest): Path<String>| async move { rest }))
         .with_state(document);
     let served = Served::begin(router).await;
@@ -458,33 +464,32 @@ async fn whoever_is_not_known_is_told_how_to_be() {
     );
 }
 
-/// Twelve hundred operations whose schemas all lead to each other.
+/// Twelve hundred operations whose schemas refer to each other.
 fn large() -> Value {
-    let reference = |it: usize| json!({ "$ref": format!("#/components/schemas/S{}", it % 700) });
+    let reference = |at: usize| json!({ "$ref": format!("#/components/schemas/S{}", at % 700) });
     let schemas: Map<String, Value> = (0..700)
-        .map(|it| {
+        .map(|at| {
             let text = json!({ "type": "string", "description": "x".repeat(200) });
-            let properties = json!({ "a": text, "b": reference(it * 3 + 1), "c": { "type": "array", "items": reference(it + 1) } });
-            (format!("S{it}"), json!({ "type": "object", "properties": properties }))
+            let properties = json!({ "a": text, "b": reference(at * 3 + 1), "c": { "type": "array", "items": reference(at + 1) } });
+            (format!("S{at}"), json!({ "type": "object", "properties": properties }))
         })
         .collect();
     let paths: Map<String, Value> = (0..600)
-        .map(|it| {
-            let body = json!({ "content": { "application/json": { "schema": reference(it) } } });
+        .map(|at| {
+            let body = json!({ "content": { "application/json": { "schema": reference(at) } } });
             let operation = |id: &str| json!({
-                "operationId": format!("{id}{it}"),
+                "operationId": format!("{id}{at}"),
                 "description": "y".repeat(3_000),
                 "requestBody": body,
-                "responses": { "200": { "content": { "application/json": { "schema": reference(it) } } } },
+                "responses": { "200": { "content": { "application/json": { "schema": reference(at) } } } },
             });
-            (format!("/p{it}"), json!({ "put": operation("put"), "post": operation("post") }))
+            (format!("/p{at}"), json!({ "put": operation("put"), "post": operation("post") }))
         })
         .collect();
     json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
 }
 
-/// A thousand operations that say all there is to say where they stand, with examples: what a
-/// document is that was made for people to read.
+/// A thousand operations with examples and without references.
 fn inlined() -> Value {
     let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
     let text =
@@ -500,25 +505,24 @@ fn inlined() -> Value {
     let query = |n: usize| json!({ "name": format!("with_{n}"), "in": "query", "schema": { "type": "string", "default": "en-US" } });
     let queries: Vec<Value> = (0..8).map(query).collect();
     let paths: Map<String, Value> = (0..1_000)
-        .map(|it| {
+        .map(|at| {
             let operation = json!({
-                "operationId": format!("film-{it}"),
+                "operationId": format!("film-{at}"),
                 "parameters": queries,
                 "responses": { "200": { "description": "200", "content": content } },
             });
-            (format!("/3/film/{it}"), json!({ "get": operation }))
+            (format!("/3/film/{at}"), json!({ "get": operation }))
         })
         .collect();
     json!({ "openapi": "3.1.0", "paths": paths })
 }
 
-/// Without optimisation, and on a machine that does other things, too, it is ready before its time
-/// to connect is over.
+/// The set must be ready in time even in a debug build on a busy machine.
 #[tokio::test]
 async fn documents_that_repeat_themselves_load_in_time() {
     let json = inlined().to_string();
     assert!(json.len() > 3 << 20, "{}", json.len());
-    // Behind a comment it is YAML.
+    // A document that starts with a comment is YAML.
     for document in [json.clone(), format!("# films\n{json}")] {
         let trial = Trial::begin(&document).await;
         let set = trial.ready(json!({})).await;
@@ -555,7 +559,7 @@ async fn a_patch_is_an_object_where_it_may_be() {
     .await;
 }
 
-/// Written out, their schemas would be without end.
+/// The expanded schemas would be infinite.
 #[tokio::test]
 async fn many_operations_that_lead_to_each_other_load_in_time() {
     let trial = Trial::begin(&large().to_string()).await;
@@ -604,4 +608,63 @@ async fn a_text_is_sent_where_it_is_a_text_only() {
     let err = set.call("list", json!({})).await.unwrap_err();
     expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` that is more than a text, which is not supported"]
         .assert_eq(&err.to_string());
+}
+
+/// Time limit for reading a document that grows exponentially when it is expanded.
+const SOON: Duration = Duration::from_mins(1);
+
+/// Returns a document in which each schema refers to the next one ten times.
+fn bomb() -> Value {
+    let mut schemas = Map::new();
+    for at in 0..14 {
+        let next = json!({ "$ref": format!("#/components/schemas/d{}", at + 1) });
+        schemas.insert(format!("d{at}"), json!({ "allOf": vec![next; 10] }));
+    }
+    schemas.insert("d14".to_owned(), json!({ "type": "object" }));
+    let schema = json!({ "$ref": "#/components/schemas/d0" });
+    let content = json!({ "application/json": { "schema": schema } });
+    let plain = json!({ "application/json": { "schema": { "type": "object" } } });
+    let ok = |content: &Value| json!({ "200": { "content": content } });
+    json!({
+        "openapi": "3.1.0",
+        "servers": [{ "url": "http://127.0.0.1:9/" }],
+        "paths": {
+            "/in": { "post": { "operationId": "in", "requestBody": { "content": content }, "responses": {} } },
+            "/out": { "get": { "operationId": "out", "responses": ok(&content) } },
+            "/fine": { "get": { "operationId": "fine", "responses": ok(&plain) } },
+        },
+        "components": { "schemas": schemas },
+    })
+}
+
+#[tokio::test]
+async fn an_operation_whose_schemas_cost_too_much_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("openapi.json");
+    std::fs::write(&path, bomb().to_string()).unwrap();
+    let set = Set::ready(&json!({ "openapi": { "document": path } })).await;
+    assert_eq!(set.names(), ["fine"]);
+    let left_out = set.toolbox.sets().remove(0).left_out;
+    assert_eq!(left_out.len(), 2);
+    for (why, name) in left_out.iter().zip(["`inputSchema` of `in`", "`outputSchema` of `out`"]) {
+        assert!(why.contains(name) && why.contains("evaluations"), "{why}");
+    }
+}
+
+#[test]
+fn aliases_do_not_multiply() {
+    let begun = Instant::now();
+    let nodes = (1..14).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, at| {
+        let all = vec![format!("*a{}", at - 1); 8].join(", ");
+        format!("{text}a{at}: &a{at} [{all}]\n")
+    });
+    assert!(Document::parse(format!("openapi: 3.1.0\n{nodes}").as_bytes()).is_err());
+    // Many aliases of one long text, and enough anchors to look plausible.
+    let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+    let anchors = anchors.concat();
+    let aliases = vec!["*long"; 40_000].join(", ");
+    let text =
+        format!("openapi: 3.1.0\nlong: &long {}\n{anchors}all: [{aliases}]\n", "x".repeat(1 << 20));
+    assert!(Document::parse(text.as_bytes()).is_err());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! An operation as a tool.
+//! Tools that call operations.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,9 +21,9 @@ use super::{
     parameter::Filled,
     security::{Credential, Scheme},
 };
-use crate::http::{Caller, answer::output, fixed};
+use crate::http::{Caller, answer::output, fixed, invalid};
 
-/// State that all tools of an API share.
+/// State that the tools of an API share.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
@@ -40,7 +40,6 @@ struct OperationTool {
     obstacle: Option<String>,
 }
 
-/// Makes the tool of an operation.
 pub(super) fn make(
     set: &ToolSetName,
     api: &Arc<Api>,
@@ -129,7 +128,7 @@ impl OperationTool {
         for (name, value) in &filled.path {
             path = path.replace(&format!("{{{name}}}"), value);
         }
-        if path.split('/').any(|it| matches!(it, "." | "..")) {
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(invalid("`.` and `..` cannot be a part of the address"));
         }
         let mut whole = url.clone();
@@ -139,8 +138,4 @@ impl OperationTool {
         whole.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
         Ok(whole)
     }
-}
-
-fn invalid(why: &str) -> ToolError {
-    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }

@@ -1,10 +1,14 @@
-//! The set `ToolSet`: by its tools a model switches sets, and its next turn sees them.
+//! Activation of toolsets, and the set `ToolSet`, whose tools let a model activate toolsets.
 
 use std::sync::{Arc, Weak};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use shared::tool::{Effect, ErrorCode, ToolError};
+use serde_json::Value;
+use shared::{
+    store::{RecordKind, WriteCondition},
+    tool::{Effect, ErrorCode, ToolError},
+};
 use toolbox::{
     Tool, ToolContext, ToolSet, function,
     tool_names::{ACTIVATE, TOOL_SET},
@@ -12,12 +16,56 @@ use toolbox::{
 
 use super::{Inner, Registry, RegistryError};
 
-/// What `list_toolset` takes.
+/// The result of activating or deactivating toolsets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switched {
+    /// Names of the sets whose state has changed.
+    pub changed: Vec<String>,
+    /// Names of no set.
+    pub not_found: Vec<String>,
+    /// Names of the sets that are always active, because other sets are activated with them.
+    pub refused: Vec<String>,
+}
+
+impl Registry {
+    /// Activates or deactivates the sets that exist. The result names the others.
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, RegistryError> {
+        self.sync().await?;
+        let sets = self.0.parts.toolbox.sets();
+        let mut switched = Switched::default();
+        for name in names {
+            let Some(set) = sets.iter().find(|set| set.name.as_str() == name) else {
+                push_new(&mut switched.not_found, name);
+                continue;
+            };
+            if Self::is_fixed(&set.name) {
+                if !on {
+                    push_new(&mut switched.refused, name);
+                }
+                continue;
+            }
+            if set.is_active != on && !switched.changed.contains(name) {
+                self.put(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never).await?;
+                switched.changed.push(name.clone());
+            }
+        }
+        self.sync().await?;
+        Ok(switched)
+    }
+}
+
+fn push_new(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// The parameters of `list_toolset`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// What the other two take.
+/// The parameters of the other two tools.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Names {
@@ -25,7 +73,7 @@ struct Names {
     tool_set_names: Vec<String>,
 }
 
-/// What `list_toolset` returns.
+/// The output of `list_toolset`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
@@ -42,11 +90,11 @@ struct Described {
     tools: Vec<String>,
 }
 
-/// What the other two return.
+/// The output of the other two tools.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
-    /// Whether every name was one that can be switched.
+    /// `true` if all names were valid.
     success: bool,
     changed: Vec<String>,
     not_found: Vec<String>,
@@ -54,7 +102,7 @@ struct Outcome {
     refused: Vec<String>,
 }
 
-/// Makes the set.
+/// Builds the set `ToolSet`.
 pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [
@@ -97,7 +145,7 @@ fn described(set: &ToolSet) -> Described {
         description: set.description.clone(),
         active: set.is_active,
         source: set.source.clone(),
-        tools: set.tools.iter().map(|it| it.definition().name.to_string()).collect(),
+        tools: set.tools.iter().map(|tool| tool.definition().name.to_string()).collect(),
     }
 }
 
@@ -111,8 +159,8 @@ fn switch(
         let registry = open(&registry);
         async move {
             let switched = registry?.switch(&tool_set_names, on).await.map_err(failed)?;
-            let success = switched.not_found.is_empty() && switched.refused.is_empty();
-            let super::Switched { changed, not_found, refused } = switched;
+            let Switched { changed, not_found, refused } = switched;
+            let success = not_found.is_empty() && refused.is_empty();
             Ok::<_, ToolError>(Outcome { success, changed, not_found, refused })
         }
     };
