@@ -1,22 +1,23 @@
-//! Where the nodes of a directed graph go, and which way its edges take.
+//! Layered drawings of directed graphs, after Sugiyama.
 //!
-//! A layered drawing after Sugiyama: edges that close a cycle are turned round, every node gets a
-//! layer below those that lead to it, edges that pass layers get places in them, the order within
-//! layers is chosen so that few edges cross, and then every node goes as near to its neighbours as
-//! that order allows. Parts that do not hang together are drawn side by side.
+//! - Edges that close a cycle are reversed.
+//! - Each node gets a layer below its predecessors. An edge that passes a layer gets a place in it.
+//! - The order within layers is chosen to avoid crossings.
+//! - Each node moves as near to its neighbours as the order allows.
+//! - Parts without a connection are drawn side by side.
 //!
-//! Everything is deterministic and has a bound: the same graph has the same drawing, and one of
-//! 2,000 nodes and 6,000 edges takes a fraction of a second.
+//! The result is deterministic. A graph of 2,000 nodes and 6,000 edges takes a fraction of a second.
 
 mod layers;
 mod ordering;
-mod pack;
-mod place;
-mod route;
+mod placement;
 
-use self::{layers::Layered, pack::Part};
+use self::layers::Layered;
 
-/// How large a node is.
+/// The wanted ratio of width to height.
+const ASPECT: f64 = 1.6;
+
+/// The size of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
     /// From left to right.
@@ -25,8 +26,8 @@ pub struct Size {
     pub height: f64,
 }
 
-/// A place in a drawing, from its upper left corner.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A position. The origin is the upper left corner.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// To the right.
     pub x: f64,
@@ -34,7 +35,7 @@ pub struct Point {
     pub y: f64,
 }
 
-/// Which way edges lead.
+/// The direction of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From top to bottom.
@@ -43,16 +44,16 @@ pub enum Direction {
     Right,
 }
 
-/// How a graph is drawn.
+/// The style of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
-    /// Which way edges lead.
+    /// The direction of edges.
     pub direction: Direction,
     /// Between layers.
     pub layer_gap: f64,
     /// Between two nodes of a layer.
     pub node_gap: f64,
-    /// Between parts that do not hang together.
+    /// Between parts without a connection.
     pub part_gap: f64,
 }
 
@@ -62,56 +63,132 @@ impl Default for Style {
     }
 }
 
-/// Where everything is.
+/// The positions of all nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawing {
-    /// How wide it is.
+    /// The width.
     pub width: f64,
-    /// How high it is.
+    /// The height.
     pub height: f64,
-    /// The middle of each node.
+    /// The centre of each node.
     pub nodes: Vec<Point>,
-    /// Each edge, from the border of the node that it leads from to the border of the one that it
-    /// leads to, with the points in between where it bends.
+    /// The points of each edge: from the border of its source to the border of its target.
     pub edges: Vec<Vec<Point>>,
 }
 
-/// Draws a graph. Edges are pairs of places in `nodes`; those that name others are drawn as
-/// nothing.
-pub fn layout(nodes: &[Size], edges: &[(usize, usize)], style: &Style) -> Drawing {
-    let turned: Vec<Size> = nodes.iter().map(|it| turned_size(*it, style.direction)).collect();
-    let parts = pack::parts(turned.len(), edges);
-    let drawn: Vec<(Part, Drawing)> = parts
-        .into_iter()
-        .map(|part| {
-            let drawing = layout_part(&part, &turned, style);
-            (part, drawing)
-        })
-        .collect();
-    let mut drawing = pack::together(drawn, nodes.len(), edges.len(), style);
-    if style.direction == Direction::Right {
+/// Connected nodes and their edges.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// The nodes, by their places in the whole graph.
+    nodes: Vec<usize>,
+    edges: Vec<PartEdge>,
+}
+
+/// An edge: its place in the whole graph, and its ends by their places in [`Part::nodes`].
+#[derive(Clone, Copy, Debug)]
+struct PartEdge {
+    at: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Draws a graph. Edges are pairs of positions in `nodes`. Edges with invalid positions stay empty.
+pub fn layout_graph(nodes: &[Size], edges: &[(usize, usize)], style: &Style) -> Drawing {
+    let is_down = style.direction == Direction::Down;
+    let turn = |size: &Size| Size { width: size.height, height: size.width };
+    let sizes: Vec<Size> =
+        nodes.iter().map(|size| if is_down { *size } else { turn(size) }).collect();
+    let draw = |part: Part| {
+        let drawing = layout_part(&part, &sizes, style);
+        (part, drawing)
+    };
+    let drawn = connected_parts(sizes.len(), edges).into_iter().map(draw).collect();
+    let mut drawing = pack_parts(drawn, nodes.len(), edges.len(), style.part_gap);
+    if !is_down {
         std::mem::swap(&mut drawing.width, &mut drawing.height);
         let points = drawing.nodes.iter_mut().chain(drawing.edges.iter_mut().flatten());
-        for Point { x, y } in points {
-            std::mem::swap(x, y);
-        }
+        points.for_each(|Point { x, y }| std::mem::swap(x, y));
     }
     drawing
 }
 
-fn turned_size(size: Size, direction: Direction) -> Size {
-    match direction {
-        Direction::Down => size,
-        Direction::Right => Size { width: size.height, height: size.width },
-    }
-}
-
 fn layout_part(part: &Part, sizes: &[Size], style: &Style) -> Drawing {
-    let sizes: Vec<Size> = part.nodes.iter().map(|it| sizes[*it]).collect();
+    let sizes: Vec<Size> = part.nodes.iter().map(|node| sizes[*node]).collect();
     let mut layered = Layered::new(sizes.len(), &part.edges);
     ordering::reduce_crossings(&mut layered);
-    let placed = place::place(&layered, &sizes, style);
-    route::route(&layered, &placed, &sizes, &part.edges)
+    placement::draw_layers(&layered, &sizes, &part.edges, style)
+}
+
+/// Splits a graph into connected parts, ordered by their first nodes.
+fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<Part> {
+    let mut roots: Vec<usize> = (0..nodes).collect();
+    for (from, to) in edges.iter().filter(|(from, to)| *from < nodes && *to < nodes) {
+        let (a, b) = (root_of(&mut roots, *from), root_of(&mut roots, *to));
+        roots[a.max(b)] = a.min(b);
+    }
+    let mut places = vec![0; nodes];
+    let mut part_of = vec![usize::MAX; nodes];
+    let mut parts: Vec<Part> = Vec::new();
+    for node in 0..nodes {
+        let first = root_of(&mut roots, node);
+        if first == node {
+            part_of[node] = parts.len();
+            parts.push(Part::default());
+        }
+        part_of[node] = part_of[first];
+        let part = &mut parts[part_of[node]];
+        places[node] = part.nodes.len();
+        part.nodes.push(node);
+    }
+    for (at, (from, to)) in edges.iter().enumerate() {
+        if *from < nodes && *to < nodes {
+            let edge = PartEdge { at, from: places[*from], to: places[*to] };
+            parts[part_of[*from]].edges.push(edge);
+        }
+    }
+    parts
+}
+
+/// Returns the smallest connected node that is known so far.
+fn root_of(roots: &mut [usize], mut node: usize) -> usize {
+    while roots[node] != node {
+        roots[node] = roots[roots[node]];
+        node = roots[node];
+    }
+    node
+}
+
+/// Arranges drawings in rows, highest first.
+fn pack_parts(mut drawn: Vec<(Part, Drawing)>, nodes: usize, edges: usize, gap: f64) -> Drawing {
+    let area: f64 =
+        drawn.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();
+    let widest = drawn.iter().map(|(_, drawing)| drawing.width).fold(0.0, f64::max);
+    let row_width = widest.max((area * ASPECT).sqrt());
+    drawn.sort_by(|(_, a), (_, b)| b.height.total_cmp(&a.height));
+    let mut whole = Drawing {
+        nodes: vec![Point::default(); nodes],
+        edges: vec![Vec::new(); edges],
+        ..Drawing::default()
+    };
+    let (mut x, mut y, mut row_height) = (0.0_f64, 0.0, 0.0_f64);
+    for (part, drawing) in drawn {
+        if x > 0.0 && x + drawing.width > row_width {
+            y += row_height + gap;
+            (x, row_height) = (0.0, 0.0);
+        }
+        let moved = |point: Point| Point { x: point.x + x, y: point.y + y };
+        for (node, point) in part.nodes.iter().zip(drawing.nodes) {
+            whole.nodes[*node] = moved(point);
+        }
+        for (edge, points) in part.edges.iter().zip(drawing.edges) {
+            whole.edges[edge.at] = points.into_iter().map(moved).collect();
+        }
+        whole.width = whole.width.max(x + drawing.width);
+        whole.height = whole.height.max(y + drawing.height);
+        row_height = row_height.max(drawing.height);
+        x += drawing.width + gap;
+    }
+    whole
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
 }
 
 fn of(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
-    let drawing = layout::layout(sizes, &edges, style);
+    let drawing = layout::layout_graph(sizes, &edges, style);
     let ways = edges.iter().zip(drawing.edges).filter_map(|((from, to), points)| {
         let (from, to) = (names.get(*from)?.clone(), names.get(*to)?.clone());
         let points = points.into_iter().flat_map(|Point { x, y }| [tenth(x), tenth(y)]).collect();

@@ -1,21 +1,19 @@
-//! In which order nodes stand in their layers, so that few edges cross.
+//! The order of nodes within layers, with few crossing edges.
 
 use super::layers::Layered;
 
-/// How often all layers are gone through.
+/// Rounds over all layers.
 const SWEEPS: usize = 24;
-/// How often in a row that may help nothing.
+/// Rounds in a row without an improvement.
 const PATIENCE: usize = 4;
-/// About how many steps exchanging neighbours may take.
-const EXCHANGE_WORK: usize = 2_000_000;
 
-/// Orders the layers. Sweeps down and up put every node at the mean of its neighbours; what
-/// crosses least is kept, and then neighbours are exchanged while that helps.
+/// Orders the layers. Sweeps down and up put every node at the mean of its neighbours. The order with
+/// the fewest crossings wins.
 pub(super) fn reduce_crossings(graph: &mut Layered) {
-    begin(graph);
+    order_by_search(graph);
     let mut places = vec![0; graph.layer_of.len()];
-    note(graph, &mut places);
-    let mut best = (crossings_of(graph, &places), graph.layers.clone());
+    note_places(graph, &mut places);
+    let mut best = (count_all_crossings(graph, &places), graph.layers.clone());
     let mut in_vain = 0;
     for sweep in 0..SWEEPS {
         if best.0 == 0 || in_vain == PATIENCE {
@@ -27,7 +25,7 @@ pub(super) fn reduce_crossings(graph: &mut Layered) {
             let layer = if is_down { step } else { layers - 1 - step };
             sort_layer(graph, layer, is_down, &mut places);
         }
-        let crossings = crossings_of(graph, &places);
+        let crossings = count_all_crossings(graph, &places);
         in_vain += 1;
         if crossings < best.0 {
             best = (crossings, graph.layers.clone());
@@ -35,15 +33,10 @@ pub(super) fn reduce_crossings(graph: &mut Layered) {
         }
     }
     graph.layers = best.1;
-    note(graph, &mut places);
-    if best.0 > 0 {
-        exchange(graph, &mut places);
-    }
 }
 
-/// Orders nodes as a walk down from the first ones meets them, so that what hangs together stands
-/// together.
-fn begin(graph: &mut Layered) {
+/// Orders nodes by a depth-first search from the first nodes, so that connected nodes are close.
+fn order_by_search(graph: &mut Layered) {
     let mut seen = vec![false; graph.layer_of.len()];
     let starts: Vec<usize> = graph.layers.iter().flatten().copied().collect();
     let mut layers = vec![Vec::new(); graph.layers.len()];
@@ -54,14 +47,13 @@ fn begin(graph: &mut Layered) {
                 continue;
             }
             layers[graph.layer_of[node]].push(node);
-            path.extend(graph.below[node].iter().rev().filter(|it| !seen[**it]));
+            path.extend(graph.below[node].iter().rev().filter(|next| !seen[**next]));
         }
     }
     graph.layers = layers;
 }
 
-/// Takes down where everything is in its layer.
-fn note(graph: &Layered, places: &mut [usize]) {
+fn note_places(graph: &Layered, places: &mut [usize]) {
     for layer in &graph.layers {
         for (place, node) in layer.iter().enumerate() {
             places[*node] = place;
@@ -73,7 +65,7 @@ fn sort_layer(graph: &mut Layered, layer: usize, is_down: bool, places: &mut [us
     let fixed = if is_down { &graph.above } else { &graph.below };
     let mut keyed: Vec<(f64, usize)> = graph.layers[layer]
         .iter()
-        .map(|node| (mean(&fixed[*node], places).unwrap_or(real(places[*node])), *node))
+        .map(|node| (mean_place(&fixed[*node], places).unwrap_or(to_real(places[*node])), *node))
         .collect();
     keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     for (place, ((_, node), there)) in keyed.iter().zip(&mut graph.layers[layer]).enumerate() {
@@ -82,20 +74,20 @@ fn sort_layer(graph: &mut Layered, layer: usize, is_down: bool, places: &mut [us
     }
 }
 
-fn mean(neighbours: &[usize], places: &[usize]) -> Option<f64> {
+fn mean_place(neighbours: &[usize], places: &[usize]) -> Option<f64> {
     if neighbours.is_empty() {
         return None;
     }
-    let sum: usize = neighbours.iter().map(|it| places[*it]).sum();
-    Some(real(sum) / real(neighbours.len()))
+    let sum: usize = neighbours.iter().map(|node| places[*node]).sum();
+    Some(to_real(sum) / to_real(neighbours.len()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "places are far below 2^52")]
-fn real(count: usize) -> f64 {
+fn to_real(count: usize) -> f64 {
     count as f64
 }
 
-fn crossings_of(graph: &Layered, places: &[usize]) -> usize {
+fn count_all_crossings(graph: &Layered, places: &[usize]) -> usize {
     let mut edges = Vec::new();
     let pairs = graph.layers.windows(2);
     let counted = pairs.map(|pair| {
@@ -108,15 +100,15 @@ fn crossings_of(graph: &Layered, places: &[usize]) -> usize {
     counted.sum()
 }
 
-/// Counts the crossings between two layers. Edges are pairs of places in them.
+/// Counts the crossings between two layers. Edges are pairs of positions.
 ///
-/// After Barth, Jünger and Mutzel: crossings are inversions, and a tree of sums counts them.
+/// After Barth, Jünger and Mutzel: crossings are inversions, counted by a tree of sums.
 fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
     edges.sort_unstable();
     let mut sums = vec![0_usize; lower + 1];
     let (mut crossings, mut seen) = (0, 0);
     for (_, to) in edges.iter() {
-        // Of the edges so far, those that end further right cross this one.
+        // Earlier edges that end further right cross this one.
         let mut at = to + 1;
         let mut left = 0;
         while at > 0 {
@@ -132,40 +124,6 @@ fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
         seen += 1;
     }
     crossings
-}
-
-/// Exchanges neighbours while that makes fewer edges cross.
-fn exchange(graph: &mut Layered, places: &mut [usize]) {
-    let mut left = EXCHANGE_WORK;
-    loop {
-        let mut has_helped = false;
-        for layer in 0..graph.layers.len() {
-            for at in 1..graph.layers[layer].len() {
-                let (a, b) = (graph.layers[layer][at - 1], graph.layers[layer][at]);
-                let cost = [&graph.above, &graph.below].map(|it| it[a].len() * it[b].len() + 1);
-                let Some(rest) = left.checked_sub(cost[0] + cost[1]) else { return };
-                left = rest;
-                let crossing = |a: usize, b: usize| {
-                    between(&graph.above[a], &graph.above[b], places)
-                        + between(&graph.below[a], &graph.below[b], places)
-                };
-                if crossing(b, a) < crossing(a, b) {
-                    graph.layers[layer].swap(at - 1, at);
-                    places.swap(a, b);
-                    has_helped = true;
-                }
-            }
-        }
-        if !has_helped {
-            return;
-        }
-    }
-}
-
-/// Counts the crossings of edges of two nodes of a layer, the first of which stands left.
-fn between(left: &[usize], right: &[usize], places: &[usize]) -> usize {
-    let crosses = |it: &usize| right.iter().filter(|to| places[**to] < places[*it]).count();
-    left.iter().map(crosses).sum()
 }
 
 #[cfg(test)]

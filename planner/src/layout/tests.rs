@@ -7,7 +7,7 @@ use super::*;
 const SIZE: Size = Size { width: 80.0, height: 30.0 };
 
 fn draw(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
-    layout(&vec![SIZE; nodes], edges, &Style::default())
+    layout_graph(&vec![SIZE; nodes], edges, &Style::default())
 }
 
 /// Returns how often the straight lines between the middles of nodes cross.
@@ -40,7 +40,7 @@ fn a_chain_is_a_straight_line_down() {
     assert!(drawing.nodes.iter().all(|it| (it.x - 40.0).abs() < 1e-9), "{drawing:?}");
     assert!(drawing.edges.iter().all(|it| it.len() == 2));
     let style = Style { direction: Direction::Right, ..Style::default() };
-    let right = layout(&[SIZE; 3], &[(0, 1), (1, 2)], &style);
+    let right = layout_graph(&[SIZE; 3], &[(0, 1), (1, 2)], &style);
     assert!(right.nodes.iter().all(|it| (it.y - 15.0).abs() < 1e-9), "{right:?}");
     assert!((right.width - (3.0 * 80.0 + 2.0 * 60.0)).abs() < 1e-9);
 }

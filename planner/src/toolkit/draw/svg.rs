@@ -1,32 +1,35 @@
-//! Toolkits as SVG, laid out here.
+//! SVG images of toolkits.
 
 use std::fmt::Write;
 
 use super::{ACTION, TOOL, numbers, score};
 use crate::{
     escape,
-    layout::{Direction, Drawing, Point, Size, Style, layout},
+    layout::{Direction, Drawing, Point, Size, Style, layout_graph},
     toolkit::{Edge, EdgeKind, Node, NodeKind, Toolkit},
 };
 use shared::id::NodeName;
 
-/// How high a node is.
+/// The height of a node.
 const HEIGHT: f64 = 34.0;
-/// Room to the left and right of a name.
+/// The space on both sides of a name.
 const PADDING: f64 = 14.0;
-/// How wide the letters of most scripts are, and those of the wide ones.
+/// The width of letters in most scripts, and in wide ones.
 const LETTER: (f64, f64) = (7.3, 13.0);
-/// The most room for a name; what is longer is cut.
+/// The longest name in pixels. Longer names are cut.
 const NAME: f64 = 230.0;
-/// Around everything.
+/// The outer margin.
 const MARGIN: f64 = 16.0;
-/// Room for the title.
+/// The height of the title.
 const TITLE: f64 = 28.0;
 
 /// Draws a toolkit as an SVG image.
 pub fn svg(toolkit: &Toolkit, title: &str) -> String {
-    let nodes: Vec<(&NodeName, &Node, String)> =
-        toolkit.ordered().into_iter().map(|(name, it)| (name, it, cut(name.as_str()))).collect();
+    let nodes: Vec<(&NodeName, &Node, String)> = toolkit
+        .ordered()
+        .into_iter()
+        .map(|(name, node)| (name, node, cut(name.as_str())))
+        .collect();
     let sizes: Vec<Size> = nodes
         .iter()
         .map(|(_, _, shown)| Size { width: width(shown) + 2.0 * PADDING, height: HEIGHT })
@@ -34,9 +37,9 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     let numbers = numbers(toolkit);
     let edges = toolkit.ordered_edges();
     let ends: Vec<(usize, usize)> =
-        edges.iter().map(|it| (numbers[it.from], numbers[it.to])).collect();
+        edges.iter().map(|edge| (numbers[edge.from], numbers[edge.to])).collect();
     let style = Style { direction: Direction::Down, ..Style::default() };
-    let drawing = layout(&sizes, &ends, &style);
+    let drawing = layout_graph(&sizes, &ends, &style);
     let mut text = head(&drawing, title);
     for (edge, points) in edges.iter().zip(&drawing.edges) {
         draw_edge(&mut text, edge, points);
@@ -44,7 +47,7 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     for (((name, node, shown), middle), size) in nodes.iter().zip(&drawing.nodes).zip(&sizes) {
         draw_node(&mut text, (*name, *node, shown.as_str()), *middle, *size);
     }
-    // Above the lines, so that they can be read.
+    // Labels come after the lines, so that lines do not hide them.
     for (edge, points) in edges.iter().zip(&drawing.edges) {
         draw_score(&mut text, edge, points);
     }
@@ -136,7 +139,7 @@ fn draw_edge(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     );
 }
 
-/// Writes the score at the middle of the line's first part.
+/// Writes the score at the middle of the edge's first segment.
 fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     let [a, b, ..] = points else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y) + 4.0);
@@ -153,7 +156,7 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
 }
 
 fn letter(c: char) -> f64 {
-    // From there on most scripts are as wide as high.
+    // From here on most scripts are as wide as high.
     if c >= '\u{1100}' { LETTER.1 } else { LETTER.0 }
 }
 
@@ -161,7 +164,6 @@ fn width(text: &str) -> f64 {
     text.chars().map(letter).sum()
 }
 
-/// Cuts a name that has too little room.
 fn cut(name: &str) -> String {
     if width(name) <= NAME {
         return name.to_owned();
