@@ -1,8 +1,8 @@
-//! Tool calls in the text of a model's reply, and what a model is told about tools.
+//! Tool calls in the text of a model's reply, and the descriptions of tools for models.
 //!
-//! A reply is read once, from left to right. What begins first and can be read whole has its region
-//! of the text to itself, so that nothing inside an argument is ever a call of its own.
-//! `docs/tool-calls.md` says what is read, and what is not a call.
+//! A reply is read once, from left to right. A call that can be read completely owns its region of
+//! the text, so an argument never contains another call. `docs/tool-calls.md` describes the formats
+//! and the exceptions.
 
 mod argument;
 mod function;
@@ -51,18 +51,18 @@ pub struct ToolCall {
 pub struct Missed {
     /// The tool, as written.
     pub tool: String,
-    /// Why it is not called.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why what was written as a call is none.
+/// The reason why a text that looks like a call cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// No such tool is registered.
     Unknown,
-    /// Its arguments are written in no way that can be read.
+    /// Its arguments cannot be read.
     Unreadable,
-    /// The text ends within it.
+    /// The text ends inside the call.
     Cut,
 }
 
@@ -119,13 +119,12 @@ impl CallFormat {
         }
     }
 
-    /// Returns whether prose may look the same.
     fn is_loose(self) -> bool {
         matches!(self, Self::FunctionCall | Self::NaturalLanguage)
     }
 }
 
-/// Why a reply is not read.
+/// The reason why a reply is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
     /// The text is too long.
@@ -134,7 +133,7 @@ pub enum TooMuch {
         limits::REPLY_BYTES
     )]
     Text {
-        /// Its length.
+        /// The length of the text.
         bytes: usize,
     },
     /// There are too many calls.
@@ -147,8 +146,8 @@ pub enum TooMuch {
 
 /// Returns the calls of registered tools in `text`, in the order of their places.
 ///
-/// `known` returns the registered tool that a name means; [`CatalogNames`] does so for a catalog.
-/// The time grows with the length of the text and with nothing else, whatever it says.
+/// `known` returns the registered tool for a name; [`CatalogNames`] does so for a catalog. The time
+/// is linear in the length of the text.
 pub fn parse_tool_calls(
     text: &str,
     known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
@@ -156,7 +155,7 @@ pub fn parse_tool_calls(
     read_tool_calls(text, known).map(|read| read.calls)
 }
 
-/// Returns the same calls, and what wanted to be one: whoever wrote it can be told.
+/// Returns the same calls, and the texts that look like a call and cannot be called.
 pub fn read_tool_calls(
     text: &str,
     known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
@@ -169,7 +168,7 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops loose calls that only announce an explicit one: the same tool with the same arguments.
+/// Drops loose calls that only announce an explicit call of the same tool with the same arguments.
 fn without_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

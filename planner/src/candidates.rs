@@ -1,4 +1,4 @@
-//! The tools that a planner is shown: those that fit the query best.
+//! The candidates of a planner: the tools that fit the query best.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,33 +10,32 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// Tools that a planner is shown by default.
+/// The default number of candidates.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
 /// Candidates that the transcript lists one by one.
 const LISTED: usize = 256;
 
-/// The tools that a planner is shown, and the reason for each.
+/// The candidates, and the reason for each.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    /// The tools. Those that cannot be planned stay, because messages name them.
+    /// The candidates. Tools that cannot be planned stay, because messages name them.
     pub catalog: Catalog,
     /// Score and reason of every candidate, for the transcript.
     pub report: Value,
 }
 
-/// A tool that may be planned, and how well it fits.
+/// A candidate and its score.
 struct Candidate {
-    /// Its place among the tools that were selected from.
+    /// The place among the tools of the selection.
     at: usize,
     score: Option<f64>,
-    /// The part of the score that executions taught.
+    /// The learned part of the score.
     learned: Option<f64>,
     is_kept: bool,
 }
 
 impl Candidates {
-    /// Keeps at most `max_tools` of `tools`, which are the plannable tools of `catalog`, by a
-    /// selection among them.
+    /// Keeps at most `max_tools` of `tools`, the plannable tools of `catalog`.
     pub fn new(
         catalog: &Catalog,
         tools: &Tools,

@@ -1,4 +1,4 @@
-//! The tools that a plan may use, as they are when it is made.
+//! The catalog: the tools that a plan may use when it is compiled.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,29 +23,29 @@ struct Listed {
     names: ToolNames<usize>,
 }
 
-/// A tool, and whether it may be planned.
+/// A tool of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogTool {
-    /// What the tool is.
+    /// The tool.
     pub definition: Arc<ToolDefinition>,
-    /// Whether its set is switched on.
+    /// Its toolset is active.
     pub is_active: bool,
 }
 
 impl Catalog {
-    /// Collects tools, in the order in which their sets were registered.
+    /// Collects tools in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
         Self::of(tools, [])
     }
 
-    /// Does so where there are these sets, too, whether or not they have tools now: what begins
-    /// with the name of one means no other set's tool.
+    /// Collects tools, with sets that may have no tools. A name that begins with such a set never
+    /// means a tool of another set.
     pub fn of(
         tools: impl IntoIterator<Item = CatalogTool>,
         sets: impl IntoIterator<Item = ToolSetName>,
     ) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let own = tools.iter().map(|it| it.definition.set.clone());
+        let own = tools.iter().map(|tool| tool.definition.set.clone());
         let own: BTreeSet<ToolSetName> = own.chain(sets).collect();
         let mut names = ToolNames::for_sets(own);
         for (at, tool) in tools.iter().enumerate() {
@@ -54,12 +54,12 @@ impl Catalog {
         Self(Arc::new(Listed { tools, names }))
     }
 
-    /// Returns what a name means: `set.name`, or the plain name of the earliest set that has it.
+    /// Finds a tool by `set.name`, or by the plain name in the earliest set that has it.
     pub fn find(&self, name: &str) -> Option<&CatalogTool> {
         self.0.names.get(name).map(|at| &self.0.tools[at])
     }
 
-    /// Returns the name that people and models are shown of a tool: see [`Names::shown`].
+    /// Returns the name that people and models see: see [`ToolNames::display_name`].
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
         self.0.names.display_name(tool)
     }
@@ -78,28 +78,27 @@ impl Catalog {
     pub fn plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()
-            .filter(|it| it.is_active && it.definition.is_callable)
-            .map(|it| &it.definition)
+            .filter(|tool| tool.is_active && tool.definition.is_callable)
+            .map(|tool| &tool.definition)
     }
 
-    /// Returns this catalog with only these tools, by the names that always mean them.
+    /// Returns the catalog of these tools, given by qualified names.
     #[must_use]
     pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
-        let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified_name());
+        let is_there = |tool: &&CatalogTool| tools.contains(&tool.definition.qualified_name());
         self.filtered(is_there)
     }
 
-    /// Returns this catalog with only the given sets, if any are given.
+    /// Returns the catalog of these sets. Without sets, returns the whole catalog.
     #[must_use]
     pub fn only(&self, sets: &[ToolSetName]) -> Self {
         if sets.is_empty() {
             return self.clone();
         }
-        self.filtered(|it| sets.contains(&it.definition.set))
+        self.filtered(|tool| sets.contains(&tool.definition.set))
     }
 
-    /// Returns this catalog as plans that are kept read it: they have the names that always mean a
-    /// tool, `set.name`, and no other name means anything.
+    /// Returns the catalog for stored plans, which use qualified names only.
     #[must_use]
     pub fn of_plans(&self) -> Self {
         let mut names = ToolNames::for_sets(self.0.names.sets().iter().cloned());
@@ -110,7 +109,7 @@ impl Catalog {
         Self(Arc::new(Listed { tools, names }))
     }
 
-    /// Returns this catalog with only some of its tools. What the others are called means nothing.
+    /// Returns the catalog of the tools that `stays` accepts.
     #[must_use]
     pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
         let tools = self.tools().iter().filter(stays).cloned();

@@ -1,8 +1,8 @@
-//! From a draft to a plan, or to every reason why not.
+//! Compiles a draft to a plan, or reports everything that is wrong with it.
 //!
-//! Each phase reads what it needs, says what is wrong and goes on with the next best thing: a step
-//! with an unknown tool still has a name, takes part in the order and can be part of a cycle. The
-//! order is found here; [`Plan::try_from`] checks it again.
+//! Each phase reports its errors and continues with a substitute. For example, a step with an
+//! unknown tool keeps its name and its place in the order. This module finds the order, and
+//! [`Plan::try_from`] checks it again.
 
 mod build;
 mod cycle;
@@ -42,18 +42,18 @@ use self::{
 use crate::{
     catalog::Catalog,
     draft::{Draft, DraftStep},
-    plans::SubPlans,
+    sub_plans::SubPlans,
 };
 
-/// Compiles a draft that executes no other plans, or says everything that is wrong with it.
+/// Compiles a draft without sub-plans, or returns all diagnostics.
 ///
-/// Warnings, those of reading the draft included, become the plan's diagnostics; where there is an
-/// error they are returned beside it, in the order of the draft.
+/// Warnings become the plan's diagnostics. With an error, all diagnostics are returned in the order
+/// of the draft.
 pub fn compile(draft: &Draft, about: PlanInfo, catalog: &Catalog) -> Result<Plan, Vec<Diagnostic>> {
     compile_with(draft, about, catalog, &SubPlans::default())
 }
 
-/// Compiles a draft whose steps may execute `plans`, and hold no drafts of their own.
+/// Compiles a draft whose steps may execute `plans`, without inline plans.
 pub fn compile_with(
     draft: &Draft,
     about: PlanInfo,
@@ -68,15 +68,15 @@ pub fn compile_with(
 pub struct Compiled {
     /// The draft's plan.
     pub plan: Plan,
-    /// Plans of the drafts inside it, innermost first. A plan stands behind all plans that it names, so
-    /// they are stored in this order, and [`Self::plan`] last.
+    /// The inline plans, innermost first. Each plan comes after all plans that it names, so they
+    /// are stored in this order, and [`Self::plan`] last.
     pub inner: Vec<Plan>,
 }
 
-/// Compiles a draft and the drafts inside its steps.
+/// Compiles a draft and its inline drafts.
 ///
-/// `inner` returns the properties of the plan of a draft inside. Diagnostics inside have a path that
-/// begins like `tools[2].plan.`.
+/// `inner` returns the properties of an inline plan. The path of its diagnostics begins like
+/// `tools[2].plan.`.
 pub fn compile_all(
     draft: &Draft,
     about: PlanInfo,
@@ -89,11 +89,11 @@ pub fn compile_all(
     Ok(Compiled { plan, inner: tree.done })
 }
 
-/// What there is besides the draft.
+/// The inputs of a compilation besides the draft.
 struct World<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
-    /// What became of the drafts inside the draft.
+    /// The compiled inline drafts.
     inline: &'a Inline,
 }
 
@@ -124,7 +124,7 @@ fn one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan, Vec<Di
     })
 }
 
-/// A step of the draft, with all that is known of it alone.
+/// A step of the draft, with its own facts.
 struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
@@ -132,19 +132,18 @@ struct Step<'a> {
     given: Given,
     mapping: Vec<OutputMapping>,
     policy: StepPolicy,
-    /// What `forEach` says.
+    /// The template of `forEach`.
     for_each: Option<Arc<Value>>,
     undo: Option<Box<Undo<'a>>>,
 }
 
-/// The call that undoes a step, with all that is known of it alone.
+/// A compensation, with its own facts.
 struct Undo<'a> {
     choice: Choice<'a>,
     given: Given,
     policy: StepPolicy,
 }
 
-/// The place of the parameters in a compensation.
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> Undo<'a> {
@@ -167,7 +166,7 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Says why a draft is not even looked at.
+/// Returns an error for a draft that is too large to check.
 fn refusal(draft: &Draft) -> Option<Diagnostic> {
     match draft.tools.len() {
         0 => Some(
@@ -193,9 +192,11 @@ fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Ste
         let given = room.read(at, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(at, written, report);
         let policy = policy::read(at, written, &choice, report);
-        let for_each = written.for_each.as_ref().map(|it| Arc::new(Value::from(it.as_str())));
+        let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
-        let undo = undo.and_then(|it| Undo::read(at, it, world.catalog, &mut room, report));
+        let undo = undo.and_then(|compensation| {
+            Undo::read(at, compensation, world.catalog, &mut room, report)
+        });
         let undo = undo.map(Box::new);
         Step { written, id, choice, given, mapping, policy, for_each, undo }
     });
@@ -204,7 +205,7 @@ fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Ste
     steps
 }
 
-/// Reads a step's `outputMapping`. Wrong entries are reported and left out.
+/// Reads a step's `outputMapping`. Reports and drops wrong entries.
 fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputMapping> {
     let Some(mapping) = &step.output_mapping else { return Vec::new() };
     let mut read = Vec::with_capacity(mapping.len());

@@ -1,6 +1,7 @@
-//! A plan as a model or a person writes it. Untrusted.
+//! Untrusted plans, as a model or a person writes them.
 //!
-//! The JSON is `{"tools":[{"name","parameters","dependsOn","outputMapping"}],"executionOrder":[…]}`.
+//! The JSON is
+//! `{"tools":[{"name","parameters","dependsOn","outputMapping"}],"executionOrder":[…]}`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,18 +14,18 @@ use shared::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Draft {
-    /// What it is for, in words.
+    /// The purpose, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The request that it is to be the next version of.
+    /// The request of which it becomes the next version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// The steps, in any order.
     pub tools: Vec<DraftStep>,
-    /// The order that the author thinks is right. Only checked.
+    /// The author's execution order. The compiler only checks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<Vec<String>>,
-    /// What was noticed when it was read; it becomes part of the plan's diagnostics.
+    /// Warnings of the reader. They become part of the plan's diagnostics.
     #[serde(skip)]
     pub notices: Vec<Diagnostic>,
 }
@@ -33,131 +34,131 @@ pub struct Draft {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftStep {
-    /// A name for the step.
+    /// The step id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The name of a tool. Exactly one of `name`, `toolName` and `plan` is there.
+    /// The name of a tool. A step has exactly one of `name`, `toolName` and `plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The same.
+    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
     /// The plan that the step executes, instead of a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<SubDraft>,
-    /// The parameters, perhaps with `{{step.path}}` in them. An object.
+    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// What to wait for, besides what templates name: null, a name, or a list of names.
+    /// Dependencies besides those of templates: null, a name, or a list of names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<Value>,
     /// `{"path in the output": "variable"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_mapping: Option<Map<String, Value>>,
-    /// How often and when it is tried again.
+    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// How long an attempt may take.
+    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
     /// `fail`, `continue`, `ignore` or `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
-    /// Whether a person must agree before it starts.
+    /// A person must approve the step before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_approval: Option<bool>,
     /// A condition, in CEL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The template of the list for each item of which the step is done.
+    /// The template of a loop's list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
-    /// How many items are done at once.
+    /// Items that may run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<i64>,
-    /// What undoes the step: a [`DraftCompensation`].
+    /// The compensation: a [`DraftCompensation`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Value>,
-    /// How long an attempt may take without saying anything.
+    /// The longest time without progress in an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<i64>,
-    /// How long what the tool returns may be taken for what it would return.
+    /// The time for which the output may be taken from the output cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<i64>,
-    /// Whether a template that finds nothing fails the step.
+    /// A template that finds nothing fails the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
 }
 
 /// A plan that a step executes, as written.
 ///
-/// The reader of drafts is written by hand, so nobody ever reads what serde says of this.
+/// The hand-written reader of drafts reports errors, so serde's messages are never shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SubDraft {
     /// The id of a plan, or the name that it was saved under.
     Named(String),
-    /// A plan of its own, written where it is used.
+    /// A plan that is written inside the step.
     Inline(Box<Draft>),
 }
 
-/// The call that undoes a step, as written.
+/// A compensation, as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftCompensation {
-    /// The name of a tool. Exactly one of `name` and `toolName` is there.
+    /// The name of a tool. A compensation has exactly one of `name` and `toolName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The same.
+    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The parameters, perhaps with `{{step.path}}` in them. An object.
+    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// How often and when it is tried again.
+    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// How long an attempt may take.
+    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
 }
 
-/// How often and when a step is tried again, as written.
+/// A retry policy, as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftRetry {
-    /// Tries in all.
+    /// The most attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i64>,
-    /// The wait before the second try, in milliseconds.
+    /// The wait before the second attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<i64>,
     /// The longest wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_backoff_ms: Option<i64>,
-    /// What the wait is multiplied by each time.
+    /// The factor by which each wait grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiplier: Option<f64>,
-    /// Whether each wait is drawn between half of it and all of it.
+    /// Draws each wait between half of it and all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<bool>,
 }
 
 impl Draft {
-    /// Writes a plan down again: compiled with the same tools, and with the plans that
-    /// [`SubPlans::of`](crate::plans::SubPlans::of) finds in it, it gives the same steps.
+    /// Converts a plan to a draft. It compiles to the same steps with the same tools and the plans
+    /// of [`SubPlans::of`](crate::sub_plans::SubPlans::of).
     pub fn from_plan(plan: &Plan) -> Self {
         Self {
             query: Some(plan.info().query.clone()),
-            tools: plan.steps().iter().map(|it| DraftStep::from_step(plan, it)).collect(),
+            tools: plan.steps().iter().map(|step| DraftStep::from_step(plan, step)).collect(),
             ..Self::default()
         }
     }
 }
 
 impl Draft {
-    /// Writes a plan down as a person would: what is as it always is, is left out. It means what
-    /// [`from_plan`](Self::from_plan) means.
+    /// Writes a plan as a person would, without default values. It compiles to the same steps as
+    /// [`from_plan`](Self::from_plan).
     pub fn exported(plan: &Plan) -> Self {
         let mut draft = Self::from_plan(plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
@@ -200,9 +201,10 @@ impl DraftStep {
             StepKind::Plan(_) => (None, Some(SubDraft::Named(tool))),
             _ => (Some(tool), None),
         };
-        let on = step.depends_on.iter().map(|it| plan.step(*it).id.as_str());
+        let on = step.depends_on.iter().map(|number| plan.step(*number).id.as_str());
         let mapping = step.output_mapping.iter();
-        let mapping = mapping.map(|it| (it.written.clone(), Value::from(&*it.variable)));
+        let mapping =
+            mapping.map(|mapping| (mapping.written.clone(), Value::from(&*mapping.variable)));
         let policy = &step.policy;
         Self {
             id: Some(step.id.to_string()),
@@ -216,8 +218,8 @@ impl DraftStep {
             timeout_ms: Some(written(policy.timeout_ms)),
             on_error: Some(policy.on_error.to_string()),
             requires_approval: Some(policy.requires_approval),
-            when: step.when.as_ref().map(|it| it.source().to_owned()),
-            for_each: step.for_each.as_ref().map(|it| it.written.clone()),
+            when: step.when.as_ref().map(|condition| condition.source().to_owned()),
+            for_each: step.for_each.as_ref().map(|list| list.written.clone()),
             max_parallel: policy.max_parallel.map(i64::from),
             compensate: step.compensate.as_deref().map(DraftCompensation::from_compensation),
             idle_timeout_ms: policy.idle_timeout_ms.map(written),
@@ -253,7 +255,7 @@ impl DraftRetry {
     }
 }
 
-/// Returns a number as drafts have it; a plan has none that is larger.
+/// Converts a number of a plan to the number type of drafts. No plan has a larger one.
 fn written(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Texts as vectors: what lets tools be chosen by meaning.
+//! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
-//! [`Embedders`] chooses among what is wanted: a model in a directory and the one that is part of
-//! this program ([`Local`]), or a server ([`Server`]). What is made of a text is kept in the store
-//! ([`Kept`]), so that no text is embedded twice.
+//! [`Embedders`] uses the first source that works: a model in a directory or the built-in one
+//! ([`Local`]), or a server ([`Server`]). [`Kept`] keeps vectors in the
+//! store, so that no text is embedded twice.
 
 mod choice;
 mod encoder;
@@ -27,54 +27,54 @@ pub use self::{
     server::{Server, ServerConfig},
 };
 
-/// Turns texts into vectors, near each other where the texts mean the same.
+/// Computes vectors. Texts with similar meanings get similar vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync + std::fmt::Debug {
-    /// Names the model and its revision: vectors are kept under it.
+    /// Returns the model's name and revision. Vectors are stored under it.
     fn model(&self) -> &str;
 
-    /// Returns a vector for each text, exactly as given, all of one length.
+    /// Returns one vector for each text. All have the same length.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Asks whether it works at all: before it is used, and again some time after it failed.
+    /// Checks that the embedder works: before its first use, and some time after a failure.
     async fn probe(&self) -> Result<(), EmbedError> {
         Ok(())
     }
 }
 
-/// Why there are no vectors.
+/// The reason why there are no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
-    /// The model cannot be used as it is: a file is missing, or is not what it should be.
+    /// The model cannot be used: a file is missing or invalid.
     #[error("the embedding model `{model}` cannot be used: {why}")]
     Model {
-        /// Which model.
+        /// The model.
         model: String,
-        /// What is wrong with it, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The server of the model did not answer as it should; it may, later.
+    /// The embedding server failed. A retry may help.
     #[error("the embedding server {url} is not available: {why}")]
     Unavailable {
-        /// Where the server is.
+        /// The server's URL.
         url: String,
-        /// What happened, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The server of the model refused, or answered what it should not: asking again is no use.
+    /// The embedding server refused, or sent an invalid answer. A retry does not help.
     #[error("the embedding server {url} cannot be used: {why}")]
     Refused {
-        /// Where the server is.
+        /// The server's URL.
         url: String,
-        /// What happened, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The server of the model does not take one of the texts; others it may.
+    /// The embedding server rejects one of the texts. It may accept others.
     #[error("the embedding server {url} does not take a text: {why}")]
     Text {
-        /// Where the server is.
+        /// The server's URL.
         url: String,
-        /// What it says.
+        /// The server's message.
         why: String,
     },
 }

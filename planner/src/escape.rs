@@ -1,9 +1,9 @@
-//! Text inside of pictures: whatever somebody is called, the picture is well formed.
+//! Escapes names for diagrams, so that any name gives a valid picture.
 
 use std::fmt::Write;
 
-/// Returns a text for a quoted label of a Mermaid diagram, which reads HTML entities written as
-/// `#code;`, and Markdown.
+/// Escapes a quoted label of a Mermaid diagram, which interprets Markdown and HTML entities as
+/// `#code;`.
 pub fn mermaid(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,13 +19,12 @@ pub fn mermaid(text: &str) -> String {
     escaped
 }
 
-/// Returns a text for a quoted label of DOT, in which Graphviz reads HTML entities.
+/// Escapes a quoted label of DOT. Graphviz interprets HTML entities.
 pub fn dot(text: &str) -> String {
     text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Returns a text for the content or a quoted attribute of an XML element. What XML cannot say
-/// becomes `\u{fffd}`.
+/// Escapes content or a quoted attribute of XML. Characters that XML forbids become `\u{fffd}`.
 pub fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! Lessons from ended executions: which tools follow each other, and which succeed for a query.
+//! Lessons from finished executions: tools that follow each other, and tools that succeed for a
+//! query.
 
 use serde::{Deserialize, Serialize};
 use shared::{
@@ -13,18 +14,18 @@ use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
 const BLAMELESS: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
-/// All lessons, as the store keeps them.
+/// All lessons, as the store holds them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
-    /// Executions that ended until then are included.
+    /// Executions that finished until then are included.
     pub until: Option<Timestamp>,
-    /// Queries until then are included, if the embedder did not answer for later ones.
+    /// Queries until then are included. Earlier than `until` if the embedder failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
-    /// Which tools follow each other.
+    /// The tools that follow each other.
     pub learned: Learned,
-    /// Which tools succeed for which queries.
+    /// The tools that succeed for queries.
     #[serde(default)]
     pub outcomes: Outcomes,
 }
@@ -45,15 +46,15 @@ pub struct QueryOutcome {
     pub query: String,
     /// The tools, and whether each succeeded.
     pub tools: Vec<(ToolName, bool)>,
-    /// When the execution ended.
+    /// The time at which the execution finished.
     pub at: Timestamp,
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution, or nothing if it did not complete. A call follows those
-    /// that its step depends on. In a plan without dependencies, it follows the call before.
+    /// Reads the calls of an execution. Empty if it did not complete. A call follows those that its
+    /// step depends on. In a plan without dependencies, it follows the call before.
     ///
-    /// `is_chosen` tells tools that a plan chose from those that agents consist of.
+    /// `is_chosen` excludes tools that a planner did not choose, such as those of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {
         if execution.state() != ExecutionState::Completed {
             return Self::default();

@@ -1,4 +1,4 @@
-//! What to do: from words to drafts, from drafts to plans.
+//! Planning: from queries to drafts, and from drafts to plans.
 
 pub mod calls;
 pub mod candidates;
@@ -10,12 +10,12 @@ pub mod escape;
 pub mod layout;
 pub mod learning;
 pub mod model;
-pub mod nearest;
 pub mod plan_cache;
-pub mod plans;
 pub mod replan;
 pub mod reuse;
 pub mod select;
+pub mod sub_plans;
+pub mod suggest;
 pub mod toolkit;
 pub mod writer;
 
@@ -27,17 +27,17 @@ use shared::{diagnostic::Diagnostic, store::StoreError};
 
 use crate::{catalog::Catalog, compile::Compiled, draft::Draft, replan::EarlierPlan};
 
-/// The planner of plans that nobody asked for in words.
+/// The planner's name of plans that a person or a program wrote.
 pub const EXPLICIT: &str = "explicit";
 
 /// Turns a query into a plan.
 #[async_trait]
 pub trait Planner: Send + Sync {
-    /// Returns the name by which plans remember who wrote them.
+    /// Returns the planner's name, which its plans store.
     fn name(&self) -> &str;
 
     /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
-    /// returns everything that is wrong with it.
+    /// returns all diagnostics.
     ///
     /// The notes of the proposal, or of the error, become the request's transcript.
     async fn plan(
@@ -47,7 +47,7 @@ pub trait Planner: Send + Sync {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError>;
 
-    /// Plans what an earlier plan did not get done, from the results of its steps.
+    /// Plans the rest of an earlier plan from the results of its steps.
     ///
     /// The planner does not see all fields of the earlier steps. The caller copies the others into
     /// the draft ([`replan::carry_over`]), and so does `compiler`.
@@ -74,10 +74,10 @@ pub trait PlanCompiler: Send + Sync {
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection>;
 }
 
-/// Why a draft did not become a plan.
+/// The reason why a draft did not become a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
-    /// Everything that is wrong with it. At least one diagnostic is an error.
+    /// All diagnostics. At least one is an error.
     Invalid(Vec<Diagnostic>),
     /// The store could not be read, so the draft was not compiled.
     Store(StoreError),
@@ -88,21 +88,20 @@ pub enum Rejection {
 pub struct ProposedPlan {
     /// The plan, and the plans inside it.
     pub compiled: Compiled,
-    /// The draft, and how it came to be.
+    /// The draft and its notes.
     pub proposal: Proposal,
 }
 
-/// A draft, and how it came to be.
+/// A draft and its notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// The draft.
     pub draft: Draft,
-    /// How it came to be, oldest first.
+    /// The steps of planning, oldest first.
     pub notes: Vec<Note>,
-    /// What the author should know: what was assumed because it was not said.
+    /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
-    /// Who wrote the draft, where that is another one than [`Planner::name`] says: a fallback
-    /// model.
+    /// The author, if it is not [`Planner::name`]: a fallback model.
     pub author: Option<String>,
 }
 
@@ -132,58 +131,58 @@ impl Proposal {
     }
 }
 
-/// Something worth knowing about how a draft came to be.
+/// A note about planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// What kind of thing: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
+    /// The kind: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
     pub kind: &'static str,
-    /// All of it.
+    /// The content.
     pub content: Value,
-    /// When it came to be, counted from the moment at which the planner was asked.
+    /// The time since planning began.
     pub after: Duration,
 }
 
-/// Why there is no draft.
+/// The reason why there is no draft.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
-    /// The planner understood, or did not, and no tool does what is asked.
+    /// No tool does what the query asks.
     #[error("{message}")]
     NoPlan {
-        /// What could not be done or filled, and what to do.
+        /// The reason, and what to do.
         message: String,
-        /// The nearest tools, best first.
+        /// Suggested tools, best first.
         nearest: Vec<String>,
-        /// How far it came.
+        /// The notes up to the error.
         notes: Vec<Note>,
     },
     /// The planner could not be reached.
     #[error("{message}")]
     Unavailable {
-        /// Why, and what to do.
+        /// The reason, and what to do.
         message: String,
-        /// How far it came.
+        /// The notes up to the error.
         notes: Vec<Note>,
     },
-    /// What the planner made cannot run, however often it was told.
-    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |it| &it.message))]
+    /// The planner's last draft does not compile.
+    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
     Invalid {
-        /// What is wrong with the last one.
+        /// The errors of the last draft.
         diagnostics: Vec<Diagnostic>,
-        /// How far it came.
+        /// The notes up to the error.
         notes: Vec<Note>,
     },
     /// The store failed while the plan was compiled.
     #[error("{error}")]
     Store {
-        /// Its failure.
+        /// The failure.
         error: StoreError,
-        /// How far it came.
+        /// The notes up to the error.
         notes: Vec<Note>,
     },
 }
 
 impl PlanningError {
-    /// Returns the same with how far the planner came.
+    /// Replaces the notes.
     #[must_use]
     pub fn with_notes(mut self, new: Vec<Note>) -> Self {
         let (Self::NoPlan { notes, .. }

@@ -36,7 +36,7 @@ pub trait Model: Debug + Send + Sync {
 
     /// Asks, and waits for the whole answer.
     ///
-    /// Each implementation limits the wait and the number of tries.
+    /// Each implementation limits the wait and the number of attempts.
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError>;
 }
 
@@ -75,7 +75,7 @@ pub enum Message {
 pub struct OfferedTool {
     /// The name of the tool. A provider that allows fewer characters sees another name.
     pub name: ToolName,
-    /// What the tool does.
+    /// The tool's description.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub schema: Value,
@@ -122,19 +122,19 @@ pub struct Reply {
     pub text: String,
     /// The calls that the model asks for.
     pub calls: Vec<NativeCall>,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub stop: Stop,
     /// The tokens of question and answer.
     pub tokens: Tokens,
     /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
-    /// The model that answered: the one that was asked, or its fallback.
+    /// The model that answered: the requested one, or its fallback.
     pub model: String,
-    /// The tries before that failed, oldest first.
+    /// Failed attempts, oldest first.
     pub missed: Vec<ModelError>,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
@@ -168,25 +168,25 @@ pub struct Price {
     pub output: f64,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// There is no answer now. A later try may succeed.
+    /// There is no answer now. A retry may help.
     #[error("the model `{model}` is not available: {why}")]
     Unavailable {
         /// The model.
         model: String,
-        /// What happened, and what to do.
+        /// The reason, and what to do.
         why: String,
         /// The wait that the provider asks for.
         wait: Option<Duration>,
     },
-    /// The model or its provider refuses. Another try does not help.
+    /// The model or its provider refuses. A retry does not help.
     #[error("the model `{model}` cannot be used: {why}")]
     Refused {
         /// The model.
         model: String,
-        /// What happened, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
 }
@@ -215,7 +215,7 @@ impl ModelError {
         }
     }
 
-    /// Returns what happened, and what to do.
+    /// Returns the reason, and what to do.
     pub fn why(&self) -> &str {
         match self {
             Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,

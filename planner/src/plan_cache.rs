@@ -1,7 +1,7 @@
-//! The plan cache: drafts of queries that were planned before with the same tools by the same planner.
+//! The plan cache: drafts of earlier queries, for the same tools and planner.
 //!
-//! The cache holds the draft, not the plan. The engine compiles the draft again for each request, so
-//! a caller without the right to a tool gets no plan that uses it.
+//! The cache holds the draft, not the plan. The engine compiles the draft again for each request,
+//! so a caller without the right to a tool gets no plan that uses it.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,15 +11,15 @@ use shared::{diagnostic::Diagnostic, id::RequestId};
 
 use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 
-/// The planner that is as fast as any cache.
+/// This planner is as fast as the cache.
 const OFFLINE: &str = "offline";
 
-/// Whether a query that was planned before takes its draft from the cache.
+/// The rule for taking a draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
     /// Never.
     Off,
-    /// Only exactly the same query.
+    /// Only for an identical query.
     #[default]
     Exact,
 }
@@ -37,7 +37,7 @@ impl PlanCache {
     }
 }
 
-/// A draft that made a plan, and the request that it was made for.
+/// A draft that compiled, and its request.
 #[derive(Clone, Debug)]
 pub struct CachedDraft {
     request: RequestId,
@@ -87,7 +87,7 @@ impl CachedDraft {
     }
 }
 
-/// Hashes the planner's name, the query and everything that the planner reads about the tools.
+/// Hashes the planner's name, the query and all facts about the tools.
 fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -111,7 +111,7 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
         add(&told.to_string());
     }
     hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // A text takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

@@ -1,8 +1,9 @@
-//! Replanning: the next version of a plan that did not get to its end.
+//! Replanning: the next version of a plan that did not complete.
 //!
-//! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]), and writes the
-//! next version. Settings that it did not see are carried over ([`carry_over()`]), outputs are reused
-//! ([`crate::reuse`]), and a version that would repeat an effect is refused ([`RepeatGuard`]).
+//! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]) and writes the
+//! next version. Settings that the model did not see are carried over ([`carry_over()`]), and
+//! outputs are reused ([`crate::reuse`]). [`RepeatGuard`] rejects a version that would repeat an
+//! effect.
 
 mod carry_over;
 pub mod repeat_guard;
@@ -20,11 +21,11 @@ use shared::{
 pub use self::{carry_over::carry_over, repeat_guard::RepeatGuard};
 use crate::draft::Draft;
 
-/// Items of a list whose states a model is told.
+/// Items of a list whose states the model gets.
 const TOLD_ITEMS: usize = 256;
 /// The transcript entry that is written before a model is asked.
 pub const ATTEMPT: &str = "replan";
-/// The transcript entry that says why there is no automatic replan.
+/// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
 
 /// A plan that was executed, and the results of its steps.
@@ -34,7 +35,7 @@ pub struct EarlierPlan {
     pub draft: Draft,
     /// The result of each step, in plan order.
     pub results: Vec<StepResult>,
-    /// Why there is a replan, in words.
+    /// The reason for the replan, in words.
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
@@ -45,8 +46,8 @@ pub struct EarlierPlan {
 pub struct StepResult {
     /// The step.
     pub step: String,
-    /// `succeeded`, `failed`, `unknown` (it may have happened, or may yet), `skipped`,
-    /// `cancelled`, `undone`, or `undoing_failed`.
+    /// `succeeded`, `failed`, `unknown` (the outcome is unknown), `skipped`, `cancelled`, `undone`,
+    /// or `undoing_failed`.
     pub state: &'static str,
     /// Its output.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,17 +60,17 @@ pub struct StepResult {
     pub items: Vec<&'static str>,
 }
 
-/// The automatic replans of an execution, as its request's transcript has them.
+/// The automatic replans of an execution, from its request's transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
     /// Replans that were started.
     pub started: usize,
-    /// Why no further one is started.
+    /// The reason why no further replan starts.
     pub given_up: Option<String>,
 }
 
 impl EarlierPlan {
-    /// Describes an ended execution for a planner.
+    /// Describes a finished execution for a planner.
     pub fn of(ended: &Execution) -> Self {
         let plan = ended.plan();
         let steps = plan.steps().iter().zip(ended.steps());
@@ -101,14 +102,14 @@ impl Attempts {
     }
 }
 
-/// Returns the identifier of the execution that continues an ended one. It is derived, so that two
-/// replans of one execution start the same one.
+/// Returns the id of the execution that continues a finished one. It is derived, so two replans of
+/// one execution start the same one.
 pub fn next_execution(ended: &Execution) -> ExecutionId {
     let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
     ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))
 }
 
-/// Returns why an ended execution is replanned, in words.
+/// Returns the reason for replanning a finished execution, in words.
 pub fn reason(ended: &Execution) -> String {
     if ended.state() == ExecutionState::Completed
         && let Some((step, returned)) = ended.replan_request()

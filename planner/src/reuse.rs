@@ -1,4 +1,4 @@
-//! Outputs that a retry or a replan takes over from an ended execution.
+//! Outputs that a retry or a replan reuses from a finished execution.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,10 +10,10 @@ use shared::{
     plan::{Plan, ToolExecution},
 };
 
-/// Why outputs cannot be taken over.
+/// The reason why outputs cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReuseError {
-    /// The execution has not ended.
+    /// The execution has not finished.
     #[error("`{0}` has not ended: cancel it first, or wait until it has")]
     Open(shared::id::ExecutionId),
     /// The plan has no such step to retry from.
@@ -36,7 +36,7 @@ pub enum ReuseError {
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,
-    /// The outputs that a new plan takes over are too large for one event.
+    /// The outputs that a new plan reuses are too large for one event.
     #[error(
         "the outputs that would be kept have more than {max} bytes: let tools write them into \
          files and return the names",
@@ -50,13 +50,13 @@ pub enum ReuseError {
 pub enum RetryScope<'a> {
     /// Every step that did not succeed, and every step that was compensated.
     Failed,
-    /// This step, and every later one.
+    /// This step and all later ones.
     FromStep(&'a str),
     /// Every step.
     All,
 }
 
-/// Returns the first event of a retry. It takes over the outputs of the [kept](kept_steps) steps.
+/// Returns the first event of a retry. It reuses the outputs of the [kept](kept_steps) steps.
 pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
@@ -83,7 +83,7 @@ fn too_much(scope: RetryScope<'_>) -> ReuseError {
     }
 }
 
-/// Returns for each step, in plan order, whether a retry keeps it. Never keeps a compensated step.
+/// Returns for each step whether a retry keeps it. Never keeps a compensated step.
 pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, ReuseError> {
     let steps = ended.steps();
     match scope {
@@ -101,7 +101,7 @@ pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>,
 }
 
 /// Returns for each step whether a retry from the step `from` keeps it. A step before `from` runs
-/// again if it depends on a step that does, because that one may return another output.
+/// again if one of its dependencies does, because the output may change.
 fn kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
@@ -116,8 +116,8 @@ fn kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     kept
 }
 
-/// Returns the first event of a new plan that continues an ended execution. It takes over the
-/// outputs of the [reusable](reusable_steps) steps, and has one replan less left.
+/// Returns the first event of a new plan that continues a finished execution. It reuses the outputs
+/// of the [reusable](reusable_steps) steps and has one replan less left.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
@@ -139,9 +139,10 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     Ok(created)
 }
 
-/// Returns for each step of a new plan whether it need not run again. Such a step is the same in
-/// both plans, depends on reusable steps only, and succeeded without being undone, or was skipped
-/// for its condition or a dependency.
+/// Returns for each step of a new plan whether its output can be reused.
+///
+/// Such a step is the same in both plans and depends on reusable steps only. It succeeded and was
+/// not compensated, or was skipped because of its condition or a dependency.
 pub fn reusable_steps(ended: &Execution, plan: &Plan) -> Vec<bool> {
     let mut reusable = Vec::with_capacity(plan.steps().len());
     for step in plan.steps() {
@@ -176,7 +177,7 @@ fn is_same_step(old: &Plan, was: &ToolExecution, new: &Plan, step: &ToolExecutio
 /// list. Compares numbers by value, so `1` equals `1.0`.
 pub fn is_same_call(one: &ToolExecution, other: &ToolExecution) -> bool {
     fn list(step: &ToolExecution) -> Option<&str> {
-        step.for_each.as_ref().map(|it| it.written.as_str())
+        step.for_each.as_ref().map(|list| list.written.as_str())
     }
     (&one.tool, &one.kind, list(one)) == (&other.tool, &other.kind, list(other))
         && json::equals_normalized(&one.parameters, &other.parameters)
@@ -324,8 +325,8 @@ mod tests {
         }
     }
 
-    /// A step that failed, and was ignored, returns something the second time; what was made of its
-    /// nothing is made anew.
+    /// A step that failed and was ignored may return something in the retry, so its dependents run
+    /// again.
     #[test]
     fn what_follows_from_something_that_is_done_again_is_done_again() {
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));

@@ -1,8 +1,8 @@
-//! Which of these tools does a query need next? By meaning, by words, or by both.
+//! Tool selection: ranks tools for a query by meaning, by words, or by both.
 //!
-//! A tool is known by the vectors of its description and of its examples ([`Centroid`] is their
-//! middle), and by its words. A [`Selector`] keeps an index of the tools that it was last asked
-//! about; where the tools change, only what is new is read and embedded.
+//! The index of a tool holds the vectors of its description and examples ([`Centroid`] is their
+//! mean) and its words. A [`Selector`] keeps the index of the last tools and updates only the tools
+//! that changed.
 
 mod best;
 mod collision;
@@ -28,25 +28,25 @@ pub use self::{
     vector::cosine,
 };
 
-/// By what tools are chosen.
+/// The method of selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Criterion {
-    /// The cosine to the middle of their examples, which must be near enough for a hit.
+    /// The cosine to the mean of a tool's examples. A hit must exceed the margin.
     #[default]
     Centroid,
-    /// The cosine to their description.
+    /// The cosine to a tool's description.
     Description,
     /// The words of their name, description, parameters and examples.
     Lexical,
-    /// Meaning and words together, each part of a query by itself: what planning uses.
+    /// Meaning and words, for the query and for its parts. Planning uses this criterion.
     Hybrid,
 }
 
 impl Criterion {
-    /// Every criterion.
+    /// All criteria.
     pub const ALL: [Self; 4] = [Self::Centroid, Self::Description, Self::Lexical, Self::Hybrid];
 
-    /// Returns its name, as the API has it.
+    /// Returns the API's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Centroid => "CENTROID",

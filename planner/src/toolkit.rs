@@ -1,15 +1,12 @@
-//! The toolkit: which tool serves which action, and which action usually comes next.
+//! The toolkit: tools for actions, and the usual order of actions.
 //!
-//! A directed graph. Its vertices are **actions**, things to be done, and **tools**; a `next` edge
-//! leads from an action to one that may follow, a `call` edge from an action to a tool that it
-//! calls. Every edge has a score. From a few actions the graph [recommends](Toolkit::recommend)
-//! what is near: the actions and tools that whoever plans should look at.
+//! It is a directed graph of **actions** and **tools**. A `next` edge leads from an action to a
+//! possible successor. A `call` edge leads from an action to a tool that it calls. Each edge has a
+//! score. [Recommendations](Toolkit::recommend) are the actions and tools near given actions.
 //!
-//! Everything here is pure. What a file says is [read](written::read) into a graph and
-//! [written](written::write) from one; what was changed is kept as [`Changes`], apart from the
-//! graph that they change; [`draw`] makes pictures.
+//! This module is pure. [`written`] reads and writes files, [`Changes`] keeps changes
+//! apart from the graph that they change, and [`draw`] makes pictures.
 
-mod chain;
 mod changes;
 pub mod draw;
 mod edit;
@@ -23,123 +20,122 @@ use serde::{Deserialize, Serialize};
 use shared::{id::NodeName, limits};
 
 pub use self::{
-    chain::{ChainError, ChainItem},
     changes::Changes,
     recommend::{Reach, ToolsAndActions},
 };
 
-/// The score of an edge that has none of its own.
+/// The default score of an edge.
 pub const DEFAULT_SCORE: f64 = 1.0;
 
-/// A graph of actions and tools, in the order in which they were added.
+/// A graph of actions and tools, in the order of their addition.
 #[derive(Clone, Debug, Default)]
 pub struct Toolkit {
     vertices: IndexMap<NodeName, Vertex>,
     edges: usize,
 }
 
-/// What is known of one vertex.
+/// A vertex with its edges.
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
-    /// Where its edges lead, with their scores.
+    /// The targets of its edges, with scores.
     next: IndexMap<NodeName, f64>,
-    /// Where edges come from.
+    /// The sources of edges to this vertex.
     before: IndexSet<NodeName>,
 }
 
 /// An action or a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Which of both.
+    /// Action or tool.
     pub kind: NodeKind,
-    /// What it is for, in words.
+    /// The purpose, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where a file says that a tool comes from.
+    /// The origin of a tool, as its file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
 
-/// What a vertex is.
+/// The kind of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// Something to be done.
+    /// A task.
     Action,
-    /// Something to call.
+    /// A tool.
     Tool,
 }
 
-/// Where a file says that a tool comes from. Faber keeps it for who reads the file next, and finds
-/// its own tools by their names.
+/// The origin of a tool, as its file describes it. Faber only stores it and finds its own tools by
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A module of the program that the file was written for.
+    /// A module of another program.
     Module(String),
     /// An MCP server.
     Mcp,
 }
 
-/// What an edge says.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
-    /// That an action may follow another.
+    /// An action may follow another.
     Next,
-    /// That an action calls a tool.
+    /// An action calls a tool.
     Call,
 }
 
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge<'a> {
-    /// The action that it leads from.
+    /// The action at its start.
     pub from: &'a NodeName,
-    /// The action or tool that it leads to.
+    /// The action or tool at its end.
     pub to: &'a NodeName,
-    /// What it says.
+    /// The kind.
     pub kind: EdgeKind,
-    /// How strong the connection is.
+    /// The strength of the connection.
     pub score: f64,
 }
 
-/// What keeps a graph from being changed.
+/// The reason why a graph cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
-    /// An action and a tool cannot have one name.
+    /// An action and a tool cannot share a name.
     #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
     Clash {
         /// The name.
         name: NodeName,
-        /// What has it.
+        /// The kind that exists.
         is: NodeKind,
     },
-    /// Scores are numbers.
+    /// The score is not a number.
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score {
-        /// Where the edge comes from.
+        /// The source.
         from: NodeName,
-        /// Where it leads.
+        /// The target.
         to: NodeName,
     },
-    /// There are too many.
+    /// A limit is exceeded.
     #[error("the toolkit would have more than {most} {what}: remove some")]
     TooMany {
-        /// What there is too much of.
+        /// The unit of the limit.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
 }
 
-/// Something that was left out of a change, and why.
+/// A part of a change that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// An edge needs an action that is not there.
+    /// An edge refers to an unknown action.
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
     MissingAction {
-        /// What is missing.
+        /// The missing action.
         action: NodeName,
         /// The other end of the edge.
         with: NodeName,
@@ -188,7 +184,7 @@ impl Node {
     }
 }
 
-/// Two graphs are equal if they have the same vertices in the same order, and the same edges.
+/// Graphs are equal if they have the same vertices in the same order, and the same edges.
 impl PartialEq for Toolkit {
     fn eq(&self, other: &Self) -> bool {
         self.vertices.len() == other.vertices.len()
@@ -200,42 +196,42 @@ impl PartialEq for Toolkit {
 }
 
 impl Toolkit {
-    /// Returns how many actions and tools there are.
+    /// Returns the number of actions and tools.
     pub fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// Returns whether there is nothing.
+    /// Returns whether the graph has no vertices.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()
     }
 
-    /// Returns how many edges there are.
+    /// Returns the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges
     }
 
     /// Returns an action or a tool.
     pub fn get(&self, name: &str) -> Option<&Node> {
-        self.vertices.get(name).map(|it| &it.node)
+        self.vertices.get(name).map(|vertex| &vertex.node)
     }
 
     /// Returns an action.
     pub fn action(&self, name: &str) -> Option<&Node> {
-        self.get(name).filter(|it| it.kind == NodeKind::Action)
+        self.get(name).filter(|node| node.kind == NodeKind::Action)
     }
 
     /// Returns a tool.
     pub fn tool(&self, name: &str) -> Option<&Node> {
-        self.get(name).filter(|it| it.kind == NodeKind::Tool)
+        self.get(name).filter(|node| node.kind == NodeKind::Tool)
     }
 
-    /// Returns all actions and tools in the order in which they were added.
+    /// Returns all actions and tools, in the order of their addition.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&NodeName, &Node)> {
-        self.vertices.iter().map(|(name, it)| (name, &it.node))
+        self.vertices.iter().map(|(name, vertex)| (name, &vertex.node))
     }
 
-    /// Returns the score of an edge, and [`DEFAULT_SCORE`] where there is none.
+    /// Returns the score of an edge. [`DEFAULT_SCORE`] if no such edge exists.
     pub fn score(&self, from: &str, to: &str) -> f64 {
         self.edge_score(from, to).unwrap_or(DEFAULT_SCORE)
     }
@@ -245,17 +241,18 @@ impl Toolkit {
         self.vertices.get(from)?.next.get(to).copied()
     }
 
-    /// Returns what follows an action, or is called by it, in the order in which it was connected.
+    /// Returns the successors of an action and the tools that it calls, in the order of their
+    /// addition.
     pub fn successors(&self, name: &str) -> impl Iterator<Item = Edge<'_>> {
         let found = self.vertices.get_full(name);
-        found.into_iter().flat_map(move |(_, from, it)| {
-            it.next.iter().map(move |(to, score)| self.edge(from, to, *score))
+        found.into_iter().flat_map(move |(_, from, vertex)| {
+            vertex.next.iter().map(move |(to, score)| self.edge(from, to, *score))
         })
     }
 
-    /// Returns what leads to an action or a tool.
+    /// Returns the predecessors of a vertex.
     pub fn predecessors(&self, name: &str) -> impl Iterator<Item = &NodeName> {
-        self.vertices.get(name).into_iter().flat_map(|it| &it.before)
+        self.vertices.get(name).into_iter().flat_map(|vertex| &vertex.before)
     }
 
     fn edge<'a>(&self, from: &'a NodeName, to: &'a NodeName, score: f64) -> Edge<'a> {
@@ -264,7 +261,7 @@ impl Toolkit {
         Edge { from, to, kind, score }
     }
 
-    /// Refuses a graph that is larger than one may be.
+    /// Rejects a graph beyond the limits.
     pub fn check_size(&self) -> Result<(), ToolkitError> {
         let too_many = |what, most| Err(ToolkitError::TooMany { what, most });
         if self.len() > limits::TOOLKIT_NODES {

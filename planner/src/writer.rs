@@ -1,9 +1,9 @@
-//! Plans that a model writes.
+//! The model planner: asks a language model for a draft and lets it repair the draft.
 //!
-//! A model is told the rules, the tools that fit the query, and the query ([`prompt`]). What it
-//! answers is read as it was meant ([`reading`]) and judged by whoever compiles it; all that is
-//! wrong goes back to the model, with the nearest that would be right, until nothing is or it has
-//! had enough rounds. Every word of that is noted.
+//! The model gets the rules, the candidates and the query ([`prompt`]). [`reading`] reads the
+//! answer, and the caller's compiler checks it. The model gets all diagnostics with suggestions and
+//! writes again, until the draft compiles or the repairs are used up. The notes record every
+//! message.
 
 mod prompt;
 mod reading;
@@ -27,20 +27,20 @@ use crate::{
     replan::EarlierPlan,
 };
 
-/// How often a model may mend its plan where nothing is said.
+/// The default number of repairs.
 pub const REPAIRS: u32 = 3;
-/// The most that can be configured: each is a question, and models do not get better by the tenth.
+/// The most repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
-/// Bytes of an answer that are given back to the model that wrote it.
+/// Bytes of an answer that are sent back to its model.
 const REPEATED: usize = 64 << 10;
 /// Bytes of a query that an error quotes.
 const QUOTED_QUERY: usize = 200;
-/// Bytes of a model's words that an error quotes.
+/// Bytes of a model's answer that an error quotes.
 const QUOTED_WORDS: usize = 500;
-/// Bytes of a message that are noted: notes are kept for as long as their request.
+/// Bytes of a message in a note. Notes are stored with their request.
 const NOTED: usize = 256 << 10;
 
-/// A planner that asks a model.
+/// A planner that uses a language model.
 #[derive(Debug)]
 pub struct ModelPlanner {
     model: Arc<dyn Model>,
@@ -48,29 +48,29 @@ pub struct ModelPlanner {
     repairs: u32,
 }
 
-/// What has come of a query so far.
+/// The conversation with a model about one query.
 struct Rounds<'a> {
-    /// What the plan goes on after, if it does.
+    /// The plan that the new plan continues.
     earlier: Option<&'a EarlierPlan>,
     messages: Vec<Message>,
-    /// How many messages the notes have.
+    /// Messages that the notes have.
     noted: usize,
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
-    /// The model that gave the newest answer: the first one, or its fallback.
+    /// The model of the last answer: the first one or its fallback.
     author: Option<String>,
     began: Instant,
 }
 
 impl ModelPlanner {
-    /// Lets a model plan, which may mend each plan so many times.
+    /// Creates a planner with a model and its number of repairs.
     pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
         let name = model.name().to_owned();
         Self { model, name, repairs }
     }
 
-    /// Lets the model of some settings plan.
+    /// Creates a planner from settings.
     pub fn of(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
         Ok(Self::new(settings.model()?, repairs))
     }
@@ -106,14 +106,14 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         rounds: &mut Rounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known = rounds.earlier.map(|it| plans(&it.draft)).unwrap_or_default();
+        let known = rounds.earlier.map(|earlier| plans(&earlier.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
             let reply = self.ask(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
-                // Some models talk before they plan: only who is asked again and still talks declines.
+                // Some models talk before they plan. Only a second answer in words declines.
                 Ok(Written::Words(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
@@ -194,7 +194,7 @@ impl Planner for ModelPlanner {
     }
 }
 
-/// Refuses what no model needs to be asked about.
+/// Rejects queries that no model can plan.
 fn check(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let most = limits::QUERY_BYTES;
@@ -226,7 +226,7 @@ impl<'a> Rounds<'a> {
         self.notes.push(Note { kind, content, after: self.began.elapsed() });
     }
 
-    /// Notes what is new in a question.
+    /// Notes the new messages of a question.
     fn asked(&mut self, round: u32, model: &str) {
         let new: Vec<Value> = self.messages[self.noted..].iter().map(shown).collect();
         self.noted = self.messages.len();
@@ -263,13 +263,13 @@ impl<'a> Rounds<'a> {
         let end = text.floor_char_boundary(REPEATED);
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
-        // The notes have it already.
+        // The notes have this message already.
         self.noted = self.messages.len();
         self.messages.push(Message::User(complaint));
     }
 
     fn over(&mut self) {
-        let rounds = self.notes.iter().filter(|it| it.kind == "prompt").count();
+        let rounds = self.notes.iter().filter(|note| note.kind == "prompt").count();
         let (tokens, duration) = (self.tokens, milliseconds(self.began));
         let mut content = json!({ "rounds": rounds, "tokens": tokens, "ms": duration });
         if let Some(cost) = total(std::mem::take(&mut self.costs)) {
@@ -293,7 +293,7 @@ fn shown(message: &Message) -> Value {
     json!({ "role": role, "content": noted(text) })
 }
 
-/// Returns as much of a text as is noted.
+/// Returns a text, shortened for a note.
 fn noted(text: &str) -> Cow<'_, str> {
     if text.len() <= NOTED {
         return text.into();
@@ -302,9 +302,8 @@ fn noted(text: &str) -> Cow<'_, str> {
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 
-/// Returns the plans that the steps of a draft execute by name.
 fn plans(draft: &Draft) -> BTreeSet<&str> {
-    let named = draft.tools.iter().filter_map(|it| match &it.plan {
+    let named = draft.tools.iter().filter_map(|step| match &step.plan {
         Some(SubDraft::Named(name)) => Some(name.as_str()),
         _ => None,
     });
@@ -319,7 +318,7 @@ fn impossible(query: &str, why: &str) -> PlanningError {
     no_plan(format!("no plan for `{}`: {why}", clipped(query, QUOTED_QUERY)))
 }
 
-/// Says that the model answered in words, which it was told not to do.
+/// Reports that the model answered in words.
 fn declined(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -327,7 +326,7 @@ fn declined(query: &str, words: &str) -> PlanningError {
     no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
-/// Returns the beginning of a text, with `…` where it is cut.
+/// Returns the beginning of a text, with `…` at a cut.
 fn clipped(text: &str, most: usize) -> Cow<'_, str> {
     let end = text.floor_char_boundary(most);
     if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }

@@ -10,8 +10,8 @@ use planner::{
     },
     catalog::{Catalog, CatalogTool},
     model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, total},
-    nearest::did_you_mean,
     select::{Ask, Criterion, Selector, Tools},
+    suggest::did_you_mean,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

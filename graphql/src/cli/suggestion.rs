@@ -6,7 +6,7 @@ use clap::{
     CommandFactory,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use planner::nearest::nearest;
+use planner::suggest::nearest;
 
 use super::args::Cli;
 

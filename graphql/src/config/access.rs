@@ -4,7 +4,7 @@ mod patterns;
 
 use std::collections::BTreeSet;
 
-use planner::nearest::did_you_mean;
+use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::store::Rate;
 use toolsets::sources::SetConfig;

@@ -1,7 +1,7 @@
 //! The setting `limits.calls`: limits on calls of tools.
 
-use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};
-use planner::nearest::did_you_mean;
+use executor::limits::{CallLimits, Limited, Rule};
+use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;
 

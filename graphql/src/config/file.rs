@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::toolsets::sources::{SetConfig, habilis};
-use planner::{nearest::did_you_mean, toolkit::written};
+use planner::{suggest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 
 use super::{

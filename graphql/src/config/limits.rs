@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::{call_limits::CallLimits, options::Options};
-use planner::nearest::did_you_mean;
+use executor::{limits::CallLimits, options::Options};
+use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::limits;
 use toolsets::sources;

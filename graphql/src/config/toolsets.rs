@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use planner::nearest::did_you_mean;
+use planner::suggest::did_you_mean;
 use serde_json::{Value, json};
 use shared::id::ToolSetName;
 use toolbox::{dispatch, flow, tool_names::TOOL_SET};

@@ -4,20 +4,19 @@ use serde_json::{Map, Value};
 
 use super::{KnownTool, lenient, source::Source, word};
 
-/// The arguments of a call.
 pub(super) type Args = Map<String, Value>;
 
 /// The result of reading a value.
 pub(super) enum Given {
-    /// A value, and where it ends.
+    /// A value, and its end.
     Value(Value, usize),
-    /// None; the text goes on at that place.
+    /// No value. Reading continues at this place.
     None(usize),
-    /// The end of the text cuts the value off.
+    /// The text ends inside the value.
     Cut,
 }
 
-/// Reads a string, a list or an object at `at`, where one begins.
+/// Reads the string, list or object at `at`.
 pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
         return Some(match word::string(source, quote, is_raw) {
@@ -36,12 +35,11 @@ pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     })
 }
 
-/// Returns what a word without quotes means as an argument of that name.
 pub(super) fn typed(tool: &KnownTool, key: &str, word: &str) -> Value {
     if tool.is_text(key) { Value::from(word) } else { word::meaning(word) }
 }
 
-/// Returns whether a parameter of the tool is at `at`, with the sign of a value behind it.
+/// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.
 pub(super) fn is_key(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     let Some(stop) = source.key_end(at) else { return false };
     let sign = source.skip_blanks(stop);

@@ -12,17 +12,16 @@ use super::{
 
 /// Words before a name that make it a definition and not a call.
 const DEFINES: [&str; 3] = ["def", "fn", "func"];
-/// Words that do so where a body follows: people say them of calls, too.
+/// Words that do so only before a body, because people also use them with calls.
 const MAY_DEFINE: [&str; 2] = ["function", "class"];
 
-/// Words behind the brackets that add arguments.
+/// Words after the brackets that add arguments.
 const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
-/// Why there are no arguments.
+/// The reason why no arguments could be read.
 enum Misfit {
-    /// They are none; the text goes on at that place.
+    /// The text contains no arguments. Reading continues at this place.
     At(usize),
-    /// The text ends within them.
     Cut,
 }
 
@@ -53,7 +52,8 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
     }
 }
 
-/// Returns whether arguments go on behind the brackets, which end at `end`: `set.name() with key=value`.
+/// Returns whether more arguments follow the brackets that end at `end`: `set.name() with
+/// key=value`.
 fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: bool) -> bool {
     if matches!(source.byte(end), Some(b'(' | b'[' | b'{')) {
         return true;
@@ -71,12 +71,10 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
         || marker::arguments(source, marker::layout(source, end)).is_some()
 }
 
-/// Returns whether what follows a signature is a body.
 fn has_body(source: &Source<'_>, end: usize) -> bool {
     matches!(source.byte(source.skip_space(end)), Some(b'{' | b':'))
 }
 
-/// Returns whether one of these words is right before `start`.
 fn follows(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
     words.iter().any(|word| {
         let Some(at) = start.checked_sub(word.len() + 1) else { return false };
@@ -93,7 +91,7 @@ struct Arguments<'s, 'a> {
     source: &'s Source<'a>,
     tool: &'s KnownTool,
     args: Args,
-    /// Values without a name, in order.
+    /// Positional values.
     given: Vec<Value>,
 }
 
@@ -120,11 +118,11 @@ impl<'a> Arguments<'_, 'a> {
             Some(Given::Cut) => return Err(Misfit::Cut),
             None => self.bare(value_at, name.map(|name| name.0))?,
         };
-        // A quote that was forgotten may have put something into a string.
+        // After a forgotten quote, a string may contain other text.
         let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {
-            // `name: type` and a plain name are what a signature has.
+            // A signature has `name: type` and plain names.
             Some((_, b':', _)) if word.is_some() => return Err(Misfit::At(end)),
             None if word.is_some_and(is_identifier) => return Err(Misfit::At(end)),
             Some((key, ..)) => {
@@ -141,7 +139,7 @@ impl<'a> Arguments<'_, 'a> {
         }
     }
 
-    /// Returns the name of the argument at `at`, its sign, and where its value begins.
+    /// Returns the name of the argument at `at`, its sign, and the start of its value.
     fn name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, Misfit> {
         let Some(end) = self.source.key_end(at) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);
@@ -158,7 +156,6 @@ impl<'a> Arguments<'_, 'a> {
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
 
-    /// Reads a value without quotes.
     fn bare(&self, at: usize, key: Option<&str>) -> Result<(Value, usize, bool), Misfit> {
         let end = word::word_end(self.source, at, b",)").map_err(Misfit::At)?;
         let text = self.source.slice(at..end).trim();
@@ -175,7 +172,7 @@ impl<'a> Arguments<'_, 'a> {
         Ok((value, end, true))
     }
 
-    /// Gives what has no name to the parameters, in the order of the schema.
+    /// Assigns positional values to the parameters, in the order of the schema.
     fn place(mut self) -> Option<Args> {
         let is_object = matches!(&*self.given, [Value::Object(object)] if self.is_all(object));
         if is_object && self.args.is_empty() {
@@ -196,7 +193,7 @@ impl<'a> Arguments<'_, 'a> {
         (!is_given_twice).then_some(args)
     }
 
-    /// Returns whether an object can be all arguments in one.
+    /// Returns whether an object can hold all arguments.
     fn is_all(&self, object: &Args) -> bool {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }
@@ -206,7 +203,6 @@ impl<'a> Arguments<'_, 'a> {
     }
 }
 
-/// Returns whether a word could be the name of a parameter or of a type.
 fn is_identifier(word: &str) -> bool {
     word.starts_with(|character: char| character.is_alphabetic() || character == '_')
         && word

@@ -1,4 +1,4 @@
-//! The tools that a name in a text can mean.
+//! The tools that a text can call.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -11,26 +11,26 @@ use shared::{id::ToolName, tool::ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// The parts of a tool that reading a call needs.
+/// The part of a tool's definition that the parser needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
-    /// The registered name, by which the call is reported.
+    /// The registered name.
     pub name: ToolName,
-    /// The parameters in the order of the schema; empty if nobody knows.
+    /// The parameters in the order of the schema. Empty if the schema does not list them.
     pub parameters: Vec<Parameter>,
 }
 
 /// A parameter of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Set if the value is always a string, so that an unquoted `42` means `"42"`.
+    /// The value is always a string, so an unquoted `42` means `"42"`.
     pub is_text: bool,
 }
 
 impl KnownTool {
-    /// Takes from a definition what reading a call must know.
+    /// Takes the needed part of a definition.
     pub fn of(definition: &ToolDefinition) -> Self {
         let properties = definition.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
@@ -40,18 +40,16 @@ impl KnownTool {
         Self { name: definition.qualified_name(), parameters: parameters.collect() }
     }
 
-    /// Returns whether a word given for `parameter` is a string, whatever it looks like.
     pub(super) fn is_text(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|known| known.is_text && known.name == parameter)
     }
 
-    /// Returns whether the tool has that parameter, as far as anybody knows.
     pub(super) fn has(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|known| known.name == parameter)
     }
 }
 
-/// Returns the types that a schema names, `null` aside, if it says anything.
+/// Returns the types of a schema without `null`, if it declares any.
 pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
     let mut types = Vec::new();
     match (schema.get("type"), schema.get("anyOf").or_else(|| schema.get("oneOf"))) {
@@ -69,17 +67,19 @@ pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
     Some(types)
 }
 
-/// The names of a catalog's tools: as they are written, else whatever their case, else with
-/// underscores for what providers do not allow in names, if only one tool is meant.
+/// The names of a catalog's tools.
+///
+/// A lookup tries the exact name, then the name in lower case, then the name with underscores for
+/// characters that providers forbid. The last two must mean one tool only.
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
     plain: OnceCell<BTreeMap<String, Folded>>,
-    /// Earlier lookups: a text may name a tool a million times.
+    /// Earlier lookups. A text may contain a name a million times.
     found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 
-/// The tool with a name in lower case. None if several tools share the name.
+/// The tool of a name in lower case. None if several tools share it.
 type Folded = Option<Arc<ToolDefinition>>;
 
 impl<'a> CatalogNames<'a> {
@@ -88,8 +88,8 @@ impl<'a> CatalogNames<'a> {
         Self { catalog, folded: OnceCell::new(), plain: OnceCell::new(), found: RefCell::default() }
     }
 
-    /// Returns the tool that `name` means, by the name that its source gives it, or by its
-    /// qualified name where that is what was written.
+    /// Returns the tool that `name` means. The result has the qualified name only if the text used
+    /// it.
     pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         if let Some(tool) = self.catalog.find(name) {
             return Some(self.known(&tool.definition, name));
@@ -114,7 +114,7 @@ impl<'a> CatalogNames<'a> {
     }
 }
 
-/// Returns a name in lower case as the interfaces of providers have it.
+/// Returns a name in lower case, with underscores for characters that providers forbid.
 fn plain(name: &str) -> String {
     let one = |character: char| {
         if character.is_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }

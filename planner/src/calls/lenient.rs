@@ -1,7 +1,7 @@
-//! JSON as models write it: quotes of either kind or none, trailing commas, comments, Python's words.
+//! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! Nothing is read twice. After an error the scan goes on behind all that was read, except the last
-//! string: if a quote is missing, that string may hold other calls.
+//! The reader visits each byte once. After an error the scan continues behind the text that was
+//! read, except for the last string: if its quote is missing, the string may contain other calls.
 
 use std::ops::Range;
 
@@ -21,27 +21,24 @@ pub(super) enum Tree {
     Object(Object),
 }
 
-/// An object, and where it is.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) span: Range<usize>,
     pub(super) fields: Vec<(String, Tree)>,
 }
 
-/// Why there is no value, and what had been read.
+/// A syntax error, and the values that were read before it.
 #[derive(Debug)]
 pub(super) struct Stuck {
-    /// The first byte that does not fit.
     pub(super) at: usize,
-    /// The place where something else may begin.
+    /// The place where another call may begin.
     pub(super) resume: usize,
-    /// Set if the text ended before the value did.
+    /// The text ended inside the value.
     pub(super) is_cut: bool,
-    /// The lists and objects that were open, outermost first.
+    /// The open lists and objects, outermost first.
     pub(super) open: Vec<Open>,
 }
 
-/// A list or an object that has not ended.
 #[derive(Debug)]
 pub(super) enum Open {
     List(Vec<Tree>),
@@ -70,7 +67,7 @@ impl Object {
         self.fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect()
     }
 
-    /// Returns the field with one of these names, whatever their case; of several the last.
+    /// Returns the last field with one of these names, ignoring case.
     pub(super) fn get(&self, names: &[&str]) -> Option<&Tree> {
         let is_meant = |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
         self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, tree)| tree)
@@ -99,12 +96,11 @@ pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
     (object, source.steps())
 }
 
-/// A misfit, at the reader's place or at the bracket of a word.
 #[derive(Clone, Copy)]
 enum Misfit {
     Here,
     At(usize),
-    /// A string or a comment without an end begins there.
+    /// An endless string or comment begins there.
     Endless(usize),
 }
 
@@ -112,7 +108,7 @@ struct Reader<'s, 'a> {
     source: &'s Source<'a>,
     at: usize,
     open: Vec<Open>,
-    /// The start of the last value, if that is a string.
+    /// The start of the last value, if it is a string.
     last_string: Option<usize>,
 }
 
@@ -142,7 +138,6 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Begins a list or an object.
     fn begin(&mut self) -> Result<(), Misfit> {
         if self.open.len() >= limits::JSON_DEPTH {
             return Err(Misfit::Here);
@@ -159,7 +154,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Ends the innermost list or object, and returns it if it is the outermost.
+    /// Ends the innermost list or object. Returns it if it is the outermost.
     fn end(&mut self) -> Result<Option<Tree>, Misfit> {
         self.step();
         let Some(ended) = self.open.pop() else { return Err(Misfit::Here) };
@@ -177,7 +172,7 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to what is open, and reads the comma, if there must be one.
+    /// Adds a value to the innermost open value, and reads the comma if one is required.
     fn push(&mut self, tree: Tree) -> Result<(), Misfit> {
         let close = match self.open.last_mut() {
             Some(Open::List(items)) => {
@@ -271,9 +266,8 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Returns the lists and objects in a text, however they are written, in their order. Nothing
-/// inside one is looked at again, and the time grows with the length of the text and with nothing
-/// else.
+/// Returns all lists and objects in a text, in order. Does not look inside them. The time is linear
+/// in the length of the text.
 pub(crate) fn all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
     let (mut found, mut at) = (Vec::new(), 0);

@@ -1,8 +1,8 @@
-//! Words that mark a tool and its arguments, and the Markdown that models lay out around them.
+//! Markers of tools and arguments, and the Markdown around them.
 
 use super::source::Source;
 
-/// The words for arguments. Of two words with the same beginning, the longer one stands first.
+/// Words for arguments. A longer word comes before its prefix.
 const NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -16,11 +16,10 @@ const NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may stand before them: `Action Input`.
+/// Words that may precede them: `Action Input`.
 const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns where the mark of a tool at `at` ends, if it is there, and whether nothing else is meant
-/// by it.
+/// Returns the end of the tool marker at `at`. The flag is set if the marker is unambiguous.
 pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let marked = |word| {
         let end = source.word_at(at, word)?;
@@ -30,7 +29,7 @@ pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     marked("tool").map(|end| (end, true)).or_else(|| marked("action").map(|end| (end, false)))
 }
 
-/// Returns where the mark of arguments at `at` ends, if it is there.
+/// Returns the end of the argument marker at `at`.
 pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
     let first = source.byte(at)?.to_ascii_lowercase();
     if !NOUNS.iter().chain(&WHOSE).any(|word| word.as_bytes().first() == Some(&first)) {
@@ -48,13 +47,13 @@ pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
     if let Some(wide) = source.word_at(sign, "：") {
         return Some(wide);
     }
-    // Without a colon nothing but an object says what is meant.
+    // Without a colon, only an object makes the meaning clear.
     let sign = source.skip(sign, |byte| matches!(byte, b'=' | b'-' | b'>'));
     let object = layout(source, sign);
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
-/// Returns the name that stands before the mark of arguments at the end of `line`, if it ends so.
+/// Returns the name before the argument marker at the end of `line`.
 pub(super) fn before_arguments(line: &str) -> Option<&str> {
     let is_around =
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
@@ -73,8 +72,7 @@ pub(super) fn before_arguments(line: &str) -> Option<&str> {
     Some(before(rest, &WHOSE).map_or(rest, |at| &rest[..at]))
 }
 
-/// Skips blanks, and what lays text out: marks of Markdown, bullets, numbers of a list, quotes,
-/// dashes and commas.
+/// Skips blanks, Markdown, bullets, list numbers, quotes, dashes and commas.
 pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
     let mut at = at;
     loop {
@@ -87,7 +85,7 @@ pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
     }
 }
 
-/// Returns where the bullet or the number of a list at `at` ends, if one is there.
+/// Returns the end of the bullet or list number at `at`.
 pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let end = match source.byte(at)? {
         b'-' | b'+' => source.skip(at, |byte| matches!(byte, b'-' | b'+' | b'>')),

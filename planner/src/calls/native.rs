@@ -1,4 +1,4 @@
-//! Calls between the special tokens of Mistral, Kimi and `DeepSeek`: a name, and an object behind it.
+//! Calls in special tokens of Mistral, Kimi and `DeepSeek`: a name followed by an object.
 
 use super::{
     CallFormat,
@@ -10,15 +10,15 @@ use super::{
 const BEGINS: [&str; 3] = ["[TOOL_CALLS]", "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"];
 /// Tokens between the name and the arguments.
 const BETWEEN: [&str; 3] = ["[ARGS]", "<|tool_call_argument_begin|>", "<｜tool▁sep｜>"];
-/// A token that may stand before them, with an id behind it.
+/// A token that may come before them, followed by an id.
 const ID: &str = "[CALL_ID]";
 /// Tokens that end a call.
 const ENDS: [&str; 2] = ["<|tool_call_end|>", "<｜tool▁call▁end｜>"];
 
-/// Reads the call whose token is at `at`, if one is there.
+/// Reads the call that begins with a token at `at`.
 pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     let source = &reading.source;
-    // The second byte of each.
+    // The second bytes of these tokens.
     if !matches!(source.byte(at + 1), Some(b'T' | b't' | b'|' | 0xef)) {
         return None;
     }
@@ -52,7 +52,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     })
 }
 
-/// Returns where the arguments begin of a call whose name ends at `at`.
+/// Returns the start of the arguments after a name that ends at `at`.
 fn arguments(source: &Source<'_>, at: usize) -> usize {
     // Kimi numbers its calls: `functions.name:0`.
     let at = match source.byte(at) {

@@ -1,6 +1,6 @@
 //! Arguments as `name=value` pairs, separated by commas or `and`: `pattern=*.py and path=/tmp`.
 //!
-//! All pairs are read exactly as written, or none is.
+//! Either all pairs are read exactly, or none.
 
 use super::{
     KnownTool,
@@ -9,28 +9,26 @@ use super::{
     source::{Comments, Source, is_name_byte},
 };
 
-/// The result of reading pairs.
 pub(super) enum Pairs {
-    /// The arguments, and where the last one ends.
+    /// The arguments, and the end of the last one.
     Read(Args, usize),
-    /// No pair begins here.
     Absent,
-    /// A pair begins here, but it is not clear what belongs to a value. The text goes on there.
+    /// A pair begins here, but the end of a value is ambiguous. Reading continues at this place.
     Unclear(usize),
-    /// The end of the text cuts a value off.
+    /// The text ends inside a value.
     Cut,
 }
 
-/// The name of a pair, and where its value begins.
+/// The name of a pair, and the start of its value.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     name: &'a str,
     value: usize,
 }
 
-/// Reads pairs that a line break, a full stop, a semicolon or the end of the text ends.
+/// Reads pairs up to the end of a sentence, a line or the text.
 ///
-/// A value without quotes is one word: in prose nothing tells where several words end.
+/// An unquoted value is one word, because prose does not mark the end of a phrase.
 pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
     let Some(mut key) = key_at(source, at) else { return Pairs::Absent };
     let mut args = Args::new();
@@ -52,9 +50,10 @@ pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
     }
 }
 
-/// Reads a text that holds arguments only: an object, pairs, or nothing. Also returns the steps taken.
+/// Reads a text that contains only arguments: an object, pairs, or nothing. Also returns the steps
+/// taken.
 ///
-/// A value without quotes goes on to the next pair, or to the end of the text.
+/// An unquoted value extends to the next pair, or to the end of the text.
 pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) {
     let source = Source::new(text);
     let start = source.skip_markup(0);
@@ -88,13 +87,11 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
     }
 }
 
-/// Returns whether another pair follows arguments that end at `end`.
 pub(super) fn follow(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     let is_next = next(source, end).is_some_and(|key| tool.has(key.name));
     is_next || argument::is_key(source, source.skip_blanks(end), tool)
 }
 
-/// Returns the key `name=` at `at`.
 fn key_at<'a>(source: &Source<'a>, at: usize) -> Option<Key<'a>> {
     let end = source.key_end(at)?;
     let sign = source.skip_blanks(end);
@@ -102,7 +99,7 @@ fn key_at<'a>(source: &Source<'a>, at: usize) -> Option<Key<'a>> {
     is_sign.then(|| Key { name: source.slice(at..end), value: source.skip_blanks(sign + 1) })
 }
 
-/// Returns the key behind a comma, `and` or both that separate it from a pair that ends at `end`.
+/// Returns the key after the separator (a comma, `and`, or both) at `end`.
 fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     let start = source.skip_space(end);
     let comma = source.skip(start, |byte| byte == b',');
@@ -112,7 +109,7 @@ fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
 }
 
-/// Reads the one word of a value in prose.
+/// Reads a value of one word.
 fn word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
@@ -131,14 +128,14 @@ fn word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     }
     let word = source.slice(key.value..end);
     let word = word.strip_suffix(';').or_else(|| without_full_stop(word)).unwrap_or(word);
-    // Such marks may belong to the value or to the sentence.
+    // These marks may belong to the value or to the sentence.
     if word.is_empty() || word.ends_with([':', '!', '?']) || !closes_brackets(word) {
         return Given::None(end);
     }
     Given::Value(argument::typed(tool, key.name, word), key.value + word.len())
 }
 
-/// Removes the full stop of a sentence. The last point of `..` and `/.` is a part of the word.
+/// Removes the full stop of a sentence. In `..` and `/.` the last point belongs to the word.
 fn without_full_stop(word: &str) -> Option<&str> {
     word.strip_suffix('.').filter(|rest| !rest.is_empty() && !rest.ends_with(['.', '/']))
 }
@@ -149,7 +146,7 @@ fn closes_brackets(word: &str) -> bool {
         .all(|(open, close)| word.matches(*open).count() == word.matches(*close).count())
 }
 
-/// Reads a value without quotes in a text that holds arguments only.
+/// Reads an unquoted value in a text that contains only arguments.
 fn phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
@@ -176,7 +173,6 @@ fn phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     Given::Value(argument::typed(tool, key.name, text), end)
 }
 
-/// Returns whether a sentence or a line ends at `end`, and no other pair of the tool follows.
 fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     let stop = source.skip(end, |byte| matches!(byte, b'.' | b';'));
     let behind = source.skip_blanks(stop);
@@ -187,8 +183,8 @@ fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     is_end && !has_pair_ahead(source, behind, tool)
 }
 
-/// Returns whether the rest of the line, up to the next call, or the beginning of the next line has a
-/// parameter of the tool. The full stop before it may be a part of a value.
+/// Returns whether a parameter of the tool follows in the line, up to the next call, or begins the
+/// next line. The full stop before it may belong to a value.
 fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     let mut at = at;
     loop {

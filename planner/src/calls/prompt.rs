@@ -1,4 +1,4 @@
-//! The prompt that describes tools to a model, and the report of a result.
+//! The prompt that describes tools to a model, and the report of a tool's result.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use super::{
     sample::{flat, resolved, sample},
 };
 
-/// How many levels of a parameter are described.
+/// Levels of a parameter that are described.
 const DEPTH: usize = 2;
-/// Fields of one object that are told.
+/// Fields of one object that are described.
 const FIELDS: usize = 24;
 /// Lines about the parameters of one tool.
 const LINES: usize = 2_000;
-/// Tools that an example is looked for with, and choices that are tried of each.
+/// Tools and choices that are tried for an example.
 const TRIED: usize = 16;
 const CHOICES: usize = 4;
 
@@ -27,11 +27,10 @@ pub(super) const FAILED: &str = "Tool execution failed:";
 /// The beginning of the last line of a report.
 pub(super) const PLEASE: &str = "\nPlease provide a";
 
-/// Writes the system prompt that teaches a model to call these tools; empty if there are none.
+/// Writes the system prompt that teaches a model to call these tools. Empty without tools.
 ///
-/// Each tool is listed with what it does and its parameters, because models guess what they are
-/// not told. The example is a call that the tools really have. Each is under the name that is shown
-/// of it.
+/// Each tool is listed with its description and parameters, because models guess missing facts. The
+/// example calls one of the tools. The prompt uses display names.
 pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
     shown: impl Fn(&ToolDefinition) -> ToolName,
@@ -58,7 +57,7 @@ pub fn tool_prompt<'a>(
     prompt
 }
 
-/// Writes what came of a call, for the model that asked for it.
+/// Writes the result of a call for a model.
 pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     match result {
         Ok(result) => format!(
@@ -85,7 +84,7 @@ fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
     }
 }
 
-/// Writes a line about a parameter, and lines about what is in it, while lines are left.
+/// Writes a line about a parameter and about its fields, while the budget of lines lasts.
 fn tell(
     prompt: &mut String,
     (root, name, schema): (&Value, &str, &Value),
@@ -130,7 +129,7 @@ fn tell(
     }
 }
 
-/// Returns the types of a value in words, also where its choices are written elsewhere.
+/// Returns the types of a value in words. Follows references.
 fn types(root: &Value, schema: &Value) -> Option<String> {
     if let Some(types) = known::types(schema).filter(|types| !types.is_empty()) {
         return Some(types.join(" or "));
@@ -147,7 +146,7 @@ fn types(root: &Value, schema: &Value) -> Option<String> {
     (!types.is_empty()).then(|| types.join(" or "))
 }
 
-/// Returns each parameter with its schema, and whether it must be given.
+/// Returns each parameter with its schema, and whether it is required.
 pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String, &Value, bool)> {
     let schema = &tool.input_schema;
     let required = schema.get("required").and_then(Value::as_array);
@@ -157,8 +156,8 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
     })
 }
 
-/// Writes a call that one of the tools takes: of `file_tools.glob` if it is there, else of the first
-/// that needs something, else of any. There is none where no tool takes what is made up for it.
+/// Writes an example call of one of the tools: `file_tools.glob`, else the first tool with required
+/// parameters, else any. Returns none if no tool accepts the sample values.
 fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
@@ -181,10 +180,10 @@ fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     })
 }
 
-/// Writes a call as the prompt asks for it, with blanks as people write JSON.
+/// Writes a call in the format of the prompt, with spaces after separators.
 fn call(tool: &str, args: &Value) -> String {
     let fields = args.as_object().into_iter().flatten();
     let fields: Vec<String> =
-        fields.map(|(key, it)| format!("{}: {it}", Value::from(key.as_str()))).collect();
+        fields.map(|(key, types)| format!("{}: {types}", Value::from(key.as_str()))).collect();
     format!("TOOL: {tool} ARGS: {{{}}}", fields.join(", "))
 }

@@ -4,15 +4,15 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// References that are followed in a row, and how deep what is made up goes.
+/// References that are followed in a row, and the depth of a sample.
 const DEEP: usize = 8;
-/// The most parts of a value that are made up: schemas that refer to each other ask for any number.
+/// The most parts of a sample. Recursive schemas could ask for any number.
 const PARTS: usize = 1_000;
-/// The parts that a text is worth for which texts are tried against a pattern.
+/// The budget that trying texts against a pattern costs.
 const PATTERN: usize = 50;
-/// The most items of a list that is made up.
+/// The most items of a sample list.
 const ITEMS: u64 = 8;
-/// Texts that patterns often mean.
+/// Texts that fit common patterns.
 const TEXTS: [&str; 12] = [
     "a",
     "A",
@@ -28,7 +28,7 @@ const TEXTS: [&str; 12] = [
     "#336699",
 ];
 
-/// Returns what a schema means where it only refers to another place of the whole one.
+/// Resolves a schema that is only a reference.
 pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut at = schema;
     for _ in 0..DEEP {
@@ -41,7 +41,8 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     at
 }
 
-/// Returns a schema with what it refers to, all of `allOf`, and one of each choice.
+/// Returns a schema with its references resolved, `allOf` merged and one choice of each
+/// alternative.
 pub(super) fn flat(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
     merge(root, schema, (choice, DEEP), &mut all);
@@ -80,7 +81,7 @@ fn merge(
         merge(root, part, (choice, depth - 1), all);
     }
     for key in ["anyOf", "oneOf"] {
-        let is_some = |it: &&Value| it.get("type").is_none_or(|it| it != "null");
+        let is_some = |choice: &&Value| choice.get("type").is_none_or(|kind| kind != "null");
         let branches: Vec<_> = parts(key).into_iter().flatten().filter(is_some).collect();
         if !branches.is_empty() {
             merge(root, branches[choice % branches.len()], (choice, depth - 1), all);
@@ -88,23 +89,22 @@ fn merge(
     }
 }
 
-/// Returns a value that fits, as far as the schema's first words say.
+/// Returns a value that fits the most common parts of a schema.
 pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
     let sampler = Sampler { root, choice, left: Cell::new(PARTS) };
     sampler.make(name, schema, DEEP)
 }
 
-/// Makes up one value.
 struct Sampler<'a> {
     root: &'a Value,
     /// The branch of each choice.
     choice: usize,
-    /// Parts that may still be made.
+    /// The remaining budget.
     left: Cell<usize>,
 }
 
 impl Sampler<'_> {
-    /// Takes parts from those that may still be made, if there are so many.
+    /// Takes `parts` from the budget. Returns `false` if too few are left.
     fn take(&self, parts: usize) -> bool {
         let left = self.left.get().checked_sub(parts);
         self.left.set(left.unwrap_or(0));
@@ -199,7 +199,7 @@ fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     json!(number)
 }
 
-/// Returns the name itself where that fits, else what does, if `may_try` allows trying.
+/// Returns the name itself if it fits, else a text that does, if `may_try` allows the search.
 fn text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",

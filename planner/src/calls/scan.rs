@@ -1,4 +1,4 @@
-//! The scan of a text, once, from left to right.
+//! The scan of a text from left to right.
 
 use shared::limits;
 
@@ -9,7 +9,6 @@ use super::{
     xml,
 };
 
-/// Returns the calls in the text, in order.
 pub(super) fn calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
     let mut scan = Scan {
         reading,
@@ -31,13 +30,13 @@ pub(super) fn calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
 struct Scan<'r, 'a> {
     reading: &'r Reading<'a>,
     at: usize,
-    /// The tags of the text, once one is met.
+    /// The tags of the text, after the first one was met.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// Set after a call of a registered tool that could not be read. Functions and sentences behind it
-    /// may be its arguments.
+    /// An unreadable call of a registered tool was met. Later functions and sentences may be its
+    /// arguments.
     has_broken: bool,
-    /// Set if no report of a result behind this place has the usual end.
+    /// No later report of a result has the usual end.
     echoes_are_endless: bool,
 }
 
@@ -65,14 +64,14 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Forgets all so far: it was a thought, which began in the prompt.
+    /// Drops all calls so far. They belong to a thought that began in the prompt.
     fn forget(&mut self) {
         self.calls.clear();
         self.reading.forget_missed(0);
         self.has_broken = false;
     }
 
-    /// Reads the word at this place, and the call that it begins, if it does.
+    /// Reads the word at this place, and a call that begins with it.
     fn word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
@@ -99,7 +98,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Takes a call that prose may contain, unless the words before it say that it is not asked for.
+    /// Adds a call in prose, unless the words before it deny it.
     fn loose(&mut self, attempt: Attempt, start: usize, missed: usize) {
         let is_read = matches!(&attempt, Attempt::Read { .. });
         let is_reported = self.reading.missed() > missed;

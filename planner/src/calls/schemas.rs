@@ -1,12 +1,12 @@
-//! The schemas of tools, as agents with certain capabilities are shown them.
+//! Tool schemas for agents, selected by capabilities.
 
 use serde_json::{Map, Value, json};
 use shared::{id::ToolName, tool::ToolDefinition};
 
 use super::prompt::parameters;
 
-/// The toolsets that each capability of an agent opens. Sets that Faber does not bring count if
-/// somebody registers them.
+/// The toolsets that each capability of an agent opens. Some of these sets exist only if a user
+/// registers them.
 const CAPABILITIES: [(&str, &[&str]); 6] = [
     ("code_writing", &["code_tools", "file_tools"]),
     ("debugging", &["code_tools", "file_tools", "system_tools"]),
@@ -16,9 +16,9 @@ const CAPABILITIES: [(&str, &[&str]); 6] = [
     ("security", &["osint_tools", "web_tools", "system_tools"]),
 ];
 
-/// Returns the schemas of the tools that these capabilities open, by the names that are shown of them.
+/// Returns the schemas of the tools that these capabilities open, under display names.
 ///
-/// Without capabilities all tools are open; an unknown one opens nothing.
+/// Without capabilities all tools are open. An unknown capability opens nothing.
 pub fn schemas_for<'a>(
     capabilities: &[&str],
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -27,7 +27,7 @@ pub fn schemas_for<'a>(
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
         capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
-    // Faber's own tools keep their names in whatever set they are.
+    // Faber's own tools keep their names in any set.
     let own =
         |tool: &ToolDefinition| tool.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
     let is_open = |tool: &&ToolDefinition| {
@@ -61,7 +61,7 @@ pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns the type, without `null`, which `required` says already; `any` where nothing says.
+/// Returns the type without `null`, or `any`. `required` already tells about `null`.
 fn kind(schema: &Value) -> Value {
     match super::known::types(schema).as_deref() {
         Some([one]) => Value::from(*one),

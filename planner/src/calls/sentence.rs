@@ -1,4 +1,4 @@
-//! `use set.name with …`, where `…` is a JSON object or pairs. Any words may stand before it.
+//! `use set.name with …`, where `…` is a JSON object or pairs. Any words may come before it.
 
 use std::{ops::Range, sync::Arc};
 
@@ -13,20 +13,19 @@ use super::{
 
 /// The verb of a call in prose.
 const USE: &str = "use";
-/// Verbs that mean the same, and make no call.
+/// Verbs of calls that are only reported as missed.
 const OTHER_VERBS: [&str; 6] = ["using", "call", "calling", "run", "invoke", "execute"];
-/// Words directly before a call or its verb by which it is not asked for.
+/// Words before a call that deny it.
 const DENIALS: [&str; 13] = [
     "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
     "invoked", "executed", "tried",
 ];
-/// Words that may stand between a denial and a call: `not to use the function set.name()`.
+/// Words between a denial and a call: `not to use the function set.name()`.
 const LINKS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
-/// Words before a call that are searched for a denial, and the bytes of the longest.
+/// Words before a call that are searched for a denial, and the length of the longest.
 const WORDS_BEFORE: usize = 6;
 const WORD_BYTES: usize = 10;
 
-/// Returns whether a word may begin a sentence that calls a tool.
 pub(super) fn is_verb(word: &str) -> bool {
     word.eq_ignore_ascii_case(USE) || is_one_of(&OTHER_VERBS, word)
 }
@@ -67,11 +66,11 @@ pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
     }
 }
 
-/// Returns the tool whose name begins at `at`, and where the name ends.
+/// Returns the tool whose name begins at `at`, and the end of the name.
 fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     let plain = source.name_end(at);
-    // Names may have letters of any script, and the punctuation of other scripts ends a name.
+    // Names may contain letters of any script. Punctuation of other scripts ends a name.
     let wide = source.skip(plain, |byte| is_name_byte(byte) || !byte.is_ascii());
     let found = |end: usize| reading.tool(source.slice(at..end)).map(|tool| (tool, end));
     found(plain).or_else(|| (wide > plain).then(|| found(wide)).flatten())
@@ -110,7 +109,7 @@ fn call(reading: &Reading<'_>, tool: &KnownTool, args: Args, span: Range<usize>)
     Attempt::Read { calls: vec![call], end }
 }
 
-/// Skips a word and the blanks behind it, if the word is there.
+/// Skips a word and the blanks after it.
 fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
     let end = source.word_at(at, word).map(|end| (end, source.skip_space(end)));
     end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)
@@ -120,8 +119,8 @@ fn is_one_of(words: &[&str], word: &str) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Returns whether the words directly before `at` say that the call there is not asked for: `never use
-/// set.name with …`, `I called set.name(…)`.
+/// Returns whether the words before `at` deny the call there: `never use set.name with …`, `I
+/// called set.name(…)`.
 pub(super) fn is_denied(source: &Source<'_>, at: usize) -> bool {
     let is_gap = |byte: u8| matches!(byte, b' ' | b'\t' | b'`' | b'*');
     let mut at = at;

@@ -1,4 +1,5 @@
-//! JSON objects that are calls: Faber's shape, `OpenAI`'s, Anthropic's, and variants that models write.
+//! JSON objects that are calls: in Faber's format, in those of `OpenAI` and Anthropic, and in
+//! variants that models write.
 
 use std::ops::Range;
 
@@ -12,17 +13,17 @@ use super::{
     source::{Attempt, Broken, Reading, Why},
 };
 
-/// Names of the field that has the tool's name, where nothing else could be meant.
+/// Fields that hold only the name of a tool.
 const TOOL: [&str; 2] = ["tool", "tool_name"];
-/// Names of that field where arguments must be beside it: many things have a name.
+/// Fields that hold the name of a tool if arguments stand next to them.
 const NAME: [&str; 4] = ["name", "function", "action", "recipient_name"];
-/// Names of the field that has the arguments.
+/// Fields that hold arguments.
 const ARGS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
-/// Names of it where nothing but a call can be meant.
+/// Fields that hold arguments if the object can only be a call.
 const LOOSE_ARGS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
-/// Fields beside a call that are no arguments.
+/// Fields next to a call that are no arguments.
 const ASIDE: [&str; 24] = [
     "type",
     "id",
@@ -66,14 +67,13 @@ struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// Fields beside the name, if no field holds the arguments.
+    /// Fields next to the name, if no field holds the arguments.
     beside: Vec<(String, Tree)>,
     span: Range<usize>,
-    /// Set if the object can only be a call.
+    /// The object can only be a call.
     is_sure: bool,
 }
 
-/// Reads the object that begins at `at`, and all calls in it.
 pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
     match lenient::read(&reading.source, at) {
         Ok((tree, end)) => {
@@ -96,14 +96,13 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
     }
 }
 
-/// Returns whether an object is a call of a registered tool.
 pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
     let name = object.get(&TOOL).or_else(|| object.get(&NAME));
     let named = name.and_then(Tree::as_str).is_some_and(|name| reading.tool(name).is_some());
     named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
 }
 
-/// Returns the call that an object within the tags of a call is, if it is one.
+/// Returns the call of an object in the tags of a call.
 pub(super) fn in_tags(
     reading: &Reading<'_>,
     object: Object,
@@ -113,12 +112,12 @@ pub(super) fn in_tags(
     call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }
 
-/// Returns whether what is open wants to be a call, and of what.
+/// Returns whether the open values form a call of a registered tool.
 pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
     collect_open(reading, open, &mut Vec::new()).is_some_and(|wanted| wanted.is_known)
 }
 
-/// Adds the calls in a value, outermost first. What is in a call is never one.
+/// Adds the calls in a value, outermost first. A call contains no other calls.
 fn collect(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<ToolCall>) {
     match tree {
         Tree::Leaf(_) => {}
@@ -147,15 +146,15 @@ fn place_of(key: &str) -> Place {
     }
 }
 
-/// A call that was begun and not ended.
+/// A call that was begun and not finished.
 struct Wanted {
     name: String,
     is_known: bool,
-    /// Set if the object can only be a call.
+    /// The object can only be a call.
     is_sure: bool,
 }
 
-/// Adds the calls in what was read before the reader got stuck, down to a call that has begun.
+/// Adds the calls in the values that were read before an error, up to an unfinished call.
 fn collect_open(
     reading: &Reading<'_>,
     open: Vec<Open>,
@@ -201,7 +200,8 @@ fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<W
     (is_sure || is_there(&ARGS)).then_some(wanted)
 }
 
-/// Returns whether nothing in an object is a call: it tells of a result, of a tool, or of what others said.
+/// Returns whether an object contains no calls: a result, a definition of a tool, or a message of
+/// others.
 fn is_opaque(object: &Object) -> bool {
     let is = |field: &str, values: &[&str]| {
         object.get(&[field]).and_then(Tree::as_str).is_some_and(|value| values.contains(&value))
@@ -211,14 +211,13 @@ fn is_opaque(object: &Object) -> bool {
         || is_definition(object)
 }
 
-/// Returns whether an object defines a tool: its parameters are schemas and not values.
 fn is_definition(object: &Object) -> bool {
     if let Some(Tree::Object(function)) = object.get(&["function"]) {
         return is_definition(function);
     }
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
-    // Whoever says `tool` calls one, unless he says what it is for.
+    // `tool` marks a call unless a description stands next to it.
     if text(object, &TOOL).is_some() && !is_described {
         return false;
     }
@@ -235,7 +234,7 @@ fn is_definition(object: &Object) -> bool {
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
-/// Takes an object apart that is a call, or gives it back.
+/// Takes a call apart, or returns the object unchanged.
 fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     let span = object.span.clone();
     let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();
@@ -271,7 +270,7 @@ fn text<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
     names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
-/// Takes the field with the first of these names that is there; of several the last.
+/// Removes and returns the last field with one of these names.
 fn take(object: &mut Object, names: &[&str]) -> Option<Tree> {
     let at = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
@@ -308,7 +307,7 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
     Some(reading.call(&tool, args, shape.format, shape.span))
 }
 
-/// Returns arguments that have a field of their own, perhaps as JSON in a string.
+/// Returns the arguments of an argument field, which may be JSON in a string.
 fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
     match args {
         Tree::Object(object) => Some(object.into_map()),
@@ -323,14 +322,14 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
     }
 }
 
-/// Returns arguments together with those that are beside them; none, if what is there is unclear.
+/// Merges arguments with the fields next to them. Returns none if these fields are ambiguous.
 fn both(
     mut args: Args,
     fields: Vec<(String, Tree)>,
     tool: &KnownTool,
     is_own: bool,
 ) -> Option<Args> {
-    // In the JSON of providers there is much beside arguments, but no argument.
+    // Provider JSON has other fields next to the arguments.
     if !is_own {
         return Some(args);
     }
@@ -345,7 +344,7 @@ fn both(
     Some(args)
 }
 
-/// Returns arguments that are beside the name: all that is there is a parameter, or an object of all.
+/// Returns the arguments next to a name. Each must be a parameter, or one must be an object of all.
 fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = written(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
@@ -360,7 +359,7 @@ fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     all.then(|| fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect())
 }
 
-/// Returns the fields that may be arguments: those that say something.
+/// Returns the fields that are not null.
 fn written(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
     let is_nothing = |tree: &Tree| match tree {
         Tree::Leaf(value) => value.is_null(),

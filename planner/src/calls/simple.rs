@@ -1,4 +1,5 @@
-//! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a result, which looks alike.
+//! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a
+//! result, which looks similar.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,17 +13,16 @@ use super::{
     source::{Attempt, Broken, Reading, Source, Why},
 };
 
-/// Labels behind a tool's name in the report of a result.
+/// Labels after a tool's name in the report of a result.
 const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
 /// Ways to write that there are no arguments.
 const NONE: [&str; 2] = ["none", "()"];
 /// Labels of a line that begins something new. Any other label may begin arguments.
 const NEW_LINES: [&str; 4] = ["thought", "observation", "result", "answer"];
-/// The longest label.
 const LABEL_BYTES: usize = 32;
 
-/// Reads the call whose `TOOL:` or `Action:` is at `start`, if it is there.
+/// Reads the call whose `TOOL:` or `Action:` begins at `start`.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
     let (marked, is_sure) = marker::tool(source, start)?;
@@ -48,16 +48,16 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
         Some(given) => call.with(given),
         None if source.byte(object) == Some(b'{') => call.with(object),
         None if is_sure => call.alone(behind, after),
-        // Actions have names that prose has, too.
+        // Prose may contain names of actions.
         None => Attempt::Passed(name_at),
     })
 }
 
-/// Returns the tool that everything from `at` to the marker of the arguments names, or to the end of
-/// the line, and where its name ends: names may have spaces, and letters of any script.
+/// Returns the tool whose name fills the text from `at` to the argument marker or the end of the
+/// line, and the end of the name. Names may contain spaces and letters of any script.
 fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
-    // Every marker ends with a colon, as the next `TOOL:` does: nothing is looked at twice.
+    // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
     let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
     let line = source.slice(at..stop);
     let is_marked = source.byte(stop) == Some(b':');
@@ -77,12 +77,11 @@ struct Call<'r, 'a> {
     reading: &'r Reading<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
-    /// The place of the name.
     name: Range<usize>,
 }
 
 impl Call<'_, '_> {
-    /// Reads the arguments whose mark ends at `marked`.
+    /// Reads the arguments after a marker that ends at `marked`.
     fn with(self, marked: usize) -> Attempt {
         let source = &self.reading.source;
         let at = marker::layout(source, marked);
@@ -107,7 +106,7 @@ impl Call<'_, '_> {
             return self.read(Args::new(), end);
         }
         let own = source.skip(marked, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
-        // Text on the next line may be arguments. Text behind an empty line is prose.
+        // Text on the next line may be arguments. Text after an empty line is prose.
         let is_prose = source.slice(own..at).matches('\n').count() > 1;
         let is_over = at >= source.len() || is_prose || marker::tool(source, at).is_some();
         let is_empty = matches!(source.byte(own), None | Some(b'\n')) && is_over;
@@ -122,7 +121,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Reads a call that names no arguments: nothing else is on its line, and none are below it.
+    /// Reads a call without arguments: its line contains nothing else, and no arguments follow.
     fn alone(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
         let rest = source.skip(behind, |byte| {
@@ -136,7 +135,7 @@ impl Call<'_, '_> {
         if may_be_argument(source, line, self.tool.as_deref()) {
             return self.broken(line, false);
         }
-        // A name without a point and without arguments may mean something else.
+        // A name without a point and without arguments may mean another thing.
         if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') {
             return Attempt::Passed(self.name.start);
         }
@@ -160,8 +159,8 @@ impl Call<'_, '_> {
     }
 }
 
-/// Returns whether the line at `at`, below a call without arguments, may hold some: an object, a
-/// parameter of the tool, or a label that does not begin something new.
+/// Returns whether the line at `at`, below a call without arguments, may contain arguments: an
+/// object, a parameter of the tool, or an unknown label.
 fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> bool {
     if source.byte(at) == Some(b'{') {
         return true;
@@ -182,9 +181,10 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     is_parameter || is_label && !is_new && marker::tool(source, at).is_none()
 }
 
-/// Returns where the echo of a result ends, if one begins at `at`.
+/// Returns the end of the echo of a result that begins at `at`.
 ///
-/// Its second line has the tool. It ends with the sentence that a result ends with, or else with its paragraph.
+/// Its second line names the tool. It ends with the last sentence of a report, or with its
+/// paragraph.
 pub(super) fn echo_end(source: &Source<'_>, at: usize, is_endless: &mut bool) -> Option<usize> {
     let headers = [prompt::SUCCESSFUL, prompt::FAILED];
     let start = headers.iter().find_map(|word| source.word_at(at, word))?;

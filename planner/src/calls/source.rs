@@ -1,4 +1,4 @@
-//! A text that counts how often it is looked at, so that tests can prove that reading is linear.
+//! A text that counts its reads, so that tests can prove that parsing is linear.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,25 +9,24 @@ use std::{
 pub(super) use super::Why;
 use super::{CallFormat, KnownTool, Missed, ToolCall};
 
-/// Namespaces that some models put before the name of a function.
+/// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
-/// The longest name that is looked up: tools' names have at most as many bytes.
+/// The longest name that is looked up, which is the limit of tools' names.
 const NAME_BYTES: usize = 256;
 /// The most missed calls that are reported.
 const MISSED: usize = 32;
 
-/// A text under the eyes of the readers; positions are bytes.
+/// The text. Positions are bytes.
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
-    /// Set once a search for the end of a comment reached the end of the text.
+    /// A search for the end of a comment reached the end of the text.
     comments_never_end: Cell<bool>,
 }
 
 /// The comments that may stand between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
-    /// `// …` and `/* … */`.
     Slashes,
     /// Also `# …`, where no value can begin.
     All,
@@ -38,12 +37,12 @@ impl<'a> Source<'a> {
         Self { text, steps: Cell::new(0), comments_never_end: Cell::new(false) }
     }
 
-    /// Returns how many bytes have been looked at, counting each look.
+    /// Returns the number of bytes that were read, counting repetitions.
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }
 
-    /// Counts looks at something that was made from the text.
+    /// Counts reads of a copy of the text.
     pub(super) fn add_steps(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps);
     }
@@ -57,7 +56,7 @@ impl<'a> Source<'a> {
         self.text.as_bytes().get(at).copied()
     }
 
-    /// Returns a part; nothing, should it begin or end inside a character.
+    /// Returns a part, or an empty text if the range cuts a character.
     pub(super) fn slice(&self, range: Range<usize>) -> &'a str {
         self.add_steps(range.len());
         self.text.get(range).unwrap_or("")
@@ -74,22 +73,20 @@ impl<'a> Source<'a> {
         self.skip(at, |byte| byte.is_ascii_whitespace())
     }
 
-    /// Skips blanks within a line.
     pub(super) fn skip_blanks(&self, at: usize) -> usize {
         self.skip(at, |byte| byte == b' ' || byte == b'\t')
     }
 
-    /// Skips blanks within a line, and marks that close around code.
+    /// Skips blanks within a line, and closing marks of code.
     pub(super) fn skip_marks(&self, at: usize) -> usize {
         self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
 
-    /// Returns where the line that `at` is in ends.
     pub(super) fn line_end(&self, at: usize) -> usize {
         self.skip(at, |byte| byte != b'\n')
     }
 
-    /// Returns whether `word` is at `at`, whatever its case, and where it ends.
+    /// Returns the end of `word` if the text has it at `at`, ignoring case.
     pub(super) fn word_at(&self, at: usize, word: &str) -> Option<usize> {
         let bytes = self.text.as_bytes().get(at..)?.iter();
         let same =
@@ -98,7 +95,6 @@ impl<'a> Source<'a> {
         (same == word.len()).then_some(at + same)
     }
 
-    /// Returns where `needle` is in a part of the text, if it is.
     pub(super) fn find(&self, range: Range<usize>, needle: &str) -> Option<usize> {
         let start = range.start;
         let found = self.text.get(range.clone()).and_then(|rest| rest.find(needle));
@@ -106,7 +102,7 @@ impl<'a> Source<'a> {
         found.map(|found| start + found)
     }
 
-    /// Returns whether what looks like a comment begins a path: text follows its sign at once, as in
+    /// Returns whether an apparent comment begins a path: text follows the sign at once, as in
     /// `/**/*.py` and `//host/share`.
     pub(super) fn begins_path(&self, at: usize) -> bool {
         self.byte(at) == Some(b'/')
@@ -114,7 +110,7 @@ impl<'a> Source<'a> {
             && self.byte(at + 2).is_some_and(|byte| !byte.is_ascii_whitespace())
     }
 
-    /// Skips blanks and comments; a comment without an end is an error at its beginning.
+    /// Skips blanks and comments. The error is the start of a comment without an end.
     pub(super) fn skip_comments(&self, at: usize, comments: Comments) -> Result<usize, usize> {
         let mut at = self.skip_space(at);
         loop {
@@ -137,7 +133,7 @@ impl<'a> Source<'a> {
         end.map(|end| end + 2).ok_or(at)
     }
 
-    /// Skips blanks and what Markdown puts around code: backticks, stars, and a fence's language.
+    /// Skips blanks and Markdown around code: backticks, stars, and the language of a fence.
     pub(super) fn skip_markup(&self, at: usize) -> usize {
         let mut at = self.skip_space(at);
         while let Some(mark @ (b'`' | b'*')) = self.byte(at) {
@@ -149,12 +145,11 @@ impl<'a> Source<'a> {
         at
     }
 
-    /// Returns where the name that begins at `at` ends.
     pub(super) fn name_end(&self, at: usize) -> usize {
         self.skip(at, is_name_byte)
     }
 
-    /// Returns where the identifier at `at` ends, if one is there.
+    /// Returns the end of the identifier at `at`.
     pub(super) fn key_end(&self, at: usize) -> Option<usize> {
         let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
         self.byte(at).filter(|byte| is_start(*byte))?;
@@ -162,12 +157,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns whether a byte may stand in a name outside quotes.
+/// Returns whether a byte may occur in an unquoted name.
 pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/')
 }
 
-/// A text, and the tools that it may call.
 pub(super) struct Reading<'a> {
     pub(super) source: Source<'a>,
     known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
@@ -179,7 +173,6 @@ impl<'a> Reading<'a> {
         Self { source: Source::new(text), known, missed: RefCell::default() }
     }
 
-    /// Returns the registered tool that a name means.
     pub(super) fn tool(&self, name: &str) -> Option<Arc<KnownTool>> {
         let name = name.trim();
         if name.is_empty() || name.len() > NAME_BYTES {
@@ -192,7 +185,7 @@ impl<'a> Reading<'a> {
         (self.known)(name).or_else(plain)
     }
 
-    /// Takes down that a call is none.
+    /// Records a call that cannot be called.
     pub(super) fn miss(&self, name: &str, why: Why) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
@@ -202,17 +195,16 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Returns how many calls are none so far.
+    /// Returns the number of missed calls so far.
     pub(super) fn missed(&self) -> usize {
         self.missed.borrow().len()
     }
 
-    /// Forgets those from there on: they were only thought or spoken of.
+    /// Forgets missed calls after the first `from`. They are part of a thought or a negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);
     }
 
-    /// Returns what was missed.
     pub(super) fn into_missed(self) -> Vec<Missed> {
         self.missed.into_inner()
     }
@@ -229,30 +221,29 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The result of an attempt to read a call.
 pub(super) enum Attempt {
-    /// No call begins here. The scan goes on at this place.
+    /// No call begins here. The scan continues at this place.
     Passed(usize),
-    /// The text up to `end` is read. It has these calls, or none.
-    Read { calls: Vec<ToolCall>, end: usize },
-    /// The text begins a call that cannot be read.
+    Read {
+        calls: Vec<ToolCall>,
+        end: usize,
+    },
     Broken(Broken),
 }
 
-/// A call that cannot be read: what follows may still belong to its arguments.
+/// A call that cannot be read. The following text may belong to its arguments.
 pub(super) struct Broken {
-    /// Calls that were read before it.
     pub(super) calls: Vec<ToolCall>,
-    /// The place up to which it was read.
+    /// The end of the part that was read.
     pub(super) at: usize,
-    /// Set if the text ends inside it.
+    /// The text ends inside the call.
     pub(super) is_cut: bool,
-    /// Set if its tool is registered.
+    /// The tool is registered.
     pub(super) is_known: bool,
 }
 
 impl Attempt {
-    /// A call of a registered tool that the end of the text cuts off.
+    /// Reports a call of a registered tool at the end of the text.
     pub(super) fn cut(reading: &Reading<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
         reading.miss(tool.name.as_str(), Why::Cut);

@@ -1,46 +1,41 @@
-//! Tags in prose, and which of them belong together: found once, so that no end is looked for twice.
+//! Tags in prose and their pairs, found in one pass.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use super::source::Source;
 
-/// Tags around what a model only thinks.
+/// Tags of thoughts.
 const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-/// Tags around what a tool said.
+/// Tags of tool results.
 const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
-/// Tags that are calls.
+/// Tags of calls.
 const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
-/// The purpose of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its content is not read.
+    /// Its content is skipped.
     PassedOver,
-    /// It is a call.
     Call,
-    /// Anything else.
     Other,
 }
 
-/// The beginning of an element.
+/// An opening tag.
 #[derive(Debug)]
 pub(super) struct Tag<'a> {
-    /// The name as written, without `antml:` and the like.
+    /// The name without a prefix such as `antml:`.
     pub(super) name: &'a str,
-    /// All of the name, which the closing tag repeats.
+    /// The full name, which the closing tag repeats.
     pub(super) full: &'a str,
     /// The `name` attribute, also as `<function=name>`.
     pub(super) attribute: Option<String>,
-    /// The end of the tag.
     pub(super) end: usize,
-    /// Set for an element without content: `<args/>`.
+    /// An element without content: `<args/>`.
     pub(super) is_empty: bool,
-    /// The attributes, as written.
     rest: &'a str,
 }
 
 impl<'a> Tag<'a> {
-    /// Reads the tag at `at`, if one begins there; it is on one line.
+    /// Reads the tag at `at`. It must be on one line.
     pub(super) fn at(source: &Source<'a>, at: usize) -> Option<Self> {
         if source.byte(at) != Some(b'<') {
             return None;
@@ -59,7 +54,7 @@ impl<'a> Tag<'a> {
         Some(Self { name: local(full), full, attribute, end: close + 1, is_empty, rest })
     }
 
-    /// Returns the attributes: `key="value"`; none, if something else is there.
+    /// Returns the attributes `key="value"`. Returns none on other text.
     pub(super) fn attributes(&self) -> Option<Vec<(&'a str, String)>> {
         let mut rest = self.rest.strip_suffix('/').unwrap_or(self.rest).trim();
         let mut attributes = Vec::new();
@@ -117,7 +112,7 @@ fn kind(name: &str) -> Kind {
     }
 }
 
-/// Returns whether a tag at `at` ends a thought, unless it is only spoken of.
+/// Returns whether a tag at `at` ends a thought. A tag in backticks does not.
 pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
     if source.byte(at + 1) != Some(b'/') || is_quoted(source, at) {
         return false;
@@ -127,7 +122,6 @@ pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
     is_thought && source.byte(end) == Some(b'>')
 }
 
-/// Returns whether a tag at `at` is in backticks.
 pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|at| source.byte(at));
     let fence = at.checked_sub(2).and_then(|at| source.byte(at));
@@ -139,13 +133,13 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
 pub(super) struct Tags {
     closes: BTreeMap<usize, Range<usize>>,
     opens: Vec<usize>,
-    /// The ends of thoughts, by the name of the tag. Thoughts do not nest, because models also write
-    /// about tags.
+    /// The ends of thoughts, by tag name. Thoughts do not nest, because models also write about
+    /// tags.
     thoughts: BTreeMap<String, Vec<Range<usize>>>,
 }
 
 impl Tags {
-    /// Finds the tags that matter. What is in CDATA is text.
+    /// Finds all calls, results and thoughts. CDATA is plain text.
     pub(super) fn find(source: &Source<'_>) -> Self {
         let mut tags = Self::default();
         let mut open: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -182,7 +176,6 @@ impl Tags {
         tags
     }
 
-    /// Returns the closing tag of the one at `at`.
     pub(super) fn close(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
         match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
             Some(ends) => ends.get(ends.partition_point(|end| end.start < at)).cloned(),
@@ -190,7 +183,6 @@ impl Tags {
         }
     }
 
-    /// Returns whether a thought ends in a part of the text.
     pub(super) fn has_thought_end(&self, range: Range<usize>) -> bool {
         self.thoughts.values().any(|ends| {
             let next = ends.get(ends.partition_point(|end| end.start < range.start));
@@ -198,16 +190,15 @@ impl Tags {
         })
     }
 
-    /// Returns where the next tag after `at` begins that matters.
+    /// Returns the start of the next relevant tag after `at`.
     pub(super) fn next(&self, at: usize) -> Option<usize> {
         self.opens.get(self.opens.partition_point(|open| *open <= at)).copied()
     }
 }
 
-/// The beginning of a section without tags and entities.
 pub(super) const CDATA: &str = "<![CDATA[";
 
-/// Replaces XML's five entities and those of numbers; anything else stays as it is.
+/// Replaces XML's five entities and numeric ones. Other text stays.
 pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);

@@ -1,16 +1,16 @@
-//! Strings and words: the leaves of everything that is written as an argument.
+//! Strings and words: the leaves of argument values.
 
 use serde_json::Value;
 
 use super::source::Source;
 
-/// Quotes of print that open, and what closes them.
+/// Typographic quotes, opening and closing.
 const PRINT: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
-/// Returns whether a string begins at `at`, and if so where its quote is and whether it is raw.
+/// Returns the quote of the string at `at`, and whether the string is raw.
 ///
-/// Python's prefixes count: `r"\d"` is raw, `f`, `b` and `u` change nothing. So do the quotes of
-/// print, `“…”` and `‘…’`.
+/// Python's prefixes count: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic quotes
+/// count as well: `“…”` and `‘…’`.
 pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(at)? {
@@ -26,16 +26,15 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
     }
 }
 
-/// Returns whether a string that begins at `at` with that text is one of Python's that are computed:
-/// `f"{x}"`.
+/// Returns whether the string at `at` is a Python expression: `f"{x}"`.
 pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool {
     matches!(source.byte(at), Some(b'f' | b'F')) && text.contains('{')
 }
 
-/// Reads the string whose quote is at `at`; none if it has no end.
+/// Reads the string whose quote is at `at`. Returns none if it does not end.
 ///
-/// Three quotes are one, as in Python. Line breaks stand for themselves, as does a backslash before
-/// what it does not escape: models forget to escape both.
+/// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
+/// backslash before any other character is literal.
 pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
     let print = PRINT.iter().find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
@@ -74,7 +73,7 @@ fn is_end(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
     (1..width).all(|offset| source.byte(at + offset) == Some(quote))
 }
 
-/// Reads an escape; without a character, only the backslash stands for itself.
+/// Reads an escape. Without a character, the backslash is literal.
 fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
     let character = match source.byte(at + 1) {
         Some(b'n') => '\n',
@@ -116,10 +115,10 @@ fn hex(source: &Source<'_>, at: usize) -> Option<u32> {
         .try_fold(0, |code, at| Some(code * 16 + char::from(source.byte(at)?).to_digit(16)?))
 }
 
-/// Returns where the word that begins at `at` ends, blanks at its end included.
+/// Returns the end of the word at `at`, trailing blanks included.
 ///
-/// A word may have brackets that close on its line and have neither brackets nor quotes in them, such
-/// as `*.{rs,toml}`. Any other bracket is an error at its place: it may begin something else.
+/// A word may contain simple brackets that close on its line, such as `*.{rs,toml}`. Any other
+/// bracket is an error at its place, because another value may begin there.
 pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<usize, usize> {
     let mut end = at;
     let mut is_after_blank = false;
@@ -141,7 +140,7 @@ pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<us
     Ok(end)
 }
 
-/// Returns where the brackets that open at `at` have closed, if they are as simple as a word's.
+/// Returns the end of simple brackets that open at `at`.
 pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let close = match source.byte(at)? {
         b'{' => b'}',
@@ -154,14 +153,13 @@ pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     (source.byte(stop) == Some(close)).then_some(stop + 1)
 }
 
-/// Returns what a word means: `true`, a number, nothing, or itself.
 pub(super) fn meaning(word: &str) -> Value {
     literal(word).unwrap_or_else(|| Value::from(word))
 }
 
-/// Returns the value that a word stands for, unless it stands for itself.
+/// Returns the value of a literal.
 ///
-/// A whole number beyond 64 bits stands for itself: rounding would change it.
+/// An integer beyond 64 bits is no literal, because rounding would change it.
 pub(super) fn literal(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));

@@ -1,4 +1,4 @@
-//! `<tool_call>…</tool_call>`, in all the ways in which models fill it.
+//! `<tool_call>…</tool_call>` with all contents that models write.
 
 use std::ops::Range;
 
@@ -15,15 +15,15 @@ use super::{
     word,
 };
 
-/// Children that have the tool's name.
+/// Children with the tool's name.
 const NAMES: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
-/// Children that have the arguments.
+/// Children with the arguments.
 const ARGS: [&str; 6] = ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
 /// Attributes that are no arguments.
 const ASIDE: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
-/// Reads the element that begins at `at`, if it is one that matters.
+/// Reads the element that begins at `at`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::at(source, at) else { return Attempt::Passed(at + 1) };
@@ -33,7 +33,7 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
         (Kind::PassedOver, None) if tag.is_empty || tags::is_quoted(source, at) => {
             Attempt::Passed(tag.end)
         }
-        // The end of the text cuts it off.
+        // The text ends inside the element.
         (Kind::PassedOver, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
         (Kind::Other, _) => Attempt::Passed(at + 1),
         (Kind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
@@ -59,21 +59,20 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
     }
 }
 
-/// The text of an argument.
 struct Text {
     text: String,
-    /// Set if the text was CDATA and is taken as it stands.
+    /// CDATA, which is taken literally.
     is_exact: bool,
 }
 
-/// Arguments, before it is known which tool they are for.
+/// Arguments before the tool is known.
 enum Given {
     Object(Args),
     Fields(Vec<(String, Text)>),
     Text(String),
 }
 
-/// The element has something in it that does not belong there.
+/// The element has an unexpected child.
 struct Misfit;
 
 struct Element<'r, 'a> {
@@ -83,7 +82,7 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
-    /// Set if the element or its arguments are closed, so that nothing is missing.
+    /// The element or its arguments are closed, so nothing is missing.
     is_whole: bool,
 }
 
@@ -141,7 +140,7 @@ impl<'a> Element<'_, 'a> {
         self.call(given)
     }
 
-    /// Reads a name with `<arg_key>…</arg_key><arg_value>…</arg_value>` behind it, as GLM writes it.
+    /// Reads GLM's format: a name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`.
     fn keys(&self) -> Option<Attempt> {
         let source = &self.reading.source;
         let name_at = source.skip_space(self.body.start);
@@ -184,7 +183,7 @@ impl<'a> Element<'_, 'a> {
         Some(Attempt::Read { calls: vec![call], end: self.end })
     }
 
-    /// Reads `{"name": …, "arguments": …}`, as Hermes and Qwen write it, or a list of those.
+    /// Reads Hermes' and Qwen's format: `{"name": …, "arguments": …}`, or a list of such objects.
     fn json(self, at: usize) -> Attempt {
         let source = &self.reading.source;
         match lenient::read(source, at) {
@@ -214,7 +213,7 @@ impl<'a> Element<'_, 'a> {
         }
     }
 
-    /// Reads a child, and returns where it ends.
+    /// Reads a child and returns its end.
     fn child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
         if let Some(key) = &child.attribute {
             let (text, end) = self.field(child)?;
@@ -274,7 +273,7 @@ impl<'a> Element<'_, 'a> {
         Ok((Given::Text(text(source, content).text), end))
     }
 
-    /// Reads the object at `at` as arguments; entities in it are decoded, for it is text in XML.
+    /// Reads the object at `at` as arguments, and decodes XML entities.
     fn given_object(&self, at: usize) -> Option<(Args, usize)> {
         let source = &self.reading.source;
         let Ok((Tree::Object(object), end)) = lenient::read(source, at) else { return None };
@@ -287,7 +286,6 @@ impl<'a> Element<'_, 'a> {
         Some((decoded.unwrap_or(object).into_map(), end))
     }
 
-    /// Reads the value of a field: its content, or its `value`.
     fn field(&self, child: &Tag<'a>) -> Result<(Text, usize), Misfit> {
         field(&self.reading.source, child, self.body.end)
     }
@@ -335,7 +333,7 @@ impl<'a> Element<'_, 'a> {
     }
 }
 
-/// Returns whether a tag says more than a name: arguments that nobody writes so.
+/// Returns whether a tag has attributes that are not allowed there.
 fn has_more(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
     attributes.iter().any(|(key, _)| !ASIDE.contains(key))
@@ -345,7 +343,6 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a child belongs to a call.
 fn is_part(tag: &Tag<'_>) -> bool {
     match tag.attribute {
         Some(_) => tag.name.eq_ignore_ascii_case("parameter"),
@@ -353,7 +350,7 @@ fn is_part(tag: &Tag<'_>) -> bool {
     }
 }
 
-/// Returns what is in an element, and where it ends: at the first closing tag outside CDATA.
+/// Returns the content of an element, and its end: the first closing tag outside CDATA.
 fn content(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Option<(Range<usize>, usize)> {
     let first = source.skip_space(tag.end);
     let from = match source.word_at(first, tags::CDATA) {
@@ -374,7 +371,7 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
     }
 }
 
-/// Reads the value of a field, and returns where that ends: its content, or its `value`.
+/// Reads the value of a field (its content or its `value` attribute) and returns its end.
 fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), Misfit> {
     let said = tag.attributes().unwrap_or_default();
     let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
@@ -391,7 +388,7 @@ fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usiz
     }
 }
 
-/// Reads `<key>value</key>` again and again.
+/// Reads a sequence of `<key>value</key>`.
 fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
     let mut fields = Vec::new();
     let mut at = range.start;
@@ -417,7 +414,6 @@ fn merged(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     Some(args)
 }
 
-/// Returns what a text means as an argument of that name.
 fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
     if given.is_exact {
         return Value::String(given.text);
@@ -434,8 +430,8 @@ fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
         .unwrap_or_else(|| Value::from(text))
 }
 
-/// Returns a text without the line break behind its opening tag and that before its closing one, if
-/// both are there: they lay tags out, and everything else is what was written.
+/// Removes the line break after the opening tag and the one before the closing tag, if both exist.
+/// These belong to the layout of the tags.
 fn without_layout(text: &str) -> &str {
     let inner = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n"));
     let last = |text: &str| text.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);

@@ -1,4 +1,4 @@
-//! The last phase: steps in the order found, with their numbers in it.
+//! The last phase: builds the plan from the ordered steps.
 
 use shared::{
     condition::Condition,
@@ -16,7 +16,7 @@ use super::{
     references::{Links, Looks},
 };
 
-/// Puts the steps in order and lets [`Plan::prove`] check that they can run.
+/// Orders the steps and lets [`Plan::from_resolved_steps`] check the plan.
 pub(super) fn plan(
     about: PlanInfo,
     names: StepNames,
@@ -32,7 +32,7 @@ pub(super) fn plan(
     let names = names.renumbered(&places);
     let Links { edges, looks } = links;
     let mut waiting: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
-    let in_order = order.iter().filter_map(|it| waiting[it.get()].take());
+    let in_order = order.iter().filter_map(|number| waiting[number.get()].take());
     let steps = in_order.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
     Plan::from_resolved_steps(about, names, steps, diagnostics)?.with_draft_order(places)
@@ -45,17 +45,18 @@ fn execution(
     names: &StepNames,
     places: &[StepNumber],
 ) -> Result<ToolExecution, PlanError> {
-    let mut moved = |it: &mut Reference| {
-        if let Target::Step(step) = &mut it.target {
+    let mut moved = |reference: &mut Reference| {
+        if let Target::Step(step) = &mut reference.target {
             *step = places[step.get()];
         }
     };
     looks.template.update_references(&mut moved);
     looks.list.iter_mut().for_each(&mut moved);
-    looks.undo.iter_mut().for_each(|it| it.update_references(&mut moved));
-    let mut depends_on: Vec<StepNumber> = on.iter().map(|it| places[it.get()]).collect();
+    looks.undo.iter_mut().for_each(|template| template.update_references(&mut moved));
+    let mut depends_on: Vec<StepNumber> = on.iter().map(|number| places[number.get()]).collect();
     depends_on.sort_unstable();
-    let when = step.written.when.as_deref().map(|it| Condition::parse(it, names)).transpose();
+    let when =
+        step.written.when.as_deref().map(|source| Condition::parse(source, names)).transpose();
     let when = when.map_err(|error| PlanError::Condition { step: step.id.clone(), error })?;
     let for_each = step.written.for_each.clone().zip(looks.list);
     let compensate = step.undo.zip(looks.undo).map(|(undo, template)| {
@@ -65,11 +66,11 @@ fn execution(
     });
     Ok(ToolExecution {
         id: step.id,
-        kind: step
-            .choice
-            .plan
-            .map_or_else(|| StepKind::of_tool(&step.choice.tool), |it| StepKind::Plan(it.id)),
-        inputs: step.choice.plan.and_then(|it| it.inputs.clone()).map(PlanInputs::new),
+        kind: step.choice.plan.map_or_else(
+            || StepKind::of_tool(&step.choice.tool),
+            |sub_plan| StepKind::Plan(sub_plan.id),
+        ),
+        inputs: step.choice.plan.and_then(|sub_plan| sub_plan.inputs.clone()).map(PlanInputs::new),
         tool: step.choice.tool,
         parameters: step.given.parameters,
         template: looks.template,

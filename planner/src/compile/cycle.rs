@@ -1,4 +1,4 @@
-//! Names cycles: one for each strongly connected component.
+//! Reports cycles, one for each strongly connected component.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// The most names of a cycle that are written at its start, and again at its end.
+/// Names that are written from each end of a long cycle.
 const NAMES: usize = 25;
 
-/// Reports a shortest cycle through the first-written step of each strongly connected component.
+/// Reports a shortest cycle through the first step of each strongly connected component.
 pub(super) fn find(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
@@ -35,9 +35,9 @@ pub(super) fn find(
     }
 }
 
-/// Writes a cycle, with its middle left out where it is long.
+/// Formats a cycle. Leaves out the middle of a long one.
 fn written(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
-    let name = |it: &StepNumber| steps[it.get()].id.to_string();
+    let name = |number: &StepNumber| steps[number.get()].id.to_string();
     let left_out = cycle.len().saturating_sub(2 * NAMES);
     let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * NAMES) + 2);
     if left_out < 2 {
@@ -51,14 +51,14 @@ fn written(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     names.join(" -> ")
 }
 
-/// The number of no component: a step that is part of no cycle.
+/// The component of steps without a cycle.
 const NONE: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
     /// The component of each step.
     of: Vec<u32>,
-    /// The first-written step of each component, in written order.
+    /// The first step of each component, in draft order.
     firsts: Vec<StepNumber>,
 }
 
@@ -83,13 +83,13 @@ impl Components {
 struct Tarjan<'a> {
     edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
-    /// When each step was first seen, from one; zero if it was not.
+    /// The time at which each step was first visited, from one. Zero if unvisited.
     seen: Vec<u32>,
-    /// The earliest step on the stack that each step is known to reach.
+    /// The earliest step on the stack that each step reaches.
     low: Vec<u32>,
     is_open: Vec<bool>,
     open: Vec<usize>,
-    /// The steps on the way here, each with the next of its dependencies to look at.
+    /// The current path: steps, each with its next dependency.
     way: Vec<(usize, usize)>,
     clock: u32,
     of: Vec<u32>,
@@ -132,7 +132,6 @@ impl<'a> Tarjan<'a> {
         }
     }
 
-    /// Goes on with a step that was neither seen nor placed.
     fn enter(&mut self, step: usize) {
         if self.is_placed[step] || self.seen[step] != 0 {
             return;
@@ -171,7 +170,7 @@ impl<'a> Tarjan<'a> {
 struct Search<'a> {
     of: &'a [u32],
     edges: &'a [Vec<StepNumber>],
-    /// From where each step was reached. Components share no step, so it is never cleared.
+    /// The predecessor of each step. Components share no step, so it is never cleared.
     from: Vec<Option<StepNumber>>,
 }
 
@@ -180,7 +179,7 @@ impl<'a> Search<'a> {
         Self { of, edges, from: vec![None; edges.len()] }
     }
 
-    /// Returns a shortest way from `first` along its dependencies back to it.
+    /// Returns a shortest path from `first` along its dependencies back to it.
     fn shortest(&mut self, first: StepNumber) -> Vec<StepNumber> {
         let mut queue = VecDeque::from([first]);
         while let Some(step) = queue.pop_front() {

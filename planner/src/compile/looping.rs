@@ -1,4 +1,4 @@
-//! What `forEach` may say, and where `{{item}}` means something.
+//! Checks of `forEach` and of `{{item}}`.
 
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
@@ -7,14 +7,14 @@ use super::{names::clip, place};
 
 const EXAMPLE: &str = "write one template that gives a list, such as `{{listAuthors.items}}`";
 
-/// Says that a `forEach` is something else than text.
+/// Reports a `forEach` that is not text.
 pub(super) fn not_a_template(place: String, value: &Value) -> Diagnostic {
     let message =
         format!("`forEach` must be one template that gives a list, not {}", place::kind(value));
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(help(value))
 }
 
-/// Says that a `forEach` is text, but not one whole template.
+/// Reports a `forEach` that is not one whole template.
 pub(super) fn not_whole(at: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not one whole template", clip(written));
     let is_list = written.trim_start().starts_with('[');
@@ -31,16 +31,16 @@ fn help(value: &Value) -> String {
     }
 }
 
-/// Says that `{{item}}` or `{{index}}` stands where no list is gone through.
+/// Reports `{{item}}` or `{{index}}` outside of a loop.
 pub(super) fn no_item(place: String, text: &str) -> Diagnostic {
     let message = format!("`{}` means something only in a step with `forEach`", clip(text));
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
         "give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the \
-         items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`",
+         items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`",
     )
 }
 
-/// Says that a list is looked for in an item of itself.
+/// Reports a list that refers to its own items.
 pub(super) fn no_item_yet(place: String, text: &str) -> Diagnostic {
     let message = format!("`{}`: the list is taken before there is an item", clip(text));
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(

@@ -1,4 +1,4 @@
-//! What each step is called, and what names in templates and dependencies mean.
+//! Step ids, and the resolution of names in templates and dependencies.
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
@@ -10,9 +10,9 @@ use shared::{
 };
 
 use super::{Step, place, report::Report, tools};
-use crate::{draft::Draft, nearest::did_you_mean};
+use crate::{draft::Draft, suggest::did_you_mean};
 
-/// Room for the number behind a name: `_` and the digits of [`shared::limits::PLAN_STEPS`].
+/// The length of a suffix: `_` and the digits of [`shared::limits::PLAN_STEPS`].
 const SUFFIX_LEN: usize = 7;
 
 /// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
@@ -51,11 +51,11 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
     None
 }
 
-/// Ids that are taken, and where to look for the next free one.
+/// The used ids, and the start of the search for a free one.
 #[derive(Debug, Default)]
 struct Ids {
     taken: IndexMap<StepId, usize>,
-    /// The next number to try behind a name, so that many steps of one tool are cheap.
+    /// The next number to try for a name, so that many steps of one tool are cheap.
     next: BTreeMap<String, usize>,
 }
 
@@ -68,7 +68,7 @@ impl Ids {
         report.error(at, || {
             let message = format!("`{id}` is the id of `tools[{first}]` already");
             Diagnostic::error("plan.duplicate_step", place::field(at, "id"), message)
-                .with_help("give each step an id of its own")
+                .with_help("give each step a different id")
         });
         false
     }
@@ -100,28 +100,26 @@ impl Ids {
     }
 }
 
-/// Returns a name with what ids cannot have replaced; perhaps still a reserved one.
+/// Replaces characters that ids cannot contain. The result may be a reserved name.
 fn base(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
-    let base: String = chars.map(|it| if is_step_id_char(it) { it } else { '_' }).collect();
+    let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();
     if base.is_empty() { "step".to_owned() } else { base }
 }
 
-/// What names mean, and what to say of those that mean nothing.
+/// Resolves names, and explains names that it cannot resolve.
 pub(super) struct Naming<'a> {
-    /// What names mean.
     pub(super) names: StepNames,
-    /// Which steps fill a variable, in written order.
+    /// The steps that set a variable, in draft order.
     pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
-    /// The steps that use a tool, by its qualified and its plain name; only made when asked.
+    /// The steps that use a tool, by its qualified and its plain name. Computed on demand.
     users: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
 }
 
 impl<'a> Naming<'a> {
-    /// Collects the names of all steps.
     pub(super) fn new(steps: &'a [Step<'a>]) -> Self {
-        let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.choice.tool)));
+        let names = StepNames::new(steps.iter().map(|step| (&step.id, &step.choice.tool)));
         let mut variables: BTreeMap<&str, Vec<StepNumber>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
             for mapping in &step.mapping {
@@ -131,27 +129,27 @@ impl<'a> Naming<'a> {
                 }
             }
         }
-        let names = names.expect("every step was given an id of its own");
+        let names = names.expect("every step got a different id");
         Self { names, variables, steps, users: OnceCell::new() }
     }
 
-    /// Says why `name`, perhaps with a path behind it, means no step, and what to write instead.
+    /// Returns the reason why `name`, perhaps followed by a path, means no step, and a suggestion.
     ///
-    /// `first` is what to call it where it is not clear how far the name goes.
+    /// `first` names the step in the message if the end of the name is unclear.
     pub(super) fn why_not(&self, name: &str, first: &str) -> (String, String) {
-        let ends = name.char_indices().rev().filter(|(_, it)| matches!(it, '.' | '['));
+        let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));
         if let Some((tool, users)) =
-            prefixes.take(8).find_map(|it| Some((it, self.users().get(it)?)))
+            prefixes.take(8).find_map(|prefix| Some((prefix, self.users().get(prefix)?)))
         {
             let ids: Vec<_> =
-                users.iter().take(10).map(|it| format!("`{}`", self.steps[*it].id)).collect();
+                users.iter().take(10).map(|user| format!("`{}`", self.steps[*user].id)).collect();
             let and_more = if users.len() > 10 { ", …" } else { "" };
             let message = format!("{} steps use the tool `{tool}`", users.len());
             return (message, format!("name one of them: {}{and_more}", ids.join(", ")));
         }
         let head = name.split('[').next().unwrap_or_default().trim();
-        let ids = || self.steps.iter().map(|it| it.id.as_str());
+        let ids = || self.steps.iter().map(|step| step.id.as_str());
         let help = did_you_mean(head, ids())
             .or_else(|| did_you_mean(first, ids()))
             .unwrap_or_else(|| format!("the plan has {}", self.some_ids()));
@@ -173,13 +171,13 @@ impl<'a> Naming<'a> {
     }
 
     fn some_ids(&self) -> String {
-        let ids = self.steps.iter().take(10).map(|it| format!("`{}`", it.id));
+        let ids = self.steps.iter().take(10).map(|step| format!("`{}`", step.id));
         let ids = ids.collect::<Vec<_>>().join(", ");
         if self.steps.len() > 10 { format!("{ids}, …") } else { ids }
     }
 }
 
-/// Shortens what an author wrote, so that a message stays one.
+/// Shortens an author's text for a message.
 pub(super) fn clip(text: &str) -> String {
     const MOST: usize = 200;
     match text.char_indices().nth(MOST) {

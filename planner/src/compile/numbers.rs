@@ -1,13 +1,13 @@
-//! Finds whole numbers that 64 bits cannot hold: JSON readers make doubles of them.
+//! Finds integers beyond 64 bits, which JSON readers round to doubles.
 
 use shared::diagnostic::Diagnostic;
 
 use super::{names::clip, place};
 
-/// The most such numbers that are pointed out.
+/// The most numbers that are reported.
 const SHOWN: usize = 100;
 
-/// Returns a warning for each, under its place below `root`. `text` must be JSON.
+/// Returns a warning for each, with its path below `root`. `text` must be JSON.
 pub(super) fn rounded(text: &str, root: &str) -> Vec<Diagnostic> {
     let mut scanner = Scanner { text, root, at: 0, levels: Vec::new(), found: Vec::new() };
     while scanner.found.len() < SHOWN
@@ -27,9 +27,8 @@ struct Scanner<'a> {
 }
 
 enum Level<'a> {
-    /// At an item of a list.
     Item(usize),
-    /// At a field of an object: its key as written, quotes and all, once that was read.
+    /// A field of an object: its quoted key, after it was read.
     Field(Option<&'a str>),
 }
 
@@ -71,7 +70,7 @@ impl Scanner<'_> {
 
     fn number(&mut self, start: usize) {
         let rest = self.text.as_bytes()[self.at..].iter();
-        let is_part = |it: &&u8| matches!(it, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
         self.at += rest.take_while(is_part).count();
         let number = &self.text[start..self.at];
         let is_whole = !number.contains(['.', 'e', 'E']);
@@ -88,7 +87,7 @@ impl Scanner<'_> {
         let inside = self.levels.iter().map(|level| match level {
             Level::Item(item) => format!("[{item}]"),
             Level::Field(key) => {
-                let key = key.and_then(|it| serde_json::from_str::<String>(it).ok());
+                let key = key.and_then(|key| serde_json::from_str::<String>(key).ok());
                 place::key(&key.unwrap_or_default())
             }
         });

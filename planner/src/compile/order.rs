@@ -1,4 +1,4 @@
-//! The order in which steps can run.
+//! The execution order.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -10,17 +10,17 @@ use super::{
     report::{Report, WHOLE},
 };
 
-/// How many differences are told of one by one.
+/// Differences that are reported one by one.
 const TOLD: usize = 8;
 
-/// Returns the order: repeatedly, of the steps whose dependencies are placed, the one written
-/// first. Steps of cycles, and what depends on them, are left out.
+/// Returns the order. Repeatedly takes the first step in draft order whose dependencies are placed.
+/// Steps on cycles and their dependents are left out.
 pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     let dependents = Dependents::new(edges);
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut ready: BinaryHeap<Reverse<StepNumber>> = (0..edges.len())
-        .filter(|it| missing[*it] == 0)
-        .map(|it| Reverse(StepNumber::new(it)))
+        .filter(|step| missing[*step] == 0)
+        .map(|step| Reverse(StepNumber::new(step)))
         .collect();
     let mut order = Vec::with_capacity(edges.len());
     while let Some(Reverse(step)) = ready.pop() {
@@ -35,7 +35,7 @@ pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     order
 }
 
-/// Who depends on each step: one list for all, so that memory stays linear.
+/// The dependents of each step, in one list, so that memory stays linear.
 struct Dependents {
     starts: Vec<usize>,
     steps: Vec<StepNumber>,
@@ -66,9 +66,9 @@ impl Dependents {
     }
 }
 
-/// Warns where the order that the author gave is not the one that was found.
+/// Warns if the author's order differs from the order that the compiler found.
 ///
-/// Where there is a cycle only the names are checked: there is no order to compare with.
+/// With a cycle there is no order, so only the names are checked.
 pub(super) fn check(
     given: &[String],
     order: &[StepNumber],
@@ -76,9 +76,9 @@ pub(super) fn check(
     naming: &Naming<'_>,
     report: &mut Report,
 ) {
-    let found: Vec<_> = given.iter().map(|it| naming.names.find(it)).collect();
+    let found: Vec<_> = given.iter().map(|name| naming.names.find(name)).collect();
     let mut complaints = Vec::new();
-    for (name, _) in given.iter().zip(&found).filter(|(_, it)| it.is_none()) {
+    for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
         let (why, help) = naming.why_not(name, name);
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
         if complaints.len() > TOLD {
@@ -89,7 +89,7 @@ pub(super) fn check(
     for step in found.iter().flatten() {
         is_named[step.get()] = true;
     }
-    let left_out = is_named.iter().zip(steps).filter(|(it, _)| !**it);
+    let left_out = is_named.iter().zip(steps).filter(|(is_named, _)| !**is_named);
     let left_out = left_out.map(|(_, step)| format!("it leaves out `{}`", step.id));
     complaints.extend(left_out.take(TOLD + 1));
     let is_complete = order.len() == steps.len();
@@ -109,7 +109,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns each place where something else belongs, and one more than are told of at most.
+/// Returns the places that differ, at most one more than [`TOLD`].
 fn differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],

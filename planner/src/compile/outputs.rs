@@ -1,5 +1,4 @@
-//! Whether a template looks for something that an output certainly does not have, or that nobody
-//! says it has.
+//! Checks templates against the output schemas of earlier steps.
 
 use serde_json::Value;
 use shared::{
@@ -8,37 +7,36 @@ use shared::{
 };
 
 use super::{Step, names::clip, place, references::Site, report::Report};
-use crate::nearest::{did_you_mean, nearest};
+use crate::suggest::{did_you_mean, nearest};
 
-/// How many fields are named where none is near.
+/// Fields that a message lists if none has a similar name.
 const LISTED: usize = 8;
-/// What may declare fields elsewhere than in `properties`.
+/// Keywords that may declare fields outside of `properties`.
 const OTHER_WORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
-/// The field that has what an MCP server sent beside what the schema describes.
+/// The field for content of an MCP server beside the schema.
 const BESIDE: &str = "$content";
 
-/// What is known of an output, or of a part of one.
+/// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
-    /// What a schema says; nothing, where there is none.
+    /// The schema, if there is one.
     Of(Option<&'a Value>),
-    /// The output of a loop: a list of what a schema says.
+    /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
 }
 
-/// Where a path ends.
+/// The end of a path.
 enum End<'a> {
-    /// At something of this shape.
     Found(Shape<'a>),
-    /// Nowhere: this part of it cannot be there, because of this shape.
+    /// This part cannot exist, because of the shape.
     Missing(&'a str, Shape<'a>),
-    /// At something that may be there, though this shape says what is and does not say that.
+    /// The shape declares fields, and not this one. It may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 
-/// Warns where a reference looks for what the output rules out, or does not declare.
+/// Warns about a reference to a field that the output cannot have, or does not declare.
 pub(super) fn check(
     steps: &[Step<'_>],
     site: &Site<'_>,
@@ -60,14 +58,14 @@ pub(super) fn check(
     });
 }
 
-/// Warns where what a step goes through is certainly no list.
+/// Warns about a loop whose list is certainly no list.
 pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
     let End::Found(Shape::Of(Some(schema))) = target.shape().at(list.path.segments()) else {
         return;
     };
-    let Some(kind) = plain_type(schema).filter(|it| *it != "array") else { return };
+    let Some(kind) = plain_type(schema).filter(|kind| *kind != "array") else { return };
     report.warning(at, || {
         let message = format!(
             "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
@@ -75,7 +73,7 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
             target.choice.tool
         );
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let list = lists.into_iter().find(|(_, it)| plain_type(it) == Some("array"));
+        let list = lists.into_iter().find(|(_, schema)| plain_type(schema) == Some("array"));
         let help = list.map_or_else(
             || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
             |(name, _)| format!("perhaps its `{name}` is meant"),
@@ -84,7 +82,7 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
     });
 }
 
-/// Returns whose output a target stands for, in words, and what is known of it.
+/// Returns a phrase for the output that a target means, and its known shape.
 fn looked_at<'a>(
     steps: &'a [Step<'_>],
     site: &Site<'_>,
@@ -94,7 +92,7 @@ fn looked_at<'a>(
     match target {
         Target::Step(target) => {
             let step = &steps[target.get()];
-            // What is undone of a loop is one item of it.
+            // A compensation of a loop belongs to one item.
             let is_own = site.is_undo() && target.get() == site.at;
             let shape = if is_own { Shape::Of(step.choice.output_schema()) } else { step.shape() };
             Some((format!("the output of `{}`", step.choice.tool), shape))
@@ -104,7 +102,7 @@ fn looked_at<'a>(
     }
 }
 
-/// Returns what is known of the items that a step goes through.
+/// Returns the known shape of the items of a step's list.
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
     match steps[target.get()].shape().at(list.path.segments()) {
@@ -112,14 +110,14 @@ fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a
         End::Found(Shape::Of(Some(schema)))
             if plain_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
         {
-            schema.get("items").map(|it| Shape::Of(Some(it)))
+            schema.get("items").map(|items| Shape::Of(Some(items)))
         }
         _ => None,
     }
 }
 
 impl Step<'_> {
-    /// Returns what is known of the step's output.
+    /// Returns the known shape of the step's output.
     fn shape(&self) -> Shape<'_> {
         let schema = self.choice.output_schema();
         if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }
@@ -135,7 +133,7 @@ impl<'a> Shape<'a> {
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
-        if path.first().is_some_and(|it| key(it) == BESIDE) {
+        if path.first().is_some_and(|segment| key(segment) == BESIDE) {
             return End::Found(Self::Of(None));
         }
         walk(schema, path)
@@ -149,7 +147,7 @@ impl<'a> Shape<'a> {
         };
         did_you_mean(missing, declared(schema)).unwrap_or_else(|| {
             let listed: Vec<_> =
-                declared(schema).take(LISTED).map(|it| format!("`{it}`")).collect();
+                declared(schema).take(LISTED).map(|name| format!("`{name}`")).collect();
             match plain_type(schema).unwrap_or("value") {
                 "object" if !listed.is_empty() => {
                     let more = if declared(schema).nth(LISTED).is_some() { ", …" } else { "" };
@@ -161,26 +159,27 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Returns the names of the fields that a schema describes.
 fn declared(schema: &Value) -> impl Iterator<Item = &str> {
     let fields = schema.get("properties").and_then(Value::as_object);
-    fields.into_iter().flat_map(|it| it.keys().map(String::as_str))
+    fields.into_iter().flat_map(|fields| fields.keys().map(String::as_str))
 }
 
 /// Follows a path through a schema.
 ///
-/// Whatever is not plain (references, several types, patterns) is taken to allow everything.
+/// References, several types and patterns allow everything.
 fn walk<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
     let missing = |segment, schema| End::Missing(key(segment), Shape::Of(Some(schema)));
     for segment in path {
         let inner = match plain_type(schema) {
-            Some("object") => match schema.get("properties").and_then(|it| it.get(key(segment))) {
-                None if is_closed(schema) => return missing(segment, schema),
-                None if is_undeclared(segment, schema) => {
-                    return End::Undeclared(key(segment), Shape::Of(Some(schema)));
+            Some("object") => {
+                match schema.get("properties").and_then(|properties| properties.get(key(segment))) {
+                    None if is_closed(schema) => return missing(segment, schema),
+                    None if is_undeclared(segment, schema) => {
+                        return End::Undeclared(key(segment), Shape::Of(Some(schema)));
+                    }
+                    inner => inner,
                 }
-                inner => inner,
-            },
+            }
             Some("array") if !is_index(segment) => return missing(segment, schema),
             Some("array") if schema.get("prefixItems").is_none() => schema.get("items"),
             Some("string" | "number" | "integer" | "boolean" | "null") => {
@@ -194,7 +193,7 @@ fn walk<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
     End::Found(Shape::Of(Some(schema)))
 }
 
-/// Returns the one type that a schema allows, if it plainly says so.
+/// Returns the type of a schema that allows one type only.
 fn plain_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,
@@ -208,18 +207,21 @@ fn key(segment: &Segment) -> &str {
 }
 
 fn is_index(segment: &Segment) -> bool {
-    let is_number = |it: &String| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    let is_number =
+        |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     matches!(segment, Segment::Key(key) if is_number(key))
 }
 
-/// Returns whether a field is most probably not there: the schema says which are. One that says in
-/// words of its own that there are others is believed, unless the name looks misspelt.
+/// Returns whether a field most probably does not exist, because the schema lists others. A schema
+/// may announce further fields in its description; then only a misspelt name counts.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
-    if declared(schema).next().is_none() || OTHER_WORDS.iter().any(|it| schema.get(it).is_some()) {
+    if declared(schema).next().is_none()
+        || OTHER_WORDS.iter().any(|word| schema.get(word).is_some())
+    {
         return false;
     }
     let says_more = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
-    let says_more = says_more.iter().any(|it| schema.get(it).is_some());
+    let says_more = says_more.iter().any(|word| schema.get(word).is_some());
     !says_more || nearest(key(segment), declared(schema)).is_some()
 }
 

@@ -1,7 +1,7 @@
-//! Whether parameters are an object, and whether the tool's schema lets it pass.
+//! Checks parameters against the schemas of tools.
 //!
-//! Only what is certain is said: the value behind a whole-value template is known when it is
-//! rendered, and is checked then.
+//! It reports certain errors only. The value of a whole-value template is checked when it is
+//! rendered.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,17 +21,17 @@ use super::{
     report::{Report, WHOLE},
     tools::Choice,
 };
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 
-/// What a tool is called with.
+/// The parameters of a call.
 pub(super) struct Given {
-    /// The parameters: an object.
+    /// An object.
     pub(super) parameters: Arc<Value>,
-    /// Whether they are those of the author, so that it makes sense to judge them.
+    /// The parameters are the author's and not a substitute, so they can be checked.
     pub(super) is_sound: bool,
 }
 
-/// How many bytes of parameters there may still be.
+/// The bytes of parameters that a plan may still have.
 pub(super) struct Room {
     left: usize,
     is_full: bool,
@@ -44,7 +44,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Reads parameters from a field of a step; what is wrong is reported.
+    /// Reads parameters from a field of a step, and reports errors.
     pub(super) fn read(
         &mut self,
         at: usize,
@@ -61,7 +61,7 @@ impl Room {
         Given { parameters: Arc::new(value), is_sound: true }
     }
 
-    /// Says so if it was not enough.
+    /// Reports parameters beyond the limit.
     pub(super) fn check(&self, report: &mut Report) {
         if self.is_full {
             report.error(WHOLE, || {
@@ -124,14 +124,17 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
     None
 }
 
-/// Checks all parameters against the schemas that there are of them.
+/// Checks all parameters against the known schemas.
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
-    // A schema that is itself wrong is the toolbox's to complain about; then the source judges.
+    // An invalid schema is reported by its source.
     let mut schemas: Schemas<'_> = BTreeMap::new();
     let mut budget = Budget::for_plan();
     for (at, step) in steps.iter().enumerate() {
         let own = (&step.choice, &step.given, "parameters");
-        let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, UNDO_PARAMETERS));
+        let undo = step
+            .undo
+            .as_ref()
+            .map(|compensation| (&compensation.choice, &compensation.given, UNDO_PARAMETERS));
         for (choice, given, field) in std::iter::once(own).chain(undo) {
             if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
                 let parameters = &*given.parameters;
@@ -143,10 +146,10 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
     }
 }
 
-/// The compiled schemas, by the name of the tool, or of the plan.
+/// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
-/// Judges what does not fit in the parameters of one call.
+/// The check of one call's parameters.
 struct Judge<'a> {
     at: usize,
     field: &'static str,
@@ -167,7 +170,7 @@ impl<'a> Judge<'a> {
             !has_templates || self.is_certain(misfit)
         });
         if misfits.iter().any(|misfit| misfit.kind == ViolationKind::Unchecked) {
-            // The plan is refused. Its other calls of this tool would only cost as much again.
+            // The plan is rejected already. Further checks of this tool would cost as much again.
             *compiled = None;
         }
         for misfit in misfits {
@@ -175,7 +178,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Returns whether something is wrong whatever the templates turn out to be.
+    /// Returns whether a violation is certain for any values of the templates.
     fn is_certain(&self, misfit: &SchemaViolation) -> bool {
         let is_structural = !matches!(misfit.kind, ViolationKind::Other);
         match self.parameters.pointer(&misfit.at) {
@@ -188,9 +191,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Returns whether a string stays one when it is rendered.
+    /// Returns whether a string stays a string when it is rendered.
     fn is_text(&self, text: &Value) -> bool {
-        Template::parse(text, self.names).is_ok_and(|it| !matches!(it, Template::Whole(_)))
+        Template::parse(text, self.names)
+            .is_ok_and(|template| !matches!(template, Template::Whole(_)))
     }
 
     fn report(&self, misfit: &SchemaViolation, report: &mut Report) {
@@ -210,7 +214,7 @@ impl<'a> Judge<'a> {
                     let diagnostic =
                         Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
                     let schema = schema_at(self.schema, &misfit.at);
-                    match schema.and_then(|it| it.get("description")?.as_str()) {
+                    match schema.and_then(|schema| schema.get("description")?.as_str()) {
                         Some(help) => diagnostic.with_help(clip(help)),
                         None => diagnostic,
                     }
@@ -219,19 +223,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Returns whether what is missing is filled in when the plan is executed.
+    /// Returns whether the execution fills a missing property with a default.
     fn has_default(&self, misfit: &SchemaViolation, property: &str) -> bool {
-        let schema =
-            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.get(property));
-        self.choice.plan.is_some() && schema.is_some_and(|it| it.get("default").is_some())
+        let schema = schema_at(self.schema, &misfit.at)
+            .and_then(|schema| schema.get("properties")?.get(property));
+        self.choice.plan.is_some() && schema.is_some_and(|schema| schema.get("default").is_some())
     }
 
     fn missing(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
         let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
-        let schema =
-            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.get(property));
+        let schema = schema_at(self.schema, &misfit.at)
+            .and_then(|schema| schema.get("properties")?.get(property));
         match schema.and_then(description) {
             Some(help) => diagnostic.with_help(help),
             None => diagnostic,
@@ -241,11 +245,12 @@ impl<'a> Judge<'a> {
     fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
         let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
+        let known = schema_at(self.schema, &misfit.at)
+            .and_then(|schema| schema.get("properties")?.as_object());
         let known =
-            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.as_object());
-        let known = || known.into_iter().flat_map(|it| it.keys().map(String::as_str));
+            || known.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
         let help = did_you_mean(property, known()).unwrap_or_else(|| {
-            let known: Vec<_> = known().take(20).map(|it| format!("`{it}`")).collect();
+            let known: Vec<_> = known().take(20).map(|name| format!("`{name}`")).collect();
             if known.is_empty() {
                 "it takes no parameters there".to_owned()
             } else {
@@ -261,16 +266,16 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Returns the schema of what a JSON pointer means, where it is plainly written.
+/// Returns the schema at a JSON pointer, if it is written without references.
 fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(schema, |schema, token| {
         let token = token.replace("~1", "/").replace("~0", "~");
-        let property = schema.get("properties").and_then(|it| it.get(&token));
-        property.or_else(|| schema.get("items").filter(|it| it.is_object()))
+        let property = schema.get("properties").and_then(|properties| properties.get(&token));
+        property.or_else(|| schema.get("items").filter(|items| items.is_object()))
     })
 }
 
-/// Says what a schema asks for.
+/// Describes a schema in words.
 fn description(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
     let text = schema.get("description").and_then(Value::as_str).map(clip);

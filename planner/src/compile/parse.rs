@@ -1,7 +1,7 @@
-//! Reads drafts from JSON, with a place for everything that is wrong.
+//! Reads drafts from JSON and reports the place of each error.
 //!
-//! The fields are read by hand and not by `serde`, because a person or a model must learn all that
-//! is wrong at once, where it is, and what a misspelt field was meant to be.
+//! It does not use `serde`, because an author needs all errors at once, with their places and
+//! suggestions for misspelt fields.
 
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
@@ -9,7 +9,7 @@ use shared::{diagnostic::Diagnostic, limits};
 use super::{looping, names::clip, numbers, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
-    nearest::nearest,
+    suggest::nearest,
 };
 
 const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
@@ -37,10 +37,10 @@ const COMPENSATION_FIELDS: [&str; 5] = ["name", "toolName", "parameters", "retry
 const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
-/// Reads a draft from JSON text, or says everything that makes it none.
+/// Reads a draft from JSON text.
 ///
-/// An error that leaves the draft readable, such as an unknown field, is an error among its
-/// notices: the compiler reports it together with everything else that is wrong.
+/// An error that leaves the draft readable, such as an unknown field, becomes an error among its
+/// notices. The compiler reports it together with all other errors.
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
@@ -53,7 +53,7 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     Ok(draft)
 }
 
-/// Reads a draft from JSON like [`parse`].
+/// Reads a draft from a JSON value, like [`parse`].
 pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
     read(value, 0)
 }
@@ -68,7 +68,7 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     }
 }
 
-/// Reads the call that undoes a step, and reports what is wrong with it.
+/// Reads a compensation and reports its errors.
 pub(super) fn compensation(
     at: usize,
     value: &Value,
@@ -77,12 +77,12 @@ pub(super) fn compensation(
     let mut found = Report::default();
     let mut reader = Reader { report: &mut found, step: at, level: 0 };
     let read = reader.compensation(&place::field(at, "compensate"), value.clone());
-    found.into_diagnostics().into_iter().for_each(|it| report.error(at, || it));
+    found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(at, || diagnostic));
     read
 }
 
 fn not_json(err: &serde_json::Error) -> Diagnostic {
-    // `serde_json` has no kind for this, only these words.
+    // `serde_json` has no error category for this, only these words.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
             .with_help("put such data into a file and name it");
@@ -93,40 +93,39 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
 
 struct Reader<'a> {
     report: &'a mut Report,
-    /// The step that is being read.
+    /// The current step.
     step: usize,
-    /// How many drafts are around this one.
+    /// The number of drafts around this one.
     level: u32,
 }
 
-/// The fields of an object, and its place with a `.` behind it.
+/// The fields of an object, and its path with a trailing `.`.
 struct Fields {
     place: String,
     fields: Map<String, Value>,
 }
 
 impl Fields {
-    /// Returns whether a field is absent or holds text.
     fn is_text(&self, name: &str) -> bool {
         self.fields.get(name).is_none_or(|value| value.is_null() || value.is_string())
     }
 
     fn take(&mut self, name: &str) -> Option<(String, Value)> {
-        let value = self.fields.get_mut(name).map(Value::take).filter(|it| !it.is_null())?;
+        let value = self.fields.get_mut(name).map(Value::take).filter(|value| !value.is_null())?;
         Some((format!("{}{name}", self.place), value))
     }
 }
 
 impl Reader<'_> {
-    /// Reads a draft, or returns `None` if nobody can say which steps it has.
+    /// Reads a draft. Returns `None` if its steps cannot be read.
     fn draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.object("", value)?;
         self.unknown(&mut fields, &DRAFT_FIELDS);
         let query = self.text(&mut fields, "query");
         let request_id = self.text(&mut fields, "requestId");
-        let execution_order = fields.take("executionOrder").map(|(place, it)| {
-            let names = self.list(&place, it).into_iter().enumerate();
-            names.filter_map(|(n, it)| self.as_text(&format!("{place}[{n}]"), it)).collect()
+        let execution_order = fields.take("executionOrder").map(|(place, value)| {
+            let names = self.list(&place, value).into_iter().enumerate();
+            names.filter_map(|(n, value)| self.as_text(&format!("{place}[{n}]"), value)).collect()
         });
         let Some((place, tools)) = fields.take("tools") else {
             self.wrong("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
@@ -139,7 +138,7 @@ impl Reader<'_> {
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
-    /// Reads a step, or returns `None` if nobody can say what it calls.
+    /// Reads a step. Returns `None` if its tool cannot be read.
     fn step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
         self.step = at;
         let mut fields = self.object(&format!("tools[{at}]"), value)?;
@@ -152,17 +151,17 @@ impl Reader<'_> {
             name: self.text(&mut fields, "name"),
             tool_name: self.text(&mut fields, "toolName"),
             plan: plan.flatten(),
-            parameters: fields.take("parameters").map(|(_, it)| it),
-            depends_on: fields.take("dependsOn").map(|(_, it)| it),
+            parameters: fields.take("parameters").map(|(_, value)| value),
+            depends_on: fields.take("dependsOn").map(|(_, value)| value),
             output_mapping: self.mapping(&mut fields),
-            retry: fields.take("retry").and_then(|(place, it)| self.retry(&place, it)),
+            retry: fields.take("retry").and_then(|(place, value)| self.retry(&place, value)),
             timeout_ms: self.whole(&mut fields, "timeoutMs"),
             on_error: self.text(&mut fields, "onError"),
             requires_approval: self.flag(&mut fields, "requiresApproval"),
             when: self.text(&mut fields, "when"),
-            for_each: fields.take("forEach").and_then(|(place, it)| self.for_each(place, it)),
+            for_each: fields.take("forEach").and_then(|(place, value)| self.for_each(place, value)),
             max_parallel: self.whole(&mut fields, "maxParallel"),
-            compensate: fields.take("compensate").map(|(_, it)| it),
+            compensate: fields.take("compensate").map(|(_, value)| value),
             idle_timeout_ms: self.whole(&mut fields, "idleTimeoutMs"),
             cache_ttl_ms: self.whole(&mut fields, "cacheTtlMs"),
             strict_templates: self.flag(&mut fields, "strictTemplates"),
@@ -215,8 +214,8 @@ impl Reader<'_> {
         Some(DraftCompensation {
             name: self.text(&mut fields, "name"),
             tool_name: self.text(&mut fields, "toolName"),
-            parameters: fields.take("parameters").map(|(_, it)| it),
-            retry: fields.take("retry").and_then(|(place, it)| self.retry(&place, it)),
+            parameters: fields.take("parameters").map(|(_, value)| value),
+            retry: fields.take("retry").and_then(|(place, value)| self.retry(&place, value)),
             timeout_ms: self.whole(&mut fields, "timeoutMs"),
         })
     }
@@ -320,10 +319,10 @@ impl Reader<'_> {
         self.report.error(self.step, || Diagnostic::error("plan.invalid_json", place, message));
     }
 
-    /// Reports unknown fields. One that is misspelt is read as the field that it was meant to be,
-    /// so that what is wrong inside is reported, too.
+    /// Reports unknown fields. A misspelt field is read as the field with the nearest name, so that
+    /// errors inside are reported too.
     fn unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
-        // A field that is null is as good as absent, whatever it is called.
+        // A null field counts as absent, even if its name is unknown.
         let given = fields.fields.iter().filter(|(_, value)| !value.is_null());
         let unknown = given.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();

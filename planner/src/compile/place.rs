@@ -1,38 +1,37 @@
-//! Places in a draft, as diagnostics write them: `tools[1].parameters.tags[0]["any key"]`.
+//! Paths in a draft, as diagnostics show them: `tools[1].parameters.tags[0]["any key"]`.
 
 use serde_json::Value;
 
-/// Returns the place of a field of a step.
 pub(super) fn field(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
-/// Returns the step that a place is in, and the first one for a place outside all steps.
+/// Returns the step of a path. A path outside all steps belongs to the first one.
 pub(super) fn step_of(place: &str) -> usize {
     let inside = place.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the place of the first string in a value, itself a field of a step, that has `text` in
-/// it.
+/// Returns the path of the first string in a field's value that contains `text`.
 pub(super) fn template(step: usize, field: &str, value: &Value, text: &str) -> String {
     format!("tools[{step}].{field}{}", holder(value, text).unwrap_or_default())
 }
 
 fn holder(value: &Value, text: &str) -> Option<String> {
     match value {
-        Value::String(it) => it.contains(text).then(String::new),
-        Value::Array(items) => {
-            items.iter().enumerate().find_map(|(n, it)| Some(format!("[{n}]{}", holder(it, text)?)))
-        }
-        Value::Object(fields) => {
-            fields.iter().find_map(|(name, it)| Some(format!("{}{}", key(name), holder(it, text)?)))
-        }
+        Value::String(string) => string.contains(text).then(String::new),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(n, item)| Some(format!("[{n}]{}", holder(item, text)?))),
+        Value::Object(fields) => fields
+            .iter()
+            .find_map(|(name, field)| Some(format!("{}{}", key(name), holder(field, text)?))),
         _ => None,
     }
 }
 
-/// Returns a key as it is appended to a place: `.key`, or `["any key"]`.
+/// Returns the path segment of a key: `.key`, or `["any key"]`.
 pub(super) fn key(key: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':');
     if !key.is_empty() && key.chars().all(is_plain) {
@@ -42,7 +41,7 @@ pub(super) fn key(key: &str) -> String {
     }
 }
 
-/// Returns what a JSON pointer into `value` appends to the value's place.
+/// Returns the path segments of a JSON pointer into `value`.
 pub(super) fn pointer(pointer: &str, value: &Value) -> String {
     let mut place = String::new();
     let mut value = Some(value);
@@ -50,16 +49,16 @@ pub(super) fn pointer(pointer: &str, value: &Value) -> String {
         let token = token.replace("~1", "/").replace("~0", "~");
         if let Some(Value::Array(items)) = value {
             place.extend(["[", &token, "]"]);
-            value = token.parse().ok().and_then(|it: usize| items.get(it));
+            value = token.parse().ok().and_then(|index: usize| items.get(index));
         } else {
             place.push_str(&key(&token));
-            value = value.and_then(|it| it.get(&token));
+            value = value.and_then(|object| object.get(&token));
         }
     }
     place
 }
 
-/// Returns what a value is, for a sentence such as "must be text, not a list".
+/// Returns the kind of a value for a sentence such as "must be text, not a list".
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,4 +1,4 @@
-//! How each step is carried out: attempts, time, what a failure means.
+//! Step policies: attempts, timeouts, reactions to a failure.
 
 use std::fmt::Display;
 
@@ -12,20 +12,20 @@ use shared::{
 use super::{place, report::Report, tools::Choice};
 use crate::{
     draft::{DraftCompensation, DraftRetry, DraftStep},
-    nearest::did_you_mean,
+    suggest::did_you_mean,
 };
 
-/// The longest time-out and the longest wait between attempts: a year, in milliseconds.
+/// The longest timeout and the longest wait between attempts: a year, in milliseconds.
 const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 /// The largest factor between two waits.
 const MOST_MULTIPLIER: f64 = 1_000.0;
-/// What `onError` may say.
+/// The values of `onError`.
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-/// The most items of a list that are done at once.
+/// The largest `maxParallel`.
 const MOST_PARALLEL: u64 = 10_000;
 
-/// Reads a step's policy; what is out of range is reported and stays at its default.
+/// Reads a step's policy. A value out of range is reported and replaced by its default.
 pub(super) fn read(
     at: usize,
     step: &DraftStep,
@@ -36,10 +36,10 @@ pub(super) fn read(
     let mut range = Ranges { at, inside: "", code: "plan.invalid_timeout", report };
     let timeout_ms = range.whole("timeoutMs", step.timeout_ms, 1, MOST_MS);
     let idle_timeout_ms = range.whole("idleTimeoutMs", step.idle_timeout_ms, 1, MOST_MS);
-    let retry = step.retry.as_ref().map(|it| read_retry(at, "", it, report));
-    let on_error = step.on_error.as_deref().and_then(|it| read_on_error(at, it, report));
+    let retry = step.retry.as_ref().map(|retry| read_retry(at, "", retry, report));
+    let on_error = step.on_error.as_deref().and_then(|written| read_on_error(at, written, report));
     StepPolicy {
-        effect: choice.definition.map_or(default.effect, |it| it.effect),
+        effect: choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
         retry: retry.unwrap_or(default.retry),
         on_error: on_error.unwrap_or(default.on_error),
@@ -51,7 +51,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads the policy of what undoes a step.
+/// Reads the policy of a compensation.
 pub(super) fn read_undo(
     at: usize,
     undo: &DraftCompensation,
@@ -62,16 +62,16 @@ pub(super) fn read_undo(
     let default = StepPolicy::default();
     let mut range = Ranges { at, inside: INSIDE, code: "plan.invalid_timeout", report };
     let timeout_ms = range.whole("timeoutMs", undo.timeout_ms, 1, MOST_MS);
-    let retry = undo.retry.as_ref().map(|it| read_retry(at, INSIDE, it, report));
+    let retry = undo.retry.as_ref().map(|retry| read_retry(at, INSIDE, retry, report));
     StepPolicy {
-        effect: choice.definition.map_or(default.effect, |it| it.effect),
+        effect: choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
         retry: retry.unwrap_or(default.retry),
         ..default
     }
 }
 
-/// Reads how many items are done at once; where there are no items it says nothing.
+/// Reads `maxParallel`. Reports it on a step without a loop.
 fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
     if step.max_parallel.is_some() && step.for_each.is_none() {
         report.warning(at, || {
@@ -87,7 +87,7 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
     u32::try_from(most).ok()
 }
 
-/// Reads how long an output may be used again: only where not calling the tool changes nothing.
+/// Reads `cacheTtlMs`. Reports it if skipping a call of the tool could change something.
 fn read_cache(
     at: usize,
     step: &DraftStep,
@@ -107,7 +107,7 @@ fn read_cache(
     Some(ttl)
 }
 
-/// Says why a step's output cannot be used again. Of a tool that there is not nothing is said.
+/// Returns the reason why a step's output cannot be cached. Returns none for an unknown tool.
 fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
     let tool = &choice.tool;
     if choice.plan.is_some() {
@@ -134,16 +134,16 @@ fn read_retry(
         range.whole("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
     let backoff = range.whole("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
     let max_backoff = range.whole("retry.maxBackoffMs", retry.max_backoff_ms, 0, MOST_MS);
-    let multiplier = retry.multiplier.filter(|it| {
-        let is_inside = (0.0..=MOST_MULTIPLIER).contains(it);
+    let multiplier = retry.multiplier.filter(|number| {
+        let is_inside = (0.0..=MOST_MULTIPLIER).contains(number);
         if !is_inside {
-            range.outside("retry.multiplier", it, 0, &MOST_MULTIPLIER);
+            range.outside("retry.multiplier", number, 0, &MOST_MULTIPLIER);
         }
         is_inside
     });
     RetryPolicy {
         max_attempts: attempts
-            .and_then(|it| u32::try_from(it).ok())
+            .and_then(|number| u32::try_from(number).ok())
             .unwrap_or(default.max_attempts),
         backoff_ms: backoff.unwrap_or(default.backoff_ms),
         multiplier: multiplier.unwrap_or(default.multiplier),
@@ -153,14 +153,14 @@ fn read_retry(
 }
 
 fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnError> {
-    let found = ON_ERROR.into_iter().find(|it| it.as_str() == written);
+    let found = ON_ERROR.into_iter().find(|rule| rule.as_str() == written);
     if found.is_none() {
         report.error(at, || {
             let message = format!(
-                "`{}` is none of `fail`, `continue`, `ignore`, `wait`",
+                "`{}` is not `fail`, `continue`, `ignore` or `wait`",
                 super::names::clip(written)
             );
-            let help = did_you_mean(written, ON_ERROR.iter().map(|it| it.as_str()));
+            let help = did_you_mean(written, ON_ERROR.iter().map(|rule| rule.as_str()));
             let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
             Diagnostic::error("plan.invalid_on_error", place::field(at, "onError"), message)
                 .with_help(help)
@@ -169,10 +169,9 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
     found
 }
 
-/// Checks ranges and reports what is outside.
 struct Ranges<'a> {
     at: usize,
-    /// What stands before the names of the fields: nothing, or `compensate.`.
+    /// A prefix of the field names: empty, or `compensate.`.
     inside: &'static str,
     code: &'static str,
     report: &'a mut Report,
@@ -181,7 +180,7 @@ struct Ranges<'a> {
 impl Ranges<'_> {
     fn whole(&mut self, field: &str, value: Option<i64>, least: u64, most: u64) -> Option<u64> {
         let value = value?;
-        let inside = u64::try_from(value).ok().filter(|it| (least..=most).contains(it));
+        let inside = u64::try_from(value).ok().filter(|number| (least..=most).contains(number));
         if inside.is_none() {
             self.outside(field, &value, least, &most);
         }

@@ -1,4 +1,4 @@
-//! What each step depends on: what `dependsOn` names, and what templates and conditions look at.
+//! The dependencies of each step: from `dependsOn`, templates and conditions.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,32 +18,28 @@ use super::{
     outputs, place,
     report::{Report, WHOLE},
 };
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 
-/// The most dependencies of a plan, one step on another: `{{vars.x}}` depends on every step that
-/// fills `x`, which a short draft can make a very large number.
+/// The most dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a short
+/// draft can have a very large number.
 const DEPENDENCIES: usize = 16_000_000;
 
-/// What the steps look at.
+/// The dependencies and templates of all steps.
 #[derive(Default)]
 pub(super) struct Links {
-    /// What each step depends on, in written numbers, sorted and without repetition.
+    /// The dependencies of each step, as sorted draft numbers without repetition.
     pub(super) edges: Vec<Vec<StepNumber>>,
-    /// Where each step looks.
     pub(super) looks: Vec<Looks>,
 }
 
-/// Where a step looks, in written numbers; only whole where nothing is wrong.
+/// The templates and references of a step. Complete only for a valid draft.
 pub(super) struct Looks {
-    /// Its parameters.
     pub(super) template: Template,
-    /// Its list.
     pub(super) list: Option<Reference>,
-    /// The parameters of what undoes it.
+    /// The parameters of the compensation.
     pub(super) undo: Option<Template>,
 }
 
-/// Returns what the steps look at.
 pub(super) fn links<'a>(steps: &'a [Step<'a>], naming: &Naming<'a>, report: &mut Report) -> Links {
     let mut room = DEPENDENCIES;
     let mut links = Links::default();
@@ -76,14 +72,12 @@ fn too_many() -> Diagnostic {
         .with_help("let one step gather what the others need, and depend on that")
 }
 
-/// A value of a step that may have templates in it.
+/// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
-    /// The step.
     pub(super) at: usize,
     /// The field: `parameters`, `forEach`, `compensate.parameters`.
     pub(super) field: &'static str,
-    /// The value.
     pub(super) value: &'a Arc<Value>,
 }
 
@@ -91,37 +85,39 @@ const PARAMETERS: &str = "parameters";
 const FOR_EACH: &str = "forEach";
 
 impl<'a> Site<'a> {
-    /// Returns the places of a step that may have templates in them, its list first: it says what
-    /// the items are.
+    /// Returns the values of a step that may contain templates. The list comes first, because it
+    /// decides the meaning of items.
     fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
         let own = Some((PARAMETERS, &step.given.parameters));
-        let list = step.for_each.as_ref().map(|it| (FOR_EACH, it));
-        let undo = step.undo.as_ref().map(|it| (UNDO_PARAMETERS, &it.given.parameters));
+        let list = step.for_each.as_ref().map(|list| (FOR_EACH, list));
+        let undo = step
+            .undo
+            .as_ref()
+            .map(|compensation| (UNDO_PARAMETERS, &compensation.given.parameters));
         let sites = [list, own, undo].into_iter().flatten();
         sites.map(move |(field, value)| Self { at, field, value })
     }
 
-    /// Returns the place of the string that has `text` in it.
+    /// Returns the path of the string that contains `text`.
     pub(super) fn place(&self, text: &str) -> String {
         place::template(self.at, self.field, self.value, text)
     }
 
-    /// Returns whether it is what undoes the step, and so knows what the step returned.
+    /// Returns whether this is a compensation, which knows the step's output.
     pub(super) fn is_undo(&self) -> bool {
         self.field == UNDO_PARAMETERS
     }
 }
 
-/// A step whose templates and conditions are being looked at.
+/// Collects the references of one step.
 struct Looking<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
-    /// What the step depends on.
+    /// The dependencies of the step.
     on: Vec<StepNumber>,
-    /// The variables that were seen, so that each is looked up once.
+    /// The variables so far, so that each is looked up once.
     variables: BTreeSet<Arc<str>>,
-    /// The list that it goes through.
     list: Option<Reference>,
     report: &'r mut Report,
 }
@@ -131,7 +127,7 @@ impl<'a> Looking<'a, '_> {
         &self.steps[self.at]
     }
 
-    /// Looks at all of the step; returns its parameters and those of what undoes it.
+    /// Returns the templates of the parameters and of the compensation.
     fn all(&mut self) -> (Template, Option<Template>) {
         let step = self.step();
         named(self.at, step, self.naming, &mut self.on, self.report);
@@ -139,7 +135,7 @@ impl<'a> Looking<'a, '_> {
         for site in Site::all(self.at, step) {
             let template = self.site(&site);
             match site.field {
-                FOR_EACH => self.list = template.and_then(|it| self.check_list(it)),
+                FOR_EACH => self.list = template.and_then(|template| self.check_list(template)),
                 PARAMETERS => own = template.unwrap_or_default(),
                 _ => undo = template,
             }
@@ -150,7 +146,7 @@ impl<'a> Looking<'a, '_> {
         (own, undo)
     }
 
-    /// Looks at what stands in one place; returns nothing where it is wrong.
+    /// Collects the references of one string. Returns none if it is not valid.
     fn site(&mut self, site: &Site<'a>) -> Option<Template> {
         match Template::parse_shared(site.value, &self.naming.names) {
             Ok(template) => {
@@ -172,7 +168,7 @@ impl<'a> Looking<'a, '_> {
 
     fn reference(&mut self, site: &Site<'_>, reference: &Reference) {
         match &reference.target {
-            // What a step returned is known when it is undone.
+            // A compensation knows the output of its own step.
             Target::Step(on) if site.is_undo() && on.get() == self.at => (),
             Target::Step(on) => self.on.push(*on),
             Target::Variable(name) => {
@@ -207,7 +203,7 @@ impl<'a> Looking<'a, '_> {
         Some(list)
     }
 
-    /// Adds the steps that fill a variable.
+    /// Adds the steps that set a variable.
     fn variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
         if !self.variables.insert(Arc::clone(name)) {
             return;
@@ -242,7 +238,7 @@ impl<'a> Looking<'a, '_> {
             Err(err) => {
                 let naming = self.naming;
                 if matches!(err, ConditionError::Pattern { .. }) {
-                    // To find that it is too large took as long as to compile it.
+                    // Rejecting a pattern costs as much as compiling it.
                     self.report.may_have_patterns(limits::PATTERN_COST);
                 }
                 self.report.error(self.at, || wrong_condition(place(), written, &err, naming));
@@ -274,7 +270,7 @@ fn wrong_condition(
     let (why, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
             format!("there is no `{name}`: a condition is asked once, for the whole step"),
-            "`{{item}}` and `{{index}}` stand in `parameters` and `compensate`".to_owned(),
+            "`{{item}}` and `{{index}}` belong into `parameters` and `compensate`".to_owned(),
         ),
         ConditionError::Unknown { name } => naming.why_not(name, name),
         _ if written.contains("{{") => (
@@ -290,7 +286,7 @@ fn wrong_condition(
     Diagnostic::error(CODE, place, why).with_help(help)
 }
 
-/// Adds what `dependsOn` names.
+/// Adds the steps of `dependsOn`.
 fn named(
     at: usize,
     step: &Step<'_>,
@@ -344,23 +340,23 @@ fn diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'_>) -> Di
     }
 }
 
-/// Returns the references of every string of a value, without those that are wrong.
+/// Visits the valid references of every string in a value.
 fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
     each_string(value, &mut |text| {
         let template = Template::parse(text, names);
         let mended = || mended(text.as_str()?, template.as_ref().err()?, names);
         match &template {
             Ok(template) => template.visit_references(visit),
-            Err(_) => mended().iter().for_each(|it| it.visit_references(visit)),
+            Err(_) => mended().iter().for_each(|template| template.visit_references(visit)),
         }
     });
 }
 
-/// Parses a string again, without the braces that were wrong.
+/// Parses a string again without its wrong templates.
 fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Template> {
-    /// More than these in one string, and the rest of it must wait until they are mended.
+    /// Errors of one string that are removed. The others are reported after the next repair.
     const MOST: usize = 20;
-    let wrong = errors.iter().take(MOST).map(|it| match &it.kind {
+    let wrong = errors.iter().take(MOST).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
     });
     let text = wrong.fold(text.to_owned(), |text, wrong| text.replace(wrong.as_str(), " "));
@@ -370,13 +366,13 @@ fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Tem
 fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
     match value {
         Value::String(_) => visit(value),
-        Value::Array(items) => items.iter().for_each(|it| each_string(it, visit)),
-        Value::Object(fields) => fields.values().for_each(|it| each_string(it, visit)),
+        Value::Array(items) => items.iter().for_each(|item| each_string(item, visit)),
+        Value::Object(fields) => fields.values().for_each(|field| each_string(field, visit)),
         _ => (),
     }
 }
 
-/// Says where it is written that one step depends on another, and what to change.
+/// Returns the place that makes one step depend on another, and a suggestion.
 pub(super) fn explain(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
@@ -384,8 +380,9 @@ pub(super) fn explain(
     to: StepNumber,
 ) -> (String, String) {
     let (step, id) = (&steps[from.get()], &steps[to.get()].id);
-    let is_named = |it: &Value| it.as_str().and_then(|it| naming.names.find(it)) == Some(to);
-    let is_dependency = step.written.depends_on.as_ref().is_some_and(|it| match it {
+    let is_named =
+        |value: &Value| value.as_str().and_then(|name| naming.names.find(name)) == Some(to);
+    let is_dependency = step.written.depends_on.as_ref().is_some_and(|names| match names {
         Value::Array(items) => items.iter().any(is_named),
         other => is_named(other),
     });

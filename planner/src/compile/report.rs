@@ -1,23 +1,23 @@
-//! Everything that is wrong, in the order of the draft, up to a limit.
+//! All diagnostics in the order of the draft, up to a limit.
 
 use shared::{diagnostic::Diagnostic, limits};
 
 use super::place;
 
-/// The most errors, and the most warnings, that are written out.
+/// The most errors, and the most warnings, that are formatted.
 const SHOWN: usize = 100;
-/// Where diagnostics belong that are about no step: behind those of all steps.
+/// The place of diagnostics that concern no single step: after those of all steps.
 pub(super) const WHOLE: usize = usize::MAX;
 
-/// Collects diagnostics, each under the number of the step that it is about.
+/// Collects diagnostics under the number of their step.
 ///
-/// What is beyond the limit is counted and never written, so that a draft that is wrong a million
-/// times costs no more than one that is wrong a hundred times.
+/// Diagnostics beyond the limit are counted and never formatted, so a draft with a million errors
+/// costs no more than one with a hundred.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     errors: Kept,
     warnings: Kept,
-    /// What compiling the patterns of its conditions has cost.
+    /// The cost of compiling the regular expressions of conditions so far.
     patterns: usize,
 }
 
@@ -28,7 +28,6 @@ struct Kept {
 }
 
 impl Report {
-    /// Begins with what was noticed before.
     pub(super) fn new(notices: &[Diagnostic]) -> Self {
         let mut report = Self::default();
         for notice in notices {
@@ -38,28 +37,25 @@ impl Report {
         report
     }
 
-    /// Adds something that stands in the way of a plan.
+    /// Adds a diagnostic that prevents a plan.
     pub(super) fn error(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         self.errors.add(step, write);
     }
 
-    /// Adds something that the author should know.
     pub(super) fn warning(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         self.warnings.add(step, write);
     }
 
-    /// Notes what compiling patterns has cost. Returns whether there may be more of them.
+    /// Adds the cost of a pattern. Returns whether more patterns are allowed.
     pub(super) fn may_have_patterns(&mut self, cost: usize) -> bool {
         self.patterns = self.patterns.saturating_add(cost);
         self.patterns < limits::PLAN_PATTERNS
     }
 
-    /// Returns whether anything stands in the way of a plan.
     pub(super) fn has_errors(&self) -> bool {
         !self.errors.shown.is_empty()
     }
 
-    /// Returns all of it.
     pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
         let more = [
             (self.errors.more, "errors", Diagnostic::error as fn(_, String, String) -> _),
@@ -67,12 +63,12 @@ impl Report {
         ];
         let more = more.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
             let message = format!("{count} more {what} are not shown");
-            make("plan.more", String::new(), message).with_help("mend those that are shown first")
+            make("plan.more", String::new(), message).with_help("correct the listed ones first")
         });
         let mut shown = self.errors.shown;
         shown.extend(self.warnings.shown);
         shown.sort_by_key(|(step, _)| *step);
-        shown.into_iter().map(|(_, it)| it).chain(more).collect()
+        shown.into_iter().map(|(_, diagnostic)| diagnostic).chain(more).collect()
     }
 }
 

@@ -18,27 +18,26 @@ use super::{
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
-    nearest::did_you_mean,
-    plans::{SubPlan, SubPlans},
+    sub_plans::{SubPlan, SubPlans},
+    suggest::did_you_mean,
 };
 
-/// What became of the drafts inside a draft, by the number of their step.
+/// The compiled inline drafts of a draft, by the number of their step.
 pub(super) type Inline = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
-/// What compiling draws on; it does not change from one draft inside another to the next.
+/// The inputs that a draft shares with its inline drafts.
 pub(super) struct Tree<'a> {
-    /// The tools.
     pub(super) catalog: &'a Catalog,
-    /// The plans that steps may name.
+    /// The saved plans that steps may name.
     pub(super) plans: &'a SubPlans,
-    /// Says what the plan of a draft inside another one is for.
+    /// Returns the properties of an inline plan.
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
-    /// The plans of the drafts inside, innermost first.
+    /// The inline plans, innermost first.
     pub(super) done: Vec<Plan>,
 }
 
 impl Tree<'_> {
-    /// Compiles a draft and those inside it. Returns its plan, and how deep plans are nested below it.
+    /// Compiles a draft and its inline drafts. Returns its plan and the depth of sub-plans.
     pub(super) fn compile(
         &mut self,
         draft: &Draft,
@@ -75,12 +74,11 @@ impl Tree<'_> {
                 self.done.push(plan);
                 Ok(SubPlan { id, depth, inputs: None })
             }
-            Err(found) => Err(found.into_iter().map(|it| inside(at, it)).collect()),
+            Err(found) => Err(found.into_iter().map(|diagnostic| inside(at, diagnostic)).collect()),
         }
     }
 }
 
-/// Finds the plan that a step executes.
 pub(super) fn choose<'a>(
     at: usize,
     written: &SubDraft,
@@ -99,8 +97,8 @@ pub(super) fn choose<'a>(
         SubDraft::Inline(_) => match world.inline.get(&at) {
             Some(Ok(plan)) => (Some(plan), none(&plan.id.to_string())),
             Some(Err(found)) => {
-                for it in found {
-                    report.error(at, || it.clone());
+                for diagnostic in found {
+                    report.error(at, || diagnostic.clone());
                 }
                 (None, none("plan"))
             }
@@ -110,7 +108,7 @@ pub(super) fn choose<'a>(
             }
         },
     };
-    if found.is_some_and(|it| it.depth_around().is_none()) {
+    if found.is_some_and(|plan| plan.depth_around().is_none()) {
         report.error(at, || too_deep(at));
     }
     choice.plan = found;
@@ -132,14 +130,14 @@ fn not_here(at: usize) -> Diagnostic {
         .with_help("create that plan first, and write its id")
 }
 
-/// Says that too many plans are inside one another.
+/// Reports plans that are nested too deep.
 pub(super) fn too_deep(at: usize) -> Diagnostic {
     let message = format!("more than {} plans are inside one another", limits::DEPTH);
     Diagnostic::error("plan.too_deep", place::field(at, "plan"), message)
         .with_help("let fewer plans execute others, or write the steps of one into the other")
 }
 
-/// Says of something in the draft inside a step where that is in the draft around it.
+/// Moves the path of a diagnostic of an inline draft into the outer draft.
 pub(super) fn inside(at: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
     diagnostic.path = format!("tools[{at}].plan{dot}{}", diagnostic.path);

@@ -1,4 +1,4 @@
-//! Which tool each step calls, and which one undoes it.
+//! Resolves the tool of each step and of each compensation.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,22 +9,19 @@ use super::{World, report::Report, sub_plan};
 use crate::{
     catalog::{Catalog, CatalogTool},
     draft::{Draft, DraftCompensation, DraftStep, SubDraft},
-    nearest::{CANDIDATES, did_you_mean},
-    plans::SubPlan,
+    sub_plans::SubPlan,
+    suggest::{CANDIDATES, did_you_mean},
 };
 
-/// The tool of a step, or the plan that it executes, as far as there is one.
+/// The tool that a step calls, or the plan that it executes, if it was found.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
-    /// The name as a plan has it; as it was written where there is no such tool.
+    /// The name in the plan. The draft's name if no such tool exists.
     pub(super) tool: ToolName,
-    /// What the tool is.
     pub(super) definition: Option<&'a Arc<ToolDefinition>>,
-    /// What the plan is.
     pub(super) plan: Option<&'a SubPlan>,
 }
 
-/// Finds every step's tool.
 pub(super) fn choose<'a>(
     draft: &'a Draft,
     world: &World<'a>,
@@ -46,7 +43,6 @@ pub(super) fn choose<'a>(
     choices.collect()
 }
 
-/// Finds the tool that undoes a step.
 pub(super) fn choose_undo<'a>(
     at: usize,
     undo: &DraftCompensation,
@@ -59,7 +55,6 @@ pub(super) fn choose_undo<'a>(
     Choice::new(call.written().unwrap_or_default(), found)
 }
 
-/// Returns the name of a step's tool or plan as it was written.
 pub(super) fn written(step: &DraftStep) -> Option<&str> {
     let tool = step.name.as_deref().or(step.tool_name.as_deref());
     tool.or_else(|| match step.plan.as_ref()? {
@@ -70,34 +65,33 @@ pub(super) fn written(step: &DraftStep) -> Option<&str> {
 
 impl<'a> Choice<'a> {
     fn new(written: &str, found: Option<&'a CatalogTool>) -> Self {
-        let definition = found.map(|it| &it.definition);
-        let tool = definition.map_or_else(|| tool_name(written), |it| it.qualified_name());
+        let definition = found.map(|tool| &tool.definition);
+        let tool = definition.map_or_else(|| tool_name(written), |tool| tool.qualified_name());
         Self { tool, definition, plan: None }
     }
 
-    /// Returns the JSON Schema of the parameters, where it is known.
+    /// Returns the JSON Schema of the parameters, if known.
     pub(super) fn input_schema(&self) -> Option<&'a Value> {
-        let of_tool = self.definition.map(|it| &it.input_schema);
-        of_tool.or_else(|| self.plan.and_then(|it| it.inputs.as_deref()))
+        let of_tool = self.definition.map(|tool| &tool.input_schema);
+        of_tool.or_else(|| self.plan.and_then(|plan| plan.inputs.as_deref()))
     }
 
-    /// Returns the JSON Schema of the output of one call, where it is known.
+    /// Returns the JSON Schema of one call's output, if known.
     pub(super) fn output_schema(&self) -> Option<&'a Value> {
-        self.definition.and_then(|it| it.output_schema.as_ref())
+        self.definition.and_then(|tool| tool.output_schema.as_ref())
     }
 }
 
-/// Returns what was written as the name that a plan has. One that cannot be a name has been
-/// reported; the step goes on under another.
+/// Converts a written name. An invalid name was reported already and gets a substitute.
 pub(super) fn tool_name(written: &str) -> ToolName {
     let unnamed = || "?".parse().expect("`?` has no control characters");
     written.parse().unwrap_or_else(|_| unnamed())
 }
 
-/// Something that names a tool: a step, or what undoes it.
+/// A step or a compensation, as written.
 struct Call<'a> {
     at: usize,
-    /// What stands before the names of its fields: nothing, or `compensate.`.
+    /// A prefix of the field names: empty, or `compensate.`.
     inside: &'static str,
     name: Option<&'a str>,
     tool_name: Option<&'a str>,
@@ -117,7 +111,7 @@ impl<'a> Call<'a> {
         self.name.or(self.tool_name)
     }
 
-    /// Returns the place of the field that names the tool.
+    /// Returns the path of the field with the tool's name.
     fn place(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
@@ -128,9 +122,13 @@ impl<'a> Call<'a> {
         let fields = [
             ("name", self.name),
             ("toolName", self.tool_name),
-            ("plan", plan.map(|it| if let SubDraft::Named(name) = it { name } else { "inline" })),
+            (
+                "plan",
+                plan.map(|plan| if let SubDraft::Named(name) = plan { name } else { "inline" }),
+            ),
         ];
-        let given: Vec<_> = fields.iter().filter_map(|(it, name)| Some((it, (*name)?))).collect();
+        let given: Vec<_> =
+            fields.iter().filter_map(|(field, name)| Some((field, (*name)?))).collect();
         let place = || format!("tools[{}].{}", self.at, self.inside);
         let place = || place().trim_end_matches('.').to_owned();
         match given.as_slice() {
@@ -147,7 +145,7 @@ impl<'a> Call<'a> {
             }),
             [_] => (),
             [(first, _), (second, _), ..] => report.error(self.at, || {
-                let message = format!("both `{first}` and `{second}` are there");
+                let message = format!("the step has both `{first}` and `{second}`");
                 Diagnostic::error("plan.two_tools", place(), message)
                     .with_help("keep exactly one of them")
             }),
@@ -186,15 +184,19 @@ impl<'a> Call<'a> {
 }
 
 fn unknown(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
-    let plain = || catalog.tools().iter().map(|it| it.definition.name.as_str());
-    let qualified: Vec<ToolName> =
-        catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified_name()).collect();
+    let plain = || catalog.tools().iter().map(|tool| tool.definition.name.as_str());
+    let qualified: Vec<ToolName> = catalog
+        .tools()
+        .iter()
+        .take(CANDIDATES)
+        .map(|tool| tool.definition.qualified_name())
+        .collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
-    // What begins with the name of a set means no other set's tool, not even one called so.
-    let so_called = catalog.tools().iter().find(|it| it.definition.name.as_str() == written);
-    let so_called = so_called.map(|it| it.definition.qualified_name());
+    // A name that begins with the name of a set never means a tool of another set.
+    let so_called = catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
+    let so_called = so_called.map(|tool| tool.definition.qualified_name());
     let help = so_called
-        .map(|it| format!("did you mean `{it}`? Its own name begins like that of another set"))
+        .map(|name| format!("did you mean `{name}`? Its own name begins like that of another set"))
         .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
         .or_else(|| did_you_mean(after_set?, plain()))

@@ -1,4 +1,4 @@
-//! Which embedder is used: the first of those that are wanted that works.
+//! The choice of an embedder: the first configured source that works.
 
 mod slot;
 #[cfg(test)]
@@ -16,18 +16,18 @@ use tokio::time::Instant;
 use self::slot::Slot;
 use super::{EmbedError, Embedder, server::ServerConfig};
 
-/// Where vectors may come from.
+/// A source of vectors.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A model in a directory.
+    /// A model directory.
     Directory(PathBuf),
     /// A server.
     Server(ServerConfig),
-    /// The encoder that is part of this program.
+    /// The built-in model.
     Builtin,
-    /// One that whoever uses this library brings along.
+    /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
-    /// Something that is wanted and cannot be, and why.
+    /// A source with an invalid configuration, and the error.
     Wrong(String),
 }
 
@@ -43,70 +43,70 @@ impl fmt::Display for Source {
     }
 }
 
-/// The embedders of a process. Nothing is opened before it is needed.
+/// The embedders of a process. They are opened on first use.
 #[derive(Debug)]
 pub struct Embedders {
     store: Arc<dyn Vectors>,
-    /// What is wanted, in order. Whoever looks at it may wait for a server meanwhile.
+    /// The configured sources, in order. A holder of the lock may wait for a server.
     slots: tokio::sync::Mutex<Vec<Slot>>,
     chosen: Mutex<Option<Chosen>>,
 }
 
-/// What was chosen, and when to choose again.
+/// The current choice, and the time of the next one.
 #[derive(Clone, Debug)]
 struct Chosen {
     choice: Arc<Choice>,
     again: Option<Instant>,
 }
 
-/// The embedder that is used, and those before it that are not.
+/// The current embedder, and the sources that were skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The embedder; nothing where none works, and tools are chosen by their words alone.
+    /// The embedder. Without one, tools are selected by words.
     pub embedding: Option<Embedding>,
-    /// What was wanted and does not work, and why.
+    /// The sources that were skipped, and the reasons.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// One model, for what is embedded once and for what is asked.
+/// One model: an embedder for stored texts, and one for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// Where the model comes from, for people.
+    /// The source, in words.
     pub source: String,
-    /// For descriptions and examples: what it makes is kept in the store.
+    /// For descriptions and examples. Its vectors are stored.
     pub texts: Arc<dyn Embedder>,
-    /// For queries: only the latest are remembered.
+    /// For queries. Only the latest vectors are kept in memory.
     pub queries: Arc<dyn Embedder>,
 }
 
 /// A source that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Which, for people.
+    /// The source, in words.
     pub source: String,
-    /// Why not, and what to do.
+    /// The reason, and what to do.
     pub why: EmbedError,
 }
 
 impl Embedding {
-    /// Returns whether that is the very same.
+    /// Returns whether both are clones of one embedding.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.texts, &other.texts)
     }
 }
 
 impl Embedders {
-    /// Wants the first of these that works; what is made of texts is kept in `store`.
+    /// Uses the first of these sources that works. Vectors are kept in `store`.
     pub fn new(wanted: Vec<Source>, store: Arc<dyn Vectors>) -> Self {
         let slots = wanted.into_iter().map(Slot::new).collect::<Vec<_>>().into();
         Self { store, slots, chosen: Mutex::default() }
     }
 
-    /// Returns the embedder to use now. What is wanted and does not work is said in the log, once.
+    /// Returns the embedder to use now. Logs each skipped source once.
     pub async fn choose(&self) -> Arc<Choice> {
         let mut slots = match self.chosen() {
             Some(Chosen { choice, again }) if is_later(again) => return choice,
-            // Only one waits for a source to come back; others go on with what there is.
+            // Only one task waits for a source to come back. The others use the current choice.
             Some(Chosen { choice, .. }) => match self.slots.try_lock() {
                 Ok(slots) => slots,
                 Err(_) => return choice,
@@ -126,13 +126,14 @@ impl Embedders {
         self.keep(&slots)
     }
 
-    /// Says that the embedder of a choice failed, and returns what to use instead: the next that
-    /// works, if any does. One that failed is passed over for a while; one that only does not take
-    /// a text is used for others.
+    /// Reports that the embedder of a choice failed, and returns the next one that works. A failed
+    /// source is skipped for a while. A source that only rejected a text is used for other texts.
     pub async fn instead(&self, failed: &Choice, why: &EmbedError) -> Option<Arc<Choice>> {
         let failed = failed.embedding.as_ref()?;
         let mut slots = self.slots.lock().await;
-        let at = slots.iter().position(|it| it.embedding().is_some_and(|it| it.is(failed)))?;
+        let at = slots
+            .iter()
+            .position(|slot| slot.embedding().is_some_and(|embedding| embedding.is(failed)))?;
         let next = first(&mut slots, at + 1, &self.store).await?;
         let name = slots[next].name();
         if matches!(why, EmbedError::Text { .. }) {
@@ -149,7 +150,7 @@ impl Embedders {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps what is used from now on, and returns it.
+    /// Stores the current choice and returns it.
     fn keep(&self, slots: &[Slot]) -> Arc<Choice> {
         let at = slots.iter().position(Slot::is_ready);
         let before = &slots[..at.unwrap_or(slots.len())];
@@ -165,7 +166,7 @@ fn is_later(again: Option<Instant>) -> bool {
     again.is_none_or(|again| Instant::now() < again)
 }
 
-/// Returns the place of the first source that works, from a place on.
+/// Returns the place of the first working source at or after `from`.
 async fn first(slots: &mut [Slot], from: usize, store: &Arc<dyn Vectors>) -> Option<usize> {
     for (at, slot) in slots.iter_mut().enumerate().skip(from) {
         if slot.works(store).await {

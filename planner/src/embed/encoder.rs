@@ -1,4 +1,4 @@
-//! A sentence encoder: tokenizer, transformer and pooling, as one thing that takes its time.
+//! A sentence encoder: tokenizer, transformer and pooling.
 
 use std::path::Path;
 
@@ -12,14 +12,10 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// The file with the weights.
 pub(super) const WEIGHTS: &str = "model.safetensors";
-/// The file that says what the tokens are.
 pub(super) const TOKENIZER: &str = "tokenizer.json";
-/// The file that says what the transformer is like.
 pub(super) const CONFIG: &str = "config.json";
 
-/// A sentence encoder.
 #[derive(Debug)]
 pub(super) struct Encoder {
     tokenizer: Tokenizer,
@@ -42,7 +38,6 @@ impl Encoder {
         Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
     }
 
-    /// Puts the parts together.
     pub(super) fn new(
         mut tokenizer: Tokenizer,
         reading: Reading,
@@ -57,15 +52,15 @@ impl Encoder {
         Ok(Self { tokenizer, is_lowered: reading.is_lowered, transformer, pooling })
     }
 
-    /// Returns a vector for each text. It takes milliseconds each.
+    /// Returns a vector for each text. Each takes milliseconds.
     pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
         let tokens: Vec<Vec<u32>> =
-            texts.iter().map(|it| self.tokens(it)).collect::<Result<_, _>>()?;
+            texts.iter().map(|text| self.tokens(text)).collect::<Result<_, _>>()?;
         let rows = self.transformer.run(&tokens)?;
         let mut start = 0;
-        let vectors = tokens.iter().map(|it| {
-            let text = start..start + it.len();
-            start += it.len();
+        let vectors = tokens.iter().map(|tokens| {
+            let text = start..start + tokens.len();
+            start += tokens.len();
             self.pool(&math::part(rows.view(), text, 0..rows.ncols()))
         });
         vectors.collect()
@@ -89,14 +84,14 @@ impl Encoder {
         if self.pooling.is_normalized {
             math::normalize(&mut vector);
         }
-        if vector.iter().all(|it| it.is_finite()) {
+        if vector.iter().all(|number| number.is_finite()) {
             return Ok(vector);
         }
-        Err(Broken("it makes of a text what is no number: fetch it again".to_owned()))
+        Err(Broken("it returns values that are not numbers: download it again".to_owned()))
     }
 }
 
-/// Makes one vector of many; of none, zeros.
+/// Pools the vectors of tokens. Without tokens, the result is zero.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
 fn pooled(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
@@ -104,8 +99,8 @@ fn pooled(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
         Way::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
         Way::First => vec![0.0; tokens.ncols()],
         Way::Largest => tokens
-            .fold_axis(Axis(0), f32::NEG_INFINITY, |most, it| most.max(*it))
-            .mapv(|it| if it.is_finite() { it } else { 0.0 })
+            .fold_axis(Axis(0), f32::NEG_INFINITY, |most, number| most.max(*number))
+            .mapv(|number| if number.is_finite() { number } else { 0.0 })
             .to_vec(),
         Way::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
         Way::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),

@@ -1,4 +1,4 @@
-//! The name of a model, by what its files say: the same on every node, another when they change.
+//! Names of models, derived from their files: equal on all nodes, and different after a change.
 
 use std::{
     fmt::Write,
@@ -14,7 +14,7 @@ use super::{
     weights::Broken,
 };
 
-/// Everything that has a say in what the vectors are.
+/// The files that influence vectors.
 const FILES: [&str; 6] = [
     WEIGHTS,
     TOKENIZER,
@@ -23,9 +23,8 @@ const FILES: [&str; 6] = [
     "1_Pooling/config.json",
     "sentence_bert_config.json",
 ];
-/// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
-/// Bytes of the fingerprint that the name has.
+/// Bytes of the fingerprint in the name.
 const SHOWN: usize = 8;
 
 /// Returns the name of the directory with a fingerprint of its files.
@@ -55,7 +54,6 @@ pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
     Ok(format!("{}@{}", name.to_string_lossy(), hex(&hash.finalize()[..SHOWN])))
 }
 
-/// Writes bytes as people read them.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes everything");

@@ -1,4 +1,4 @@
-//! Embedders that remember: in the store, or in memory.
+//! Embedders that keep vectors in the store or in memory.
 
 use std::{
     collections::BTreeMap,
@@ -11,29 +11,29 @@ use shared::store::{TextHash, Vectors};
 
 use super::{EmbedError, Embedder};
 
-/// Texts that are embedded before what was made of them is kept: a crash loses no more.
+/// Texts that are embedded before their vectors are stored. A crash loses no more.
 const CHUNK: usize = 256;
-/// Texts that are remembered in memory.
+/// Texts in memory.
 const RECENT: usize = 512;
-/// Bytes of a text that is worth remembering in memory.
+/// The longest text that is kept in memory.
 const RECENT_BYTES: usize = 4 << 10;
 
-/// An embedder that takes from the store what it, or another process, made before.
+/// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
 pub struct Kept {
     inner: Arc<dyn Embedder>,
     store: Arc<dyn Vectors>,
-    /// One at a time, so that nobody makes what another is just making.
+    /// Serializes the work, so that no two tasks embed the same text.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Kept {
-    /// Keeps in `store` what `inner` makes.
+    /// Stores the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
         Self { inner, store, turn: tokio::sync::Mutex::default() }
     }
 
-    /// Returns what is kept of texts. A store that fails costs time, and nothing else.
+    /// Returns the stored vectors of texts. A failure of the store only costs time.
     async fn find(&self, hashes: &[TextHash]) -> Vec<Option<Vec<f32>>> {
         self.store.find_vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
             tracing::warn!(%err, "the vectors of texts are made again: the store does not give them");
@@ -41,12 +41,12 @@ impl Kept {
         })
     }
 
-    /// Makes the vectors of a few texts, and keeps them.
+    /// Embeds a few texts and stores their vectors.
     async fn make(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let _turn = self.turn.lock().await;
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
         let mut vectors = self.find(&hashes).await;
-        let missing = || texts.iter().zip(&vectors).filter(|(_, it)| it.is_none());
+        let missing = || texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none());
         let asked: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
         let hashes: Vec<TextHash> = missing().map(|((hash, _), _)| *hash).collect();
         let made = self.inner.embed(&asked).await?;
@@ -55,7 +55,7 @@ impl Kept {
             tracing::warn!(%err, "the vectors of texts are not kept");
         }
         let mut made = made.into_iter().map(|(_, vector)| vector);
-        for vector in vectors.iter_mut().filter(|it| it.is_none()) {
+        for vector in vectors.iter_mut().filter(|vector| vector.is_none()) {
             *vector = made.next();
         }
         Ok(vectors.into_iter().flatten().collect())
@@ -69,7 +69,7 @@ impl Embedder for Kept {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let all: Vec<TextHash> = texts.iter().map(|it| hash(it)).collect();
+        let all: Vec<TextHash> = texts.iter().map(|text| hash(text)).collect();
         let by_hash: BTreeMap<TextHash, &str> =
             all.iter().copied().zip(texts.iter().copied()).collect();
         let hashes: Vec<TextHash> = by_hash.keys().copied().collect();
@@ -82,22 +82,24 @@ impl Embedder for Kept {
                 None => missing.push((hash, text)),
             }
         }
-        // Neighbours in length are made together: they cost the same.
+        // Texts of similar length are embedded together, which saves padding.
         missing.sort_by_key(|(_, text)| text.len());
         for texts in missing.chunks(CHUNK) {
             let made = self.make(texts).await?;
             vectors.extend(texts.iter().map(|(hash, _)| *hash).zip(made));
         }
         self.check(&vectors)?;
-        Ok(all.iter().filter_map(|it| vectors.get(it).cloned()).collect())
+        Ok(all.iter().filter_map(|hash| vectors.get(hash).cloned()).collect())
     }
 }
 
 impl Kept {
-    /// Refuses vectors that cannot be of one model.
+    /// Rejects vectors of different lengths.
     fn check(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
         let len = vectors.values().next().map_or(0, Vec::len);
-        let Some(other) = vectors.values().find(|it| it.len() != len) else { return Ok(()) };
+        let Some(other) = vectors.values().find(|vector| vector.len() != len) else {
+            return Ok(());
+        };
         let model = self.inner.model().to_owned();
         let why = format!(
             "some of its vectors have {len} numbers and some {}, so it is not the model that it was: \
@@ -112,15 +114,15 @@ fn hash(text: &str) -> TextHash {
     TextHash(Sha256::digest(text).into())
 }
 
-/// An embedder that remembers the latest texts: people ask the same again, and a plan asks for the
-/// same as the selection before it.
+/// Keeps the latest vectors in memory. Users repeat queries, and planning repeats the query of the
+/// selection.
 #[derive(Debug)]
 pub struct Recent {
     inner: Arc<dyn Embedder>,
     texts: Mutex<RecentTexts>,
 }
 
-/// Vectors by text, and when each was last asked for.
+/// Vectors by text, with the time of their last use.
 #[derive(Debug, Default)]
 struct RecentTexts {
     vectors: BTreeMap<String, (u64, Vec<f32>)>,
@@ -156,7 +158,7 @@ impl RecentTexts {
 }
 
 impl Recent {
-    /// Remembers what `inner` makes.
+    /// Keeps the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
         Self { inner, texts: Mutex::default() }
     }
@@ -172,7 +174,7 @@ impl Embedder for Recent {
         let lock = || self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut vectors: Vec<Option<Vec<f32>>> = {
             let mut recent = lock();
-            texts.iter().map(|it| recent.find(it)).collect()
+            texts.iter().map(|text| recent.find(text)).collect()
         };
         let missing: Vec<usize> = (0..texts.len()).filter(|at| vectors[*at].is_none()).collect();
         if !missing.is_empty() {
@@ -194,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Embeds a text as its length and its first byte, and notes what it was asked.
+    /// Embeds a text as its length and first byte, and records its calls.
     #[derive(Debug, Default)]
     struct Lengths {
         asked: Mutex<Vec<String>>,

@@ -1,4 +1,5 @@
-//! Encoders that run in this process: beside the runtime, on half of the cores.
+//! Encoders in this process. They run on threads outside of the async runtime, on half of the
+//! cores.
 
 use std::{num::NonZero, ops::Range, path::Path, sync::Arc, thread::available_parallelism};
 
@@ -18,20 +19,20 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// Bytes of the texts that are encoded together: some hundred tokens, which keep the matrices large
-/// enough for the cores and small enough for their caches.
+/// Bytes of texts in one batch: some hundred tokens. Matrices are large enough for all cores and
+/// small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
-/// The most texts that are encoded together.
+/// The most texts in one batch.
 const BATCH: usize = 64;
 
-/// The name of the encoder whose weights are part of this program. Another quantisation has another name.
+/// The name of the built-in model. Another quantisation needs another name.
 const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
-/// Its configuration. `builtin/README.md` says where it comes from and how it was made.
+/// The configuration of the built-in model. `builtin/README.md` describes its origin.
 const BUILTIN_CONFIG: &str = r#"{
     "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
     "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": 512
 }"#;
-/// Tokens of a text that it reads.
+/// Tokens of a text that the built-in model reads.
 const BUILTIN_TOKENS: usize = 256;
 
 static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
@@ -42,13 +43,13 @@ static TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 pub struct Local {
     model: String,
     encoder: Arc<Encoder>,
-    /// One for each thread that may encode.
+    /// A permit for each thread that may encode.
     threads: Arc<Semaphore>,
 }
 
 impl Local {
-    /// Opens the model in a directory: `model.safetensors`, `tokenizer.json`, `config.json`, and
-    /// what sentence-transformers puts beside them.
+    /// Opens a model directory: `model.safetensors`, `tokenizer.json`, `config.json`, and the files
+    /// of sentence-transformers.
     pub async fn open(directory: &Path) -> Result<Self, EmbedError> {
         let shown = directory.display().to_string();
         let directory = directory.to_owned();
@@ -59,17 +60,17 @@ impl Local {
         let (encoder, model) = opened
             .await
             .map_err(|err| broken_off(&shown, &err))?
-            .map_err(|it| unusable(&shown, &it))?;
+            .map_err(|err| unusable(&shown, &err))?;
         Ok(Self::new(model, encoder))
     }
 
-    /// Opens the encoder whose weights are part of this program.
+    /// Opens the built-in model.
     pub async fn builtin() -> Result<Self, EmbedError> {
         let opened = spawn_blocking(open_builtin);
         let encoder = opened
             .await
             .map_err(|err| broken_off(BUILTIN, &err))?
-            .map_err(|it| unusable(BUILTIN, &it))?;
+            .map_err(|err| unusable(BUILTIN, &err))?;
         Ok(Self::new(BUILTIN.to_owned(), encoder))
     }
 
@@ -120,7 +121,7 @@ impl Embedder for Local {
             jobs.spawn_blocking(move || {
                 let vectors = model.encode(&texts);
                 drop(place);
-                vectors.map(|it| batch.into_iter().zip(it).collect::<Vec<_>>())
+                vectors.map(|vectors| batch.into_iter().zip(vectors).collect::<Vec<_>>())
             });
         }
         while let Some(done) = jobs.join_next().await {
@@ -131,7 +132,7 @@ impl Embedder for Local {
     }
 }
 
-/// Vectors, and of which text each is.
+/// Vectors with the places of their texts.
 type Encoded = Vec<(usize, Vec<f32>)>;
 
 impl Local {
@@ -144,7 +145,7 @@ impl Local {
     }
 }
 
-/// Cuts texts, the shortest first, into batches.
+/// Splits texts, shortest first, into batches.
 fn batches(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);

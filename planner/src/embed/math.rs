@@ -4,36 +4,36 @@ use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_mat_mul};
 
-/// A matrix and a bias: what a dense layer multiplies with and adds.
+/// A dense layer: a matrix and a bias.
 #[derive(Debug)]
 pub(super) struct Linear {
-    /// One row for each input, one column for each output: rows that lie in one piece are what a
-    /// product packs the fastest.
+    /// One row for each input, one column for each output. Products with contiguous rows are the
+    /// fastest.
     pub(super) weight: Array2<f32>,
     pub(super) bias: Vec<f32>,
 }
 
 impl Linear {
-    /// Returns what it makes of each row.
+    /// Returns the product of each row.
     pub(super) fn apply(&self, rows: &Array2<f32>) -> Array2<f32> {
         let mut out = Array2::zeros((rows.nrows(), self.bias.len()));
         self.add_to(&mut out, rows);
         out
     }
 
-    /// Adds what it makes of each row.
+    /// Adds the product of each row.
     pub(super) fn add_to(&self, out: &mut Array2<f32>, rows: &Array2<f32>) {
         for_each_row(out, |row| add(row, &self.bias));
         general_mat_mul(1.0, rows, &self.weight, 1.0, out);
     }
 }
 
-/// Scales each row to mean 0 and variance 1, then by what was learned.
+/// Scales each row to mean 0 and variance 1, then by learned factors.
 #[derive(Debug)]
 pub(super) struct Norm {
     pub(super) scale: Vec<f32>,
     pub(super) shift: Vec<f32>,
-    /// What keeps a row of equal numbers from a division by zero.
+    /// Prevents a division by zero in a row of equal numbers.
     pub(super) epsilon: f32,
 }
 
@@ -46,31 +46,32 @@ impl Norm {
     fn apply_to(&self, row: &mut [f32]) {
         let len = row.len() as f32;
         let mean = row.iter().sum::<f32>() / len;
-        let variance = row.iter().map(|it| (it - mean) * (it - mean)).sum::<f32>() / len;
+        let variance =
+            row.iter().map(|number| (number - mean) * (number - mean)).sum::<f32>() / len;
         let by = (variance + self.epsilon).sqrt().recip();
-        for (it, (scale, shift)) in row.iter_mut().zip(self.scale.iter().zip(&self.shift)) {
-            *it = (*it - mean) * by * scale + shift;
+        for (number, (scale, shift)) in row.iter_mut().zip(self.scale.iter().zip(&self.shift)) {
+            *number = (*number - mean) * by * scale + shift;
         }
     }
 }
 
-/// What lies between the two matrices of a layer's second half.
+/// The activation between the two dense layers of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     /// The Gaussian error linear unit.
     Gelu,
-    /// The same, as `tanh` approximates it.
+    /// GELU approximated with `tanh`.
     GeluTanh,
-    /// Nothing below zero.
+    /// The rectified linear unit.
     Relu,
 }
 
 impl Activation {
     pub(super) fn apply(self, rows: &mut Array2<f32>) {
         for_each_row(rows, |row| match self {
-            Self::Gelu => row.iter_mut().for_each(|it| *it = gelu(*it)),
-            Self::GeluTanh => row.iter_mut().for_each(|it| *it = gelu_tanh(*it)),
-            Self::Relu => row.iter_mut().for_each(|it| *it = it.max(0.0)),
+            Self::Gelu => row.iter_mut().for_each(|number| *number = gelu(*number)),
+            Self::GeluTanh => row.iter_mut().for_each(|number| *number = gelu_tanh(*number)),
+            Self::Relu => row.iter_mut().for_each(|number| *number = number.max(0.0)),
         });
     }
 }
@@ -84,8 +85,8 @@ fn gelu_tanh(x: f32) -> f32 {
     0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)).tanh())
 }
 
-/// Returns the error function, to the precision of a 32-bit number: the quotient of polynomials
-/// that Cephes, Eigen and XLA use. It has no branch, so that compilers do several at once.
+/// Returns the error function in `f32` precision, by the rational approximation of Cephes, Eigen
+/// and XLA. It has no branches, so compilers vectorize it.
 fn erf(x: f32) -> f32 {
     const ABOVE: [f32; 7] = [
         -2.726_142_3e-10,
@@ -100,45 +101,42 @@ fn erf(x: f32) -> f32 {
         [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2];
     let x = x.clamp(-4.0, 4.0);
     let square = x * x;
-    let of = |terms: &[f32]| terms.iter().fold(0.0, |sum, it| sum * square + it);
+    let of = |terms: &[f32]| terms.iter().fold(0.0, |sum, term| sum * square + term);
     x * of(&ABOVE) / of(&BELOW)
 }
 
-/// Turns numbers into shares that add up to 1, the larger the more.
 pub(super) fn softmax(row: &mut [f32]) {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    for it in row.iter_mut() {
-        *it = (*it - most).exp();
+    for number in row.iter_mut() {
+        *number = (*number - most).exp();
     }
     let sum: f32 = row.iter().sum();
-    for it in row.iter_mut() {
-        *it /= sum;
+    for number in row.iter_mut() {
+        *number /= sum;
     }
 }
 
-/// Scales a vector to length 1; one of zeros stays what it is.
+/// Scales a vector to length 1. A zero vector stays.
 pub(super) fn normalize(vector: &mut [f32]) {
-    let length = vector.iter().map(|it| it * it).sum::<f32>().sqrt();
+    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if length > 0.0 {
-        for it in vector.iter_mut() {
-            *it /= length;
+        for number in vector.iter_mut() {
+            *number /= length;
         }
     }
 }
 
-/// Adds numbers to numbers.
 pub(super) fn add(to: &mut [f32], what: &[f32]) {
-    to.iter_mut().zip(what).for_each(|(to, it)| *to += it);
+    to.iter_mut().zip(what).for_each(|(to, number)| *to += number);
 }
 
-/// Does something to each row of a matrix whose rows lie in one piece.
+/// Applies a function to each row of a contiguous matrix.
 pub(super) fn for_each_row(rows: &mut Array2<f32>, with: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
     let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
     all.chunks_exact_mut(len).for_each(with);
 }
 
-/// Returns a part of a matrix.
 pub(super) fn part(
     mut of: ArrayView2<'_, f32>,
     rows: Range<usize>,
@@ -149,7 +147,6 @@ pub(super) fn part(
     of
 }
 
-/// Returns a part of a matrix, to be written.
 pub(super) fn part_mut(
     mut of: ArrayViewMut2<'_, f32>,
     rows: Range<usize>,

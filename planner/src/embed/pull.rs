@@ -1,8 +1,8 @@
 //! Downloads embedding models from a hub.
 //!
-//! The weights are checked against a pinned SHA-256: the caller's, else the one in [`PINNED`], else
-//! the one that the hub names. Then the model is opened and used once, and only then moved to its
-//! final name. An interrupted download resumes where it stopped.
+//! The weights must match a SHA-256: the caller's, else the one in [`PINNED`], else the one that
+//! the hub names. The model is opened and used once before it moves to its final name. An
+//! interrupted download resumes.
 
 mod download;
 
@@ -19,16 +19,16 @@ use super::{
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
 };
 
-/// The hub, where no other is named.
+/// The default hub.
 pub const HUB: &str = "https://huggingface.co";
-/// Whose models have no owner in their name.
+/// The owner of models without an owner in their name.
 const OWNER: &str = "sentence-transformers";
-/// SHA-256 of the weights of models that Faber recommends, by repository.
+/// The SHA-256 of recommended models' weights, by repository.
 const PINNED: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )];
-/// The files of a model, and whether it must have them.
+/// The files of a model. The flag marks required ones.
 const FILES: [(&str, bool); 6] = [
     (CONFIG, true),
     (TOKENIZER, true),
@@ -40,41 +40,41 @@ const FILES: [(&str, bool); 6] = [
 /// The longest name of a model.
 const NAME_LEN: usize = 200;
 
-/// Where models are fetched from, and where they go.
+/// The source and the target of downloads.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The hub's address.
+    /// The hub's URL.
     pub hub: String,
     /// The directory of all models.
     pub models: PathBuf,
 }
 
-/// How far it is.
+/// The progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Which file.
+    /// The file.
     pub file: String,
-    /// Bytes that are there.
+    /// Bytes on disk.
     pub bytes: u64,
-    /// Bytes that there will be, where the server says so.
+    /// The total, if the server tells it.
     pub of: Option<u64>,
 }
 
-/// What became of it.
+/// A model on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// Where the model is.
+    /// The directory of the model.
     pub path: PathBuf,
-    /// Its name and revision.
+    /// The name and the revision.
     pub model: String,
-    /// Where it came from; nothing if it was there.
+    /// The source. None if the model existed already.
     pub from: Option<String>,
 }
 
-/// Why there is no model.
+/// The reason why a download failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullError {
-    /// No model can have this name.
+    /// The name is not valid.
     #[error(
         "`{0}` is no name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
          `BAAI/bge-small-en-v1.5`"
@@ -83,29 +83,29 @@ pub enum PullError {
     /// The given SHA-256 is malformed.
     #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
-    /// The server cannot be reached, or does not answer as it should now.
-    #[error("{place} cannot be reached: {why}; what was fetched is kept, so try again later")]
+    /// The server cannot be reached or failed.
+    #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
     Unreachable {
-        /// Which server.
+        /// The server.
         place: String,
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// The server has no such model, or no such file.
+    /// The server does not have the model or the file.
     #[error("{0}")]
     Missing(String),
-    /// What was fetched is not what it should be.
+    /// The downloaded file is not the expected one.
     #[error("{0}")]
     Wrong(String),
     /// The files cannot be written.
     #[error("`{path}` cannot be written: {why}")]
     Disk {
-        /// Where.
+        /// The path.
         path: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// What was fetched is no model that can be used.
+    /// The downloaded model cannot be used.
     #[error(transparent)]
     Unusable(#[from] EmbedError),
 }
@@ -126,7 +126,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns the SHA-256 that the weights must have whatever the hub says.
+    /// Returns the SHA-256 that the weights must have regardless of the hub.
     fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
         let Some(sha256) = self.sha256 else {
             let known = PINNED.iter().find(|(pinned, _)| *pinned == repository);
@@ -139,7 +139,7 @@ impl Request<'_> {
     }
 }
 
-/// Downloads a model, unless it is there already.
+/// Downloads a model, unless it exists already.
 pub async fn pull(
     request: Request<'_>,
     places: &Places,
@@ -161,7 +161,7 @@ pub async fn pull(
     let model = match check(&unfinished).await {
         Ok(model) => model,
         Err(err) => {
-            // It would be found whole the next time.
+            // A complete download would be found the next time.
             fs::remove_dir_all(&unfinished).map_err(|err| PullError::disk(&unfinished, &err))?;
             return Err(err.into());
         }
@@ -174,11 +174,11 @@ pub async fn pull(
 /// Returns the repository of a model: `owner/name`.
 fn repository(name: &str) -> Result<String, PullError> {
     let is_part = |part: &str| {
-        let is_fit = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
-        part.starts_with(|it: char| it.is_ascii_alphanumeric()) && part.chars().all(is_fit)
+        let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_fit)
     };
     let parts: Vec<&str> = name.split('/').collect();
-    let is_fit = name.len() <= NAME_LEN && parts.iter().all(|it| is_part(it));
+    let is_fit = name.len() <= NAME_LEN && parts.iter().all(|part| is_part(part));
     match (&parts[..], is_fit) {
         ([model], true) => Ok(format!("{OWNER}/{model}")),
         ([_, _], true) => Ok(name.to_owned()),
@@ -186,7 +186,6 @@ fn repository(name: &str) -> Result<String, PullError> {
     }
 }
 
-/// Opens a model and uses it once.
 async fn check(directory: &Path) -> Result<String, EmbedError> {
     let model = Local::open(directory).await?;
     model.embed(&["hello"]).await?;
@@ -198,12 +197,12 @@ struct Source<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have, whatever the hub says.
+    /// The SHA-256 that the weights must have regardless of the hub.
     pinned: Option<String>,
 }
 
 impl Source<'_> {
-    /// Downloads the files of one revision. Returns the address and the revision.
+    /// Downloads the files of one revision. Returns the URL and the revision.
     async fn download(
         &self,
         directory: &Path,
@@ -259,13 +258,13 @@ impl Source<'_> {
     }
 }
 
-/// Lists the models in a directory: those in it, and those in the directories of their owners.
+/// Lists the models in a directory and in the directories of owners.
 pub fn list(models: &Path) -> Vec<String> {
     let names = |at: &Path| {
         let entries = fs::read_dir(at).into_iter().flatten().flatten();
-        let names = entries.filter_map(|it| it.file_name().into_string().ok());
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names
-            .filter(|it| repository(it).is_ok() && it.strip_suffix(".part").is_none())
+            .filter(|name| repository(name).is_ok() && name.strip_suffix(".part").is_none())
             .collect::<Vec<_>>()
     };
     let mut found = Vec::new();
@@ -276,8 +275,8 @@ pub fn list(models: &Path) -> Vec<String> {
             continue;
         }
         let of_owner = names(&path).into_iter();
-        let of_owner = of_owner.filter(|it| path.join(it).join(WEIGHTS).is_file());
-        found.extend(of_owner.map(|it| format!("{name}/{it}")));
+        let of_owner = of_owner.filter(|name| path.join(name).join(WEIGHTS).is_file());
+        found.extend(of_owner.map(|model| format!("{name}/{model}")));
     }
     found.sort();
     found

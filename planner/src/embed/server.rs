@@ -1,4 +1,4 @@
-//! Servers that embed texts over HTTP, as `OpenAI`'s does: `POST /v1/embeddings`.
+//! Embedding servers with `OpenAI`'s interface: `POST /v1/embeddings`.
 
 use std::{fmt, time::Duration};
 
@@ -14,39 +14,38 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{EmbedError, Embedder};
 
-/// Texts of one request: what `OpenAI` and those that imitate it take, with room to spare.
+/// Texts in one request. Well below the limit of `OpenAI` and compatible servers.
 const BATCH: usize = 256;
-/// Bytes of the texts of one request: `OpenAI` takes 300,000 tokens, others a megabyte of JSON.
+/// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
-/// How long a server may take to accept a connection.
+/// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long one request may take; a request that took so long with all its tries is not made again.
+/// The timeout of one request. A request that took so long with all its attempts is not repeated.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a server may take to answer at all, before it is first used.
+/// The timeout of the first request.
 const FIRST: Duration = Duration::from_secs(15);
-/// What a server is asked then: lists are what some do not know.
+/// The texts of the first request. Some servers do not accept lists.
 const PROBE: [&str; 2] = ["hello", "world"];
-/// How often a request is made that a server could not answer then.
+/// Attempts of a request after temporary errors.
 const TRIES: u32 = 4;
-/// How long to wait before the second try; twice as long before each further one.
+/// The wait before the second attempt. It doubles with each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The most that a server may ask to wait.
+/// The longest wait that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-/// Bytes of an answer: a request's vectors of the largest models, written out.
+/// Bytes of an answer: enough for the vectors of the largest models as text.
 const ANSWER_BYTES: usize = 64 << 20;
-/// Bytes of what a server says about an error that are repeated.
+/// Bytes of a server's error message that are repeated.
 const SAID: usize = 300;
-/// Who asks.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-/// A server, and which of its models is asked.
+/// A server and its model.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// What stands before `/embeddings`, such as `https://api.openai.com/v1`.
+    /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
     pub base_url: String,
     /// The model's name.
     pub model: String,
-    /// What is sent as bearer token.
+    /// The bearer token.
     pub api_key: Option<String>,
 }
 
@@ -67,7 +66,7 @@ impl fmt::Debug for ServerConfig {
 pub struct Server {
     client: Client,
     url: Url,
-    /// The model and where it is: the same name may mean another model elsewhere.
+    /// The model and the URL, because servers may use the same name for different models.
     name: String,
     model: String,
     key: Option<HeaderValue>,
@@ -85,18 +84,18 @@ struct Entry {
     embedding: Vec<f32>,
 }
 
-/// Why one try came to nothing.
+/// The reason why an attempt failed.
 enum Failed {
-    /// Another may not; the server may have said how long to wait.
+    /// A retry may help, after the wait that the server asked for.
     Now(String, Option<Duration>),
-    /// Another would, too.
+    /// A retry does not help.
     ForGood(String),
-    /// Another with the same texts would, too.
+    /// The server rejects these texts.
     Text(String),
 }
 
 impl Server {
-    /// Makes ready to ask a server. Nothing is sent yet.
+    /// Creates a client. Sends nothing.
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
         let refused = |why: String| EmbedError::Refused { url: written.to_owned(), why };
@@ -107,14 +106,14 @@ impl Server {
             let why = "`embedding.base_url` has a password: name a variable by `api_key_env`";
             return Err(EmbedError::Refused { url: "…".to_owned(), why: why.to_owned() });
         }
-        let key = config.api_key.as_ref().map(|it| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {it}")).map_err(|_| {
+        let key = config.api_key.as_ref().map(|key| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
                 refused("the API key has characters that no header can have: check it".to_owned())
             })?;
             value.set_sensitive(true);
             Ok(value)
         });
-        // Whoever comes later finds it installed, which is as good.
+        // Another installed provider is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
@@ -129,7 +128,7 @@ impl Server {
         })
     }
 
-    /// Asks for the vectors of a batch, again where that may help.
+    /// Requests the vectors of a batch, with retries.
     async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
         let (mut pause, began) = (self.pause, Instant::now());
@@ -205,7 +204,7 @@ impl Embedder for Server {
             rest = later;
         }
         let len = vectors.first().map_or(0, Vec::len);
-        match vectors.iter().find(|it| it.len() != len) {
+        match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
                 why: format!("its vectors have {len} numbers, or {}", other.len()),
@@ -214,14 +213,14 @@ impl Embedder for Server {
         }
     }
 
-    /// Asks once whether the server answers at all. One that does not like the texts is there.
+    /// Asks the server once. A server that rejects the texts is available.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
         let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
         let answered = timeout(FIRST, self.try_once(&PROBE)).await;
-        match answered.unwrap_or_else(|it| Err(slow(it))) {
-            // What means nothing is near to nothing: every score would be 0.
-            Ok(vectors) if vectors.iter().flatten().all(|it| *it == 0.0) => {
+        match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
+            // Zero vectors would make every score 0.
+            Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
                 let why = "its vectors have nothing but zeros; check `embedding.model`".to_owned();
                 Err(EmbedError::Refused { url: url(), why })
             }
@@ -235,25 +234,25 @@ impl Embedder for Server {
     }
 }
 
-/// Returns how many of the first texts make one request.
+/// Returns the number of texts in the next request.
 fn batch(texts: &[&str]) -> usize {
     let mut bytes = 0;
-    let fit = texts.iter().take(BATCH).take_while(|it| {
-        bytes += it.len();
+    let fit = texts.iter().take(BATCH).take_while(|text| {
+        bytes += text.len();
         bytes <= BATCH_BYTES
     });
     fit.count().max(1)
 }
 
-/// Reads an answer: vectors in any order, each with its place.
+/// Reads an answer. Its vectors have places and may come in any order.
 fn vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     let answer: Answer = serde_json::from_slice(body)
-        .map_err(|err| format!("it answered what is no list of vectors ({err})"))?;
+        .map_err(|err| format!("its answer is not a list of vectors ({err})"))?;
     let mut vectors = vec![Vec::new(); texts];
     for Entry { index, embedding } in answer.data {
         let is_vector = !embedding.is_empty()
             && embedding.len() <= limits::VECTOR_LEN
-            && embedding.iter().all(|it| it.is_finite());
+            && embedding.iter().all(|number| number.is_finite());
         match vectors.get_mut(index) {
             Some(place) if is_vector && place.is_empty() => *place = embedding,
             Some(_) if is_vector => {
@@ -266,7 +265,7 @@ fn vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
             None => return Err(format!("it gave a vector number {index} of {texts}, from 0 on")),
         }
     }
-    match vectors.iter().filter(|it| it.is_empty()).count() {
+    match vectors.iter().filter(|vector| vector.is_empty()).count() {
         0 => Ok(vectors),
         missing => Err(format!("it left out {missing} of {texts} vectors")),
     }
@@ -283,13 +282,12 @@ async fn read(mut response: Response) -> Result<Vec<u8>, Failed> {
     Ok(body)
 }
 
-/// Returns how long a server wants one to wait, where it says so in seconds.
+/// Returns the wait that a server asks for in seconds.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Says what happened on the way, to its cause.
 fn lost(err: &reqwest::Error) -> Failed {
     let mut why = String::from("it cannot be asked");
     let mut cause: Option<&dyn std::error::Error> = Some(err);
@@ -323,7 +321,7 @@ mod tests {
             {"object": "embedding", "index": 0, "embedding": [1e-3, 2]}]}"#;
         assert_eq!(read(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
         for (body, why) in [
-            ("<html>", "it answered what is no list of vectors"),
+            ("<html>", "its answer is not a list of vectors"),
             (r#"{"data": []}"#, "it left out 2 of 2 vectors"),
             (r#"{"data": [{"index": 0, "embedding": [1]}]}"#, "it left out 1 of 2 vectors"),
             (
@@ -333,7 +331,7 @@ mod tests {
             (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector number 0, of 0 numbers"),
             (
                 r#"{"data": [{"index": 0, "embedding": [1e99]}]}"#,
-                "it answered what is no list of vectors",
+                "its answer is not a list of vectors",
             ),
             (
                 r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}"#,

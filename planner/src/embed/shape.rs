@@ -1,4 +1,4 @@
-//! What the files beside a model's weights say of it.
+//! The configuration files of a BERT model.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{math::Activation, weights::Broken};
 
-/// Bytes of a configuration file: above it is something else.
+/// The largest configuration file.
 const CONFIG_BYTES: u64 = 1 << 20;
-/// Tokens of a text where nothing says how many: what BERT was trained with.
+/// The default number of tokens of a text: BERT's.
 const TOKENS: usize = 512;
 
-/// The only architecture that Faber runs, as `model_type` in `config.json` names it.
+/// The only supported architecture: `model_type` in `config.json`.
 const ARCHITECTURE: &str = "bert";
 
-/// The architecture that `config.json` names, read before the rest: other architectures use other
-/// field names.
+/// The architecture in `config.json`. It is read first, because other architectures use other
+/// fields.
 #[derive(Deserialize)]
 struct Architecture {
     model_type: String,
@@ -24,7 +24,7 @@ struct Architecture {
 /// The transformer, as `config.json` describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
-    /// Length of a vector.
+    /// The length of a vector.
     pub(super) hidden_size: usize,
     pub(super) num_hidden_layers: usize,
     pub(super) num_attention_heads: usize,
@@ -80,34 +80,33 @@ impl Shape {
     }
 }
 
-/// How the vectors of a text's tokens become one.
+/// The pooling of token vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
-    /// One after another, where there are several.
+    /// Several poolings are concatenated.
     pub(super) ways: Vec<Way>,
-    /// Whether the vector is scaled to length 1.
+    /// Scales the vector to length 1.
     pub(super) is_normalized: bool,
 }
 
-/// One way to make one vector of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// That of the first token.
+    /// The vector of the first token.
     First,
-    /// The largest of each place.
+    /// The maximum of each dimension.
     Largest,
     /// The mean.
     Mean,
-    /// The sum, divided by the square root of how many there are.
+    /// The sum, divided by the square root of the number of tokens.
     MeanOfRoot,
 }
 
-/// What a text goes through before its tokens are looked up.
+/// The preparation of a text before its tokens are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Tokens of a text; what is behind them is not looked at.
+    /// Tokens of a text. The rest is ignored.
     pub(super) tokens: usize,
-    /// Whether the text is made lower case first.
+    /// Converts the text to lower case.
     pub(super) is_lowered: bool,
 }
 
@@ -125,7 +124,7 @@ struct TransformerModule {
     do_lower_case: bool,
 }
 
-/// `1_Pooling/config.json`, as it was until version 5 and as it is since.
+/// `1_Pooling/config.json`, in the format up to version 5 and in the later one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 #[expect(
@@ -172,13 +171,13 @@ impl PoolingModule {
     }
 }
 
-/// Reads how a model in a directory makes one vector of many. One that is no more than a
-/// transformer takes the mean, as the original does.
+/// Reads the pooling of a model in a directory. A plain transformer uses the mean, like the
+/// original.
 pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
     let Some(modules) = optional(directory, "modules.json")? else {
         let at = directory.join("1_Pooling");
         let pooling: Option<PoolingModule> = optional(&at, "config.json")?;
-        let ways = pooling.map_or_else(|| Ok(vec![Way::Mean]), |it| it.ways())?;
+        let ways = pooling.map_or_else(|| Ok(vec![Way::Mean]), |pooling| pooling.ways())?;
         return Ok(Pooling { ways, is_normalized: false });
     };
     let modules: Vec<Module> = modules;
@@ -195,7 +194,7 @@ pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
             "Normalize" => pooling.is_normalized = true,
             _ => {
                 return Err(Broken(format!(
-                    "it has a part `{kind}`, which is not known here: choose one that has \
+                    "it has an unknown part `{kind}`: choose a model with \
                      a transformer, pooling and normalisation only"
                 )));
             }
@@ -207,18 +206,17 @@ pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
     Ok(pooling)
 }
 
-/// Reads how much of a text a model in a directory looks at.
+/// Reads the preparation of texts for a model in a directory.
 pub(super) fn reading(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
         optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
     let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.max_position_embeddings);
     if tokens < 3 {
-        return Err(Broken(format!("it looks at {tokens} tokens of a text, which is none")));
+        return Err(Broken(format!("it reads {tokens} tokens of a text, which is not enough")));
     }
     Ok(Reading { tokens, is_lowered: module.do_lower_case })
 }
 
-/// Reads a file that must be there.
 pub(super) fn text(directory: &Path, name: &str) -> Result<String, Broken> {
     let path = directory.join(name);
     let unreadable =

@@ -1,7 +1,7 @@
 //! The BERT transformer.
 //!
-//! The tokens of several texts stand in one matrix, one row each, one text after another: dense
-//! layers see them all at once, without padding, and only attention goes text by text.
+//! The tokens of several texts are rows of one matrix, one text after another. Dense layers process
+//! all rows at once, without padding. Only attention works on each text alone.
 
 use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
 
@@ -14,7 +14,6 @@ use super::{
 /// The most layers of a transformer. Published models have up to 48.
 const LAYERS: usize = 256;
 
-/// A transformer with its numbers.
 #[derive(Debug)]
 pub(super) struct Transformer {
     words: Array2<f32>,
@@ -25,10 +24,10 @@ pub(super) struct Transformer {
     heads: usize,
 }
 
-/// One layer: attention, and two dense layers behind it.
+/// A layer: attention, then two dense layers.
 #[derive(Debug)]
 struct Layer {
-    /// Query, key and value beside each other; the query is scaled already.
+    /// Query, key and value side by side. The query is scaled already.
     attention: Linear,
     mix: Linear,
     mix_norm: Norm,
@@ -39,13 +38,13 @@ struct Layer {
 }
 
 impl Transformer {
-    /// Reads the numbers of a transformer of a shape.
+    /// Loads the weights of a transformer.
     pub(super) fn load(shape: &Shape, weights: &Weights) -> Result<Self, Broken> {
         if shape.num_hidden_layers > LAYERS {
             return Err(Broken(format!("it has {} layers", shape.num_hidden_layers)));
         }
         let size = shape.hidden_size;
-        let layers = (0..shape.num_hidden_layers).map(|it| Layer::load(shape, weights, it));
+        let layers = (0..shape.num_hidden_layers).map(|layer| Layer::load(shape, weights, layer));
         Ok(Self {
             words: table(weights, "embeddings.word_embeddings.weight", size, 1)?,
             positions: load_positions(shape, weights)?,
@@ -55,7 +54,7 @@ impl Transformer {
         })
     }
 
-    /// Returns the vectors of the tokens of texts, one row each, one text after another.
+    /// Returns the token vectors of texts, one row each, one text after another.
     pub(super) fn run(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, Broken> {
         let mut rows = self.look_up(texts)?;
         self.norm.apply(&mut rows);
@@ -83,8 +82,8 @@ impl Transformer {
     }
 }
 
-/// Loads the position embeddings. Every token of a text has the first token type, so its embedding
-/// is added to each position once, here.
+/// Loads the position embeddings, and adds the embedding of the first token type, which all tokens
+/// of a text have.
 fn load_positions(shape: &Shape, weights: &Weights) -> Result<Array2<f32>, Broken> {
     let (size, count) = (shape.hidden_size, shape.max_position_embeddings);
     let positions = table(weights, "embeddings.position_embeddings.weight", size, count)?;
@@ -93,7 +92,7 @@ fn load_positions(shape: &Shape, weights: &Weights) -> Result<Array2<f32>, Broke
     Ok(positions)
 }
 
-/// Returns a matrix of rows of `columns` numbers, at least so many.
+/// Loads a matrix with rows of `columns` numbers, and at least `rows` of them.
 fn table(
     weights: &Weights,
     name: &str,
@@ -126,7 +125,7 @@ impl Layer {
         #[expect(clippy::cast_precision_loss, reason = "a head has some ten numbers")]
         let scale = ((size / shape.num_attention_heads) as f32).sqrt().recip();
         query.weight *= scale;
-        query.bias.iter_mut().for_each(|it| *it *= scale);
+        query.bias.iter_mut().for_each(|number| *number *= scale);
         let widen = weights.linear(&name("intermediate.dense"), size)?;
         let narrow = weights.linear(&name("output.dense"), widen.bias.len())?;
         if narrow.bias.len() != size {
@@ -144,7 +143,7 @@ impl Layer {
         })
     }
 
-    /// Returns what each token takes from the tokens of its text.
+    /// Returns the attention of each token to the tokens of its text.
     fn attend(&self, rows: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
         let all = self.attention.apply(rows);
         let size = rows.ncols();
@@ -170,7 +169,7 @@ impl Layer {
         mixed
     }
 
-    /// Changes each token by what it took.
+    /// Updates each token with the result of the attention.
     fn go_on(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
         self.mix.add_to(rows, mixed);
         self.mix_norm.apply(rows);
@@ -181,10 +180,11 @@ impl Layer {
     }
 }
 
-/// Makes one dense layer of several that see the same.
+/// Joins dense layers with the same input.
 fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
-    let weights: Vec<ArrayView2<'_, f32>> = layers.iter().map(|it| it.weight.view()).collect();
+    let weights: Vec<ArrayView2<'_, f32>> =
+        layers.iter().map(|layer| layer.weight.view()).collect();
     let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| Broken(err.to_string()))?;
-    let bias = layers.iter().flat_map(|it| it.bias.iter().copied()).collect();
+    let bias = layers.iter().flat_map(|layer| layer.bias.iter().copied()).collect();
     Ok(Linear { weight: weight.as_standard_layout().into_owned(), bias })
 }

@@ -1,8 +1,8 @@
-//! The numbers of a model, as `safetensors` files keep them.
+//! The weights of a model in `safetensors` files.
 //!
-//! Tensors are read one by one, so that a model is in memory once. A matrix may also be kept in
-//! four bits a number: `NAME.q4` has two numbers a byte, the first in the lower half, each the
-//! number plus eight, and `NAME.scale` what each group of [`GROUP`] is multiplied with.
+//! Tensors are read one by one, so memory holds the model once. A matrix may be quantised to four
+//! bits: `NAME.q4` holds two numbers in each byte, lower half first, each plus eight. `NAME.scale`
+//! holds the factor of each group of [`GROUP`] numbers.
 
 use std::{
     borrow::Cow,
@@ -19,35 +19,34 @@ use serde_json::Value;
 
 use super::math::{Linear, Norm};
 
-/// The numbers that share a scale where a matrix is kept in four bits.
+/// Numbers that share a scale in a quantised matrix.
 const GROUP: usize = 32;
 /// The first tensor of every BERT model.
 const FIRST: &str = "embeddings.word_embeddings.weight";
-/// The most bytes that say which tensors a file has: a large model has a few hundred.
+/// The largest header of a file. A large model has a few hundred tensors.
 const HEADER_BYTES: u64 = 16 << 20;
 
-/// What is wrong with a model.
+/// The reason why a model's files cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(pub(super) String);
 
 impl Broken {
-    /// Says that a tensor is not as it should be.
     fn tensor(name: &str, why: impl std::fmt::Display) -> Self {
         Self(format!("its tensor `{name}` {why}"))
     }
 }
 
-/// What a file says of a tensor.
+/// The entry of a tensor in a file.
 #[derive(Debug, Deserialize)]
 struct Tensor {
     dtype: Kind,
     shape: Vec<usize>,
-    /// Where its bytes begin and end, behind what the file says of its tensors.
+    /// The range of its bytes, after the header.
     data_offsets: (u64, u64),
 }
 
-/// How a tensor's numbers are written.
+/// The encoding of a tensor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 enum Kind {
     F32,
@@ -68,26 +67,24 @@ impl Kind {
     }
 }
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Debug)]
 enum Source {
     File(Mutex<File>),
     Memory(&'static [u8]),
 }
 
-/// The tensors of a file, found by name.
 #[derive(Debug)]
 pub(super) struct Weights {
     tensors: BTreeMap<String, Tensor>,
-    /// Where the first tensor begins.
+    /// The offset of the first tensor.
     start: u64,
     source: Source,
-    /// What stands before the names that a transformer has by itself, such as `bert.`.
+    /// A prefix of all tensor names, such as `bert.`.
     prefix: String,
 }
 
 impl Weights {
-    /// Opens a file.
     pub(super) fn open(path: &Path) -> Result<Self, Broken> {
         let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
         let mut file = File::open(path).map_err(unreadable)?;
@@ -100,7 +97,7 @@ impl Weights {
         Self::new(&header, size, len, Source::File(Mutex::new(file)))
     }
 
-    /// Reads what is part of this program.
+    /// Opens weights that are part of the binary.
     pub(super) fn included(bytes: &'static [u8]) -> Result<Self, Broken> {
         let (size, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let size = u64::from_le_bytes(*size);
@@ -122,27 +119,25 @@ impl Weights {
             let size = tensor
                 .shape
                 .iter()
-                .try_fold(tensor.dtype.bytes(), |all, it| all.checked_mul(*it as u64));
+                .try_fold(tensor.dtype.bytes(), |all, len| all.checked_mul(*len as u64));
             let is_whole = from <= to && to <= len.saturating_sub(start);
             if !is_whole || (tensor.dtype != Kind::Other && size != Some(to - from)) {
                 return Err(is_none(&format_args!("`{name}` is cut off")));
             }
             tensors.insert(name, tensor);
         }
-        let mut names = tensors.keys().map(|it| it.strip_suffix(".q4").unwrap_or(it));
-        let prefix = names.find_map(|it| it.strip_suffix(FIRST)).map(ToOwned::to_owned);
+        let mut names = tensors.keys().map(|name| name.strip_suffix(".q4").unwrap_or(name));
+        let prefix = names.find_map(|name| name.strip_suffix(FIRST)).map(ToOwned::to_owned);
         let prefix = prefix.ok_or_else(|| {
             Broken(format!("its weights have no `{FIRST}`: it is not a BERT model"))
         })?;
         Ok(Self { tensors, start, source, prefix })
     }
 
-    /// Returns whether there is a tensor of a name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.info(name).is_some()
     }
 
-    /// Returns a row of numbers.
     pub(super) fn vector(&self, name: &str) -> Result<Vec<f32>, Broken> {
         let info = self.info(name).ok_or_else(|| Broken::tensor(name, "is missing"))?;
         match info.shape[..] {
@@ -151,7 +146,7 @@ impl Weights {
         }
     }
 
-    /// Returns a matrix as it is kept: one row for each output.
+    /// Returns a matrix with one row for each output.
     pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
         let Some(info) = self.info(name) else {
             return self.small_matrix(name);
@@ -162,7 +157,7 @@ impl Weights {
         shaped(name, (rows, columns), self.numbers(name, info)?)
     }
 
-    /// Returns a matrix that is kept in four bits a number.
+    /// Returns a quantised matrix.
     fn small_matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
         let missing = || Broken::tensor(name, "is missing");
         let halves = self.info(&format!("{name}.q4")).ok_or_else(missing)?;
@@ -177,13 +172,12 @@ impl Weights {
         }
         let mut numbers = Vec::with_capacity(bytes.len() * 2);
         for (bytes, scale) in bytes.chunks_exact(GROUP / 2).zip(scales) {
-            let halves = bytes.iter().flat_map(|it| [it & 15, it >> 4]);
-            numbers.extend(halves.map(|it| (f32::from(it) - 8.0) * scale));
+            let halves = bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
+            numbers.extend(halves.map(|half| (f32::from(half) - 8.0) * scale));
         }
         shaped(name, (rows, half * 2), numbers)
     }
 
-    /// Returns a dense layer from `inputs` numbers.
     pub(super) fn linear(&self, name: &str, inputs: usize) -> Result<Linear, Broken> {
         let weight = self.matrix(&format!("{name}.weight"))?;
         let bias = self.vector(&format!("{name}.bias"))?;
@@ -194,7 +188,6 @@ impl Weights {
         Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
     }
 
-    /// Returns a norm of rows of `len` numbers.
     pub(super) fn norm(&self, name: &str, len: usize, epsilon: f32) -> Result<Norm, Broken> {
         let (scale, shift) = if self.has(&format!("{name}.weight")) {
             ("weight", "bias")
@@ -215,11 +208,13 @@ impl Weights {
 
     fn numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, Broken> {
         let bytes = self.bytes(name, info)?;
-        let halves = bytes.as_chunks().0.iter().map(|it| u16::from_le_bytes(*it));
+        let halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
         match info.dtype {
-            Kind::F32 => Ok(bytes.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it)).collect()),
+            Kind::F32 => {
+                Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+            }
             Kind::F16 => Ok(halves.map(from_half).collect()),
-            Kind::BF16 => Ok(halves.map(|it| f32::from_bits(u32::from(it) << 16)).collect()),
+            Kind::BF16 => Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect()),
             other => Err(Broken::tensor(name, format_args!("is of the kind {other:?}, not F32"))),
         }
     }
@@ -250,12 +245,12 @@ fn shaped(name: &str, shape: (usize, usize), numbers: Vec<f32>) -> Result<Array2
     Array2::from_shape_vec(shape, numbers).map_err(|err| Broken::tensor(name, err))
 }
 
-/// Returns a number of 16 bits (one of sign, five of exponent, ten of fraction) as one of 32.
+/// Converts a half-precision number (sign, five bits of exponent, ten of fraction).
 fn from_half(bits: u16) -> f32 {
     let (sign, exponent) = (u32::from(bits & 0x8000) << 16, u32::from(bits >> 10) & 31);
     let fraction = u32::from(bits & 1_023);
     let size = match exponent {
-        // 2⁻²⁴ each: too small for an exponent of its own.
+        // A subnormal number is a multiple of 2⁻²⁴.
         0 => f32::from(bits & 1_023) * f32::from_bits(0x3380_0000),
         31 => f32::from_bits(0x7f80_0000 | (fraction << 13)),
         _ => f32::from_bits(((exponent + 112) << 23) | (fraction << 13)),

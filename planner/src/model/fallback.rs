@@ -43,7 +43,7 @@ impl Model for Fallback {
     }
 }
 
-/// Joins two errors. The result may pass if one of them may.
+/// Joins two errors. The result is temporary if one of them is.
 fn neither(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
     match (first, second) {

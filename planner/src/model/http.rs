@@ -8,12 +8,11 @@ use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::P
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
 /// Bytes of an answer that is an error. The rest is not read.
 const ERROR_BYTES: usize = 64 << 10;
-/// How long a provider may take to accept a connection.
+/// The connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The name that Faber sends with each request.
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-/// An answer that was read.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -21,20 +20,20 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     /// The provider cannot be reached, for this reason.
     Unreachable(String),
     /// The connection was lost within the answer, for this reason.
     Lost(String),
-    /// The answer has more than [`ANSWER_BYTES`].
+    /// The answer exceeds [`ANSWER_BYTES`].
     TooLong,
 }
 
 /// Makes a client. It follows no redirect, so that a key goes to its provider only.
 pub(super) fn client() -> reqwest::Result<Client> {
-    // An error means that another provider of cryptography is installed, which is as good.
+    // Another installed provider of cryptography is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .user_agent(USER_AGENT)
@@ -43,7 +42,7 @@ pub(super) fn client() -> reqwest::Result<Client> {
         .build()
 }
 
-/// Sends a request and reads the answer. The connection is closed when the answer is too long.
+/// Sends a request and reads the answer. Closes the connection if the answer is too long.
 pub(super) async fn exchange(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
     let mut response = response.map_err(|err| ExchangeError::Unreachable(cause(&err)))?;
@@ -66,7 +65,6 @@ pub(super) async fn exchange(request: RequestBuilder) -> Result<Answer, Exchange
     Ok(Answer { status, headers, body })
 }
 
-/// Returns the innermost cause of an error.
 fn cause(err: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = err;
     while let Some(next) = cause.source() {

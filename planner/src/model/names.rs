@@ -7,7 +7,7 @@ use super::OfferedTool;
 /// The most characters of a name.
 const LENGTH: usize = 64;
 
-/// The name of each tool of a question at the provider.
+/// The provider's name of each offered tool.
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
     to: BTreeMap<String, String>,
@@ -15,8 +15,8 @@ pub(super) struct WireNames {
 }
 
 impl WireNames {
-    /// Names each tool: its own name with `_` for each character that is not allowed. Equal names get
-    /// a number.
+    /// Names each tool: its own name with `_` for each forbidden character. Equal names get a
+    /// number.
     pub(super) fn of(tools: &[OfferedTool]) -> Self {
         let mut names = Self::default();
         let own: BTreeSet<&str> =
@@ -44,7 +44,8 @@ impl WireNames {
         names
     }
 
-    /// Returns the provider's name of a tool. A tool that is no longer offered gets an allowed name, too.
+    /// Returns the provider's name of a tool. A tool that is no longer offered also gets an allowed
+    /// name.
     pub(super) fn wire(&self, tool: &str) -> String {
         self.to.get(tool).cloned().unwrap_or_else(|| allowed(tool))
     }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// How often, and after which wait, a question is asked again.
+/// The number of retries, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// The most retries.
@@ -36,7 +36,7 @@ impl Default for Patience {
     }
 }
 
-/// A model whose questions are asked again after errors that may pass.
+/// Retries questions after temporary errors.
 #[derive(Debug)]
 pub struct Patient {
     model: Arc<dyn Model>,
@@ -55,9 +55,9 @@ impl Patient {
         Self { model, patience, dice: AtomicU64::new(seed) }
     }
 
-    /// Returns a random part of a wait, between half and all of it.
+    /// Returns a random wait between half of `wait` and all of it.
     fn part(&self, of: Duration) -> Duration {
-        // A multiplier of Knuth's, whose upper bits are as good as dice.
+        // Knuth's multiplier. Its upper bits are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let rolled =
             self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
@@ -85,7 +85,7 @@ impl Model for Patient {
                 Err(err) => err,
             };
             let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
-            // Clients that were told the same wait retry at different times after it.
+            // Clients that got the same wait should not retry at the same time.
             let part = self.part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
             let is_too_long = wait.is_some_and(|wait| wait > longest);

@@ -29,11 +29,11 @@ use super::{
 #[derive(Debug)]
 pub struct Provider {
     client: Client,
-    /// The address before the paths of the format. It ends in a slash.
+    /// The URL before the paths of the format, with a trailing slash.
     base_url: String,
     settings: Settings,
     name: String,
-    /// Whether the provider refused to keep an answer to a schema. It is not asked to again.
+    /// The provider refused a schema of the answer. It gets no schema again.
     refuses_form: AtomicBool,
 }
 
@@ -42,13 +42,13 @@ pub struct Provider {
 struct Answer {
     text: String,
     calls: Vec<NativeCall>,
-    /// Why the model stopped, if the provider says so.
+    /// The reason why the model stopped, if the provider names it.
     stop: Option<Stop>,
     tokens: Tokens,
 }
 
 impl Provider {
-    /// Makes ready to ask a model. Nothing is sent yet.
+    /// Creates a client. Sends nothing.
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
@@ -78,7 +78,7 @@ impl Provider {
         };
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
-            // JSON in another format looks like this.
+            // JSON of another format.
             let why = "it answered nothing that could be read: check `planner.provider` and \
                        `planner.base_url`";
             return Err(self.lost(why.to_owned(), None));
@@ -171,7 +171,7 @@ impl Model for Provider {
     }
 }
 
-/// Returns the address before the paths of the format, with a slash at its end.
+/// Returns the URL before the paths of the format, with a trailing slash.
 fn base_url(settings: &Settings) -> Result<String, String> {
     let default = settings.provider.base_url;
     let Some(written) = &settings.base_url else {
@@ -195,7 +195,7 @@ fn base_url(settings: &Settings) -> Result<String, String> {
     Ok(format!("{}/", written.trim_end_matches('/')))
 }
 
-/// Returns a schema as the schema of an object, which providers require.
+/// Returns a schema as an object schema, which providers require.
 fn object_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if !fields.is_empty() => {
@@ -226,7 +226,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Removes thoughts that stand in tags before the text.
+/// Removes thoughts in tags before the text.
 fn without_thoughts(text: &str) -> &str {
     let start = text.trim_start();
     let rest = start.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));

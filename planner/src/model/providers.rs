@@ -1,6 +1,6 @@
 //! The providers that the configuration knows by name.
 
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 

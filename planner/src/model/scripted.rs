@@ -1,4 +1,4 @@
-//! A model for tests with answers that are given before.
+//! A scripted model for tests.
 
 use std::{
     collections::VecDeque,
@@ -18,12 +18,11 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Makes a model that gives these answers one after another, and then refuses.
+    /// Creates a model that gives these answers in order, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
         Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
     }
 
-    /// Returns the questions so far.
     pub(crate) fn asked(&self) -> Vec<Question> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -42,7 +41,6 @@ impl Model for Scripted {
     }
 }
 
-/// Returns an answer in words.
 #[expect(clippy::unnecessary_wraps, reason = "it stands in scripts, beside errors")]
 pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
     Ok(Reply {
@@ -56,13 +54,12 @@ pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
     })
 }
 
-/// Returns an error that may pass, with the seconds that the provider asks to wait.
+/// Returns a temporary error, with the provider's wait in seconds.
 pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
     let wait = seconds.map(Duration::from_secs);
     Err(ModelError::Unavailable { model: "scripted".to_owned(), why: "busy".to_owned(), wait })
 }
 
-/// Returns a refusal.
 pub(crate) fn refused() -> Result<Reply, ModelError> {
     Err(ModelError::Refused { model: "scripted".to_owned(), why: "no".to_owned() })
 }

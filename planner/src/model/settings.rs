@@ -14,9 +14,9 @@ pub const MOST_RETRIES: u32 = 20;
 /// The settings of a model.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
-    /// The provider, which says the format and the address.
+    /// The provider, which decides the format and the URL.
     pub provider: ProviderKind,
-    /// The address, if not the provider's.
+    /// The URL, if not the provider's.
     pub base_url: Option<String>,
     /// The name of the model at its provider.
     pub model: String,
@@ -24,7 +24,7 @@ pub struct Settings {
     pub key: Key,
     /// The time limit of one answer.
     pub timeout: Duration,
-    /// How often a question is asked again after an error that may pass.
+    /// Retries of a question after a temporary error.
     pub retries: u32,
     /// The most tokens of an answer. Without one the provider decides.
     pub max_tokens: Option<u32>,
@@ -55,7 +55,7 @@ impl Settings {
         format!("{}/{}", self.provider.name(), self.model)
     }
 
-    /// Makes the model with its retries and its fallback. Sends nothing.
+    /// Creates the model with its retries and its fallback. Sends nothing.
     pub fn model(&self) -> Result<Arc<dyn Model>, ModelError> {
         let patience = Patience { retries: self.retries, ..Patience::default() };
         let first = Arc::new(Patient::new(Arc::new(Provider::new(self)?), patience));

@@ -1,25 +1,24 @@
-//! Fields of a step that a model does not write, carried over from the earlier plan.
+//! Carries fields that a model does not write over from the earlier plan.
 
 use crate::{
     catalog::Catalog,
     draft::{Draft, DraftStep, SubDraft},
 };
 
-/// Carries retries, timeouts, the compensation and other settings of the earlier plan over to the
-/// same steps of a draft. A call that needed approval needs it again, whatever its step is called
-/// now.
+/// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
+/// steps of a draft. A call that needed approval needs it again under any step id.
 ///
-/// `catalog` is the one that the draft is compiled with. A planner may have been shown a part of
-/// it, in which names mean other tools, or none.
+/// `catalog` is the one that the draft is compiled with. The planner's catalog may be a part of it,
+/// with other meanings of names.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called(step, catalog);
-        let alike = || earlier.tools.iter().filter(|it| self::called(it, catalog) == called);
-        if alike().any(|it| it.requires_approval == Some(true)) {
+        let alike = || earlier.tools.iter().filter(|step| self::called(step, catalog) == called);
+        if alike().any(|step| step.requires_approval == Some(true)) {
             step.requires_approval = Some(true);
         }
         let id = step.id.as_ref().or(step.name.as_ref()).or(step.tool_name.as_ref());
-        let Some(was) = alike().find(|it| it.id.as_ref() == id) else { continue };
+        let Some(was) = alike().find(|step| step.id.as_ref() == id) else { continue };
         keep(&mut step.compensate, was.compensate.as_ref());
         keep(&mut step.retry, was.retry.as_ref());
         keep(&mut step.timeout_ms, was.timeout_ms.as_ref());
@@ -39,13 +38,13 @@ fn keep<T: Clone>(is: &mut Option<T>, was: Option<&T>) {
     }
 }
 
-/// Returns what a step calls, under one name for each tool.
+/// Returns the step's tool or plan under a name that is unique for it.
 fn called(step: &DraftStep, catalog: &Catalog) -> Option<String> {
     if let Some(SubDraft::Named(plan)) = &step.plan {
         return Some(format!("plan {plan}"));
     }
     let name = step.name.as_deref().or(step.tool_name.as_deref())?;
-    let found = catalog.find(name).map(|it| it.definition.qualified_name().to_string());
+    let found = catalog.find(name).map(|tool| tool.definition.qualified_name().to_string());
     Some(found.unwrap_or_else(|| name.to_owned()))
 }
 

@@ -1,9 +1,9 @@
-//! Refuses new plans that would repeat an effect.
+//! Rejects new plans that would repeat an effect.
 //!
-//! The guard collects the calls of `once` tools from the logs of an ended execution, of the
+//! The guard collects the calls of `once` tools from the logs of a finished execution, of the
 //! executions that it continues, and of their child executions. It compares them with the calls of
-//! a new plan as far as these are known before the plan runs: from reused outputs, the input, and
-//! the literal parameters of `flow.echo`.
+//! a new plan. Before the plan runs, these are known only from reused outputs, the input, and the
+//! literal parameters of `flow.echo`.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -24,11 +24,11 @@ use crate::{
     reuse::{create_replan, is_same_call, reusable_steps},
 };
 
-/// Executions that the caller reads besides the one that ended.
+/// Executions that the caller reads besides the finished one.
 pub const MAX_EXECUTIONS: usize = 1_000;
 /// Bytes of calls of a new plan that are compared. This blocks the thread for a moment.
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
-/// Bytes that each compared call counts besides its own.
+/// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
 /// The tool whose output is its parameters.
 const ECHO: &str = "flow.echo";
@@ -37,7 +37,7 @@ const ECHO: &str = "flow.echo";
 #[expect(clippy::disallowed_types, reason = "values have no order")]
 type Calls = std::collections::HashMap<Arc<Value>, StepId>;
 
-/// The effects of an ended execution that no new plan may repeat.
+/// The effects of a finished execution that no new plan may repeat.
 #[derive(Debug)]
 pub struct RepeatGuard<'a> {
     ended: &'a Execution,
@@ -53,9 +53,9 @@ pub struct RepeatGuard<'a> {
 
 /// An effect that a step would repeat.
 enum Repeat<'a> {
-    /// That of this step.
+    /// The effect of this step.
     Step(&'a StepId),
-    /// Perhaps that of this step for some items of its list.
+    /// The effect of this step for some items of its list, perhaps.
     SomeItems(&'a StepId),
     /// Unknown: the step's calls are too large to compare.
     TooLarge,
@@ -73,7 +73,7 @@ struct NewPlan<'a> {
 }
 
 impl<'a> RepeatGuard<'a> {
-    /// Collects the effects of an ended execution.
+    /// Collects the effects of a finished execution.
     pub fn new(ended: &'a Execution) -> Self {
         let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut guard = Self { ended, calls, lists, children, is_truncated: false };
@@ -81,8 +81,8 @@ impl<'a> RepeatGuard<'a> {
         guard
     }
 
-    /// Adds the effects of an execution that `next` continued. A retry repeats effects of its own
-    /// plan on purpose, so only the steps that it reused count.
+    /// Adds the effects of an execution that `next` continued. A retry repeats effects on purpose,
+    /// so only the steps that it reused count.
     pub fn add_earlier(&mut self, earlier: &Execution, next: &Execution) {
         let is_retry = earlier.plan().id() == next.plan().id();
         self.add(earlier, |id| {
@@ -145,7 +145,7 @@ impl<'a> RepeatGuard<'a> {
     /// Returns an error for each step of a new plan that would repeat an effect, or may.
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
-        // A plan that reuses too much is refused for that.
+        // A plan that reuses too much is rejected for that reason.
         let Some(begun) = begin(self.ended, plan) else { return Vec::new() };
         let budget = Cell::new(MAX_COMPARED_BYTES);
         let new = NewPlan { begun: &begun, reusable: &reusable, budget };
@@ -177,7 +177,7 @@ impl<'a> RepeatGuard<'a> {
         same.or_else(|| self.find_call(new, step)).or_else(unread)
     }
 
-    /// Returns the step that made a call that this step would make.
+    /// Returns the step that made the same call.
     fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let calls = self.calls.get(&step.tool)?;
         let begun = new.begun;
@@ -205,7 +205,7 @@ impl<'a> RepeatGuard<'a> {
         if is_known {
             return None;
         }
-        // A loop that is reused whole says nothing about the items of another list.
+        // A reused loop tells nothing about the items of another list.
         let is_reused =
             |id: &StepId| begun.plan().step_number(id).is_some_and(|at| new.reusable[at.get()]);
         let lists = self.lists.get(&step.tool)?;
@@ -252,10 +252,10 @@ fn begin(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
 
-/// The values that templates find before any step has run.
+/// The values that templates find before the plan runs.
 struct Known<'a> {
     begun: &'a Execution,
-    /// An item of a list, and its index.
+    /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 
@@ -303,12 +303,12 @@ fn echoed(step: &ToolExecution) -> Option<&Value> {
     }
 }
 
-/// Returns whether a step of a `once` tool has an effect that was not undone, or may have one.
+/// Returns whether a step of a `once` tool has, or may have, an effect that was not compensated.
 fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
     planned.policy.effect == Effect::Once && is_lasting(step)
 }
 
-/// Returns whether a step, or one of its items, succeeded or may have, and was not undone.
+/// Returns whether a step or one of its items has succeeded, or may have, and was not compensated.
 fn is_lasting(step: &Step) -> bool {
     match &step.items {
         Some(items) => items.as_slice().iter().any(is_lasting),

@@ -1,7 +1,7 @@
 //! The best of many scores.
 
-/// Returns the places of which the `most` best are some, where each score may be off by `slack`; of
-/// those that `may` take part.
+/// Returns places that include the `most` best ones, if each score may be off by `slack`. `may`
+/// filters the places.
 pub(super) fn candidates(
     scores: &[f64],
     most: usize,
@@ -11,17 +11,17 @@ pub(super) fn candidates(
     if most == 0 {
         return Vec::new();
     }
-    let mut places: Vec<usize> = (0..scores.len()).filter(|it| may(*it)).collect();
+    let mut places: Vec<usize> = (0..scores.len()).filter(|place| may(*place)).collect();
     if places.len() > most {
-        let mut known: Vec<f64> = places.iter().map(|it| scores[*it]).collect();
+        let mut known: Vec<f64> = places.iter().map(|place| scores[*place]).collect();
         let (_, least, _) = known.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a));
         let least = *least - 2.0 * slack;
-        places.retain(|it| scores[*it] >= least);
+        places.retain(|place| scores[*place] >= least);
     }
     places
 }
 
-/// Returns the best, the best first. Equal ones are in the order of their places.
+/// Returns the best places, best first. Ties keep the order of places.
 pub(super) fn first(mut scored: Vec<(usize, f64)>, most: usize) -> Vec<(usize, f64)> {
     scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     scored.truncate(most);

@@ -1,34 +1,35 @@
-//! Which tools are wanted by the same sentences.
+//! Collisions: pairs of tools with similar examples.
 
 use super::{rows::Rows, vector};
 
-/// Vectors of a block: one block stays in the processor's first cache, and is read once for many.
+/// Vectors of a block. A block fits into the processor's first cache and is read once for many
+/// comparisons.
 const BLOCK: usize = 32;
-/// The most pairs that are reported: nobody reads more, and a threshold near 0 gives all of them.
+/// The most pairs that are reported. A threshold near 0 would return all pairs.
 pub const COLLISIONS: usize = 100_000;
 
-/// Two tools that are wanted by the same sentences.
+/// Two tools with similar examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collision {
     /// The place of the earlier tool.
     pub a: usize,
     /// The place of the later one.
     pub b: usize,
-    /// How similar their centroids are.
+    /// The similarity of their centroids.
     pub similarity: f64,
 }
 
-/// How two centroids are compared.
+/// The comparison of two centroids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// The product of the two means, as they are: what scatters collides less.
+    /// The product of the two means. Scattered examples collide less.
     #[default]
     Dot,
     /// Their cosine.
     Cosine,
 }
 
-/// More pairs than anybody reads.
+/// There are more than [`COLLISIONS`] pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {COLLISIONS} pairs of tools are that similar: ask for a higher `threshold`")]
 pub struct TooManyPairs;
@@ -42,15 +43,15 @@ impl Similarity {
     }
 }
 
-/// Returns every pair of rows whose similarity is at least `threshold`, of tools that `may` take
-/// part: in the order of the earlier tool, then of the later one.
+/// Returns every pair of rows whose similarity is at least `threshold`, in the order of the tools.
+/// `may` filters the tools.
 pub(super) fn pairs(
     rows: &Rows,
     similarity: Similarity,
     threshold: f64,
     may: impl Fn(usize) -> bool,
 ) -> Result<Vec<Collision>, TooManyPairs> {
-    let taking_part: Vec<usize> = (0..rows.len()).filter(|it| may(rows.owner(*it))).collect();
+    let taking_part: Vec<usize> = (0..rows.len()).filter(|row| may(rows.owner(*row))).collect();
     let side = Side { rows, taking_part: &taking_part, slack: rows.slack() };
     let mut found = Vec::new();
     for first in (0..taking_part.len()).step_by(BLOCK) {
@@ -61,11 +62,11 @@ pub(super) fn pairs(
             }
         }
     }
-    found.sort_by_key(|it| (it.a, it.b));
+    found.sort_by_key(|collision| (collision.a, collision.b));
     Ok(found)
 }
 
-/// What takes part.
+/// One block of the vectors that are compared.
 struct Side<'a> {
     rows: &'a Rows,
     taking_part: &'a [usize],
@@ -73,7 +74,7 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Compares two blocks quickly, and what may be similar enough exactly.
+    /// Compares two blocks fast, and the candidates exactly.
     fn block(
         &self,
         first: usize,

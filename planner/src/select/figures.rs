@@ -1,11 +1,11 @@
-//! How good a selection is, over queries whose right tools are known.
+//! Quality of a selection, measured with queries whose right tools are known.
 
 use std::collections::BTreeSet;
 
-/// How many of the first tools recall looks at.
+/// The first tools that count for recall.
 const RECALL: usize = 5;
 
-/// How good a selection is: sums over queries, and their means.
+/// Sums over queries, and their means.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     queries: u32,
@@ -15,37 +15,37 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds a query: the tools that are right, and those that were selected, the best first.
+    /// Adds a query with its right tools and the selected tools, best first.
     pub fn add(&mut self, right: &BTreeSet<&str>, selected: &[&str]) {
         self.queries += 1;
-        let place = selected.iter().position(|it| right.contains(it));
+        let place = selected.iter().position(|tool| right.contains(tool));
         let found: BTreeSet<&&str> =
-            selected.iter().take(RECALL).filter(|it| right.contains(*it)).collect();
+            selected.iter().take(RECALL).filter(|tool| right.contains(*tool)).collect();
         if place == Some(0) {
             self.hits += 1.0;
         }
         if !right.is_empty() {
             self.recall += share(found.len(), right.len());
         }
-        self.reciprocal += place.map_or(0.0, |it| share(1, it + 1));
+        self.reciprocal += place.map_or(0.0, |place| share(1, place + 1));
     }
 
-    /// Returns how many queries there were.
+    /// Returns the number of queries.
     pub fn queries(&self) -> u32 {
         self.queries
     }
 
-    /// Returns how often the first tool was right.
+    /// Returns the share of queries whose first tool was right.
     pub fn hit_at_1(&self) -> f64 {
         self.mean(self.hits)
     }
 
-    /// Returns how many of the right tools were among the first five, on average.
+    /// Returns the mean share of the right tools among the first five.
     pub fn recall_at_5(&self) -> f64 {
         self.mean(self.recall)
     }
 
-    /// Returns the mean of one over the place of the first right tool.
+    /// Returns the mean of one divided by the rank of the first right tool.
     pub fn reciprocal_rank(&self) -> f64 {
         self.mean(self.reciprocal)
     }

@@ -1,4 +1,4 @@
-//! What is known of tools, made anew only where they changed.
+//! The index of tools. Only changed tools are indexed again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,11 +15,10 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder};
 
-/// Texts that are embedded at a time: enough to keep a model busy, not all of them in memory.
+/// Texts in one batch. Keeps a model busy without holding all texts in memory.
 const TEXTS: usize = 4_096;
 
-/// What is known of the tools that were last asked about: each part of the tools as they were when
-/// it was needed.
+/// The index of the last tools. Each part keeps the tools that it was made for.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     words: Option<Part<Lexical>>,
@@ -29,23 +28,23 @@ pub(super) struct Index {
     places: Option<Part<BTreeMap<ToolName, usize>>>,
 }
 
-/// The tools that are chosen from: the very same list as long as none changes.
+/// The tools to select from. The list keeps its address until a tool changes.
 pub type Tools = Arc<[Arc<ToolDefinition>]>;
 
-/// The middle of a tool's examples.
+/// The mean of a tool's examples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centroid {
-    /// Their plain mean, which is not of length 1.
+    /// The mean, which is not normalized.
     pub mean: Vec<f32>,
-    /// The example that is least similar to it, by its place.
+    /// The place of the least similar example.
     pub least: usize,
-    /// The cosine of that example and the mean.
+    /// Its cosine to the mean.
     pub least_similar: f64,
 }
 
 impl Centroid {
-    /// Returns the middle of the vectors of examples; nothing where there are none, or where they
-    /// are not all of one length.
+    /// Returns the mean of the vectors of examples. Returns none without vectors, or if their
+    /// lengths differ.
     pub fn of(examples: &[Vec<f32>]) -> Option<Self> {
         let first = examples.first()?;
         if examples.iter().any(|example| example.len() != first.len()) {
@@ -58,33 +57,31 @@ impl Centroid {
     }
 }
 
-/// Something that is known of tools.
+/// A part of the index, and its tools.
 #[derive(Debug)]
 struct Part<T> {
     tools: Tools,
     known: Arc<T>,
 }
 
-/// The centroids of the tools that have examples.
+/// The centroids of all tools with examples.
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
-    /// The means.
     pub(super) rows: Rows,
-    /// The least similar example of each, by its place, and its cosine.
+    /// The place and the cosine of each tool's least similar example.
     least: Vec<(usize, f64)>,
 }
 
 impl Index {
-    /// Returns the place of each tool, by the name that always means it.
+    /// Returns the place of each tool, by its qualified name.
     pub(super) fn places(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
         if let Ok(places) = Part::current(self.places.as_ref(), tools) {
             return places;
         }
-        let places = tools.iter().enumerate().map(|(at, it)| (it.qualified_name(), at));
+        let places = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
         Part::keep(&mut self.places, tools, places.collect())
     }
 
-    /// Returns the words of the tools.
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
         let earlier = match Part::current(self.words.as_ref(), tools) {
             Ok(words) => return words,
@@ -97,30 +94,29 @@ impl Index {
         Part::keep(&mut self.words, tools, words)
     }
 
-    /// Returns the vectors of the tools' descriptions. A blank one has none.
+    /// Returns the vectors of descriptions. A blank one has none.
     pub(super) async fn descriptions(
         &mut self,
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
-        let text = |it: &ToolDefinition| it.description.clone();
+        let text = |tool: &ToolDefinition| tool.description.clone();
         rows(&mut self.descriptions, tools, embedder, text).await
     }
 
-    /// Returns the vectors of what the tools are called and do.
+    /// Returns the vectors of names and descriptions.
     pub(super) async fn meanings(
         &mut self,
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
-        let text = |it: &ToolDefinition| match description(it).trim_end() {
-            "" => it.name.to_string(),
-            description => format!("{}: {description}", it.name),
+        let text = |tool: &ToolDefinition| match description(tool).trim_end() {
+            "" => tool.name.to_string(),
+            description => format!("{}: {description}", tool.name),
         };
         rows(&mut self.meanings, tools, embedder, text).await
     }
 
-    /// Returns the centroids of the tools' examples.
     pub(super) async fn centroids(
         &mut self,
         tools: &Tools,
@@ -140,7 +136,7 @@ impl Index {
             found.push(known);
         }
         for places in batches(&wanted, |at| examples(&tools[at]).count()) {
-            let texts: Vec<&str> = places.iter().flat_map(|it| examples(&tools[*it])).collect();
+            let texts: Vec<&str> = places.iter().flat_map(|tool| examples(&tools[*tool])).collect();
             let mut vectors = embedded(embedder, &texts).await?.into_iter();
             for at in places {
                 let count = examples(&tools[*at]).count();
@@ -153,7 +149,7 @@ impl Index {
     }
 }
 
-/// Returns the vectors of a text of each tool; a blank one has none.
+/// Returns the vectors of one text for each tool. A blank text has none.
 async fn rows(
     part: &mut Option<Part<Rows>>,
     tools: &Tools,
@@ -175,18 +171,20 @@ async fn rows(
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
     for some in wanted.chunks(TEXTS) {
-        let texts: Vec<&str> = some.iter().map(|it| it.1.as_str()).collect();
+        let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
         for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
             vectors[*at] = Some(vector);
         }
     }
-    let vectors = vectors.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_deref()?)));
+    let vectors =
+        vectors.iter().enumerate().filter_map(|(at, vector)| Some((at, vector.as_deref()?)));
     let rows = Rows::new(vectors);
     Ok(Part::keep(part, tools, rows))
 }
 
 impl<T> Part<T> {
-    /// Returns what is known, if it is of these very tools; else what can be taken over of it.
+    /// Returns the part if it belongs to these tools. Otherwise returns the entries that can be
+    /// reused.
     fn current<'a>(part: Option<&'a Self>, tools: &Tools) -> Result<Arc<T>, Earlier<'a, T>> {
         let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
         let has_same = || {
@@ -197,7 +195,7 @@ impl<T> Part<T> {
             return Ok(Arc::clone(&part.known));
         }
         let names: BTreeMap<Key<'_>, usize> =
-            part.tools.iter().enumerate().map(|(at, it)| (key(it), at)).collect();
+            part.tools.iter().enumerate().map(|(at, tool)| (key(tool), at)).collect();
         let place = |tool: &Arc<ToolDefinition>| {
             let at = *names.get(&key(tool))?;
             is_same(&part.tools[at], tool).then_some(at)
@@ -212,7 +210,7 @@ impl<T> Part<T> {
     }
 }
 
-/// What was known before, and where each of the present tools was in it.
+/// The earlier entries, and the earlier place of each present tool.
 struct Earlier<'a, T> {
     known: Option<&'a T>,
     places: Vec<Option<usize>>,
@@ -226,17 +224,20 @@ impl<'a, T> Earlier<'a, T> {
 
 impl Centroids {
     fn new(found: &[Option<Centroid>]) -> Self {
-        let found = found.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)));
-        let rows = Rows::new(found.clone().map(|(at, it)| (at, it.mean.as_slice())));
-        // Those of another length are in neither.
+        let found =
+            found.iter().enumerate().filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
+        let rows = Rows::new(found.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
+        // Rows leave out vectors of another length.
         let mut owners = rows.owners().iter().peekable();
-        let kept = found.filter(|(at, _)| owners.next_if(|it| *it == at).is_some());
-        Self { least: kept.map(|(_, it)| (it.least, it.least_similar)).collect(), rows }
+        let kept = found.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
+        Self {
+            least: kept.map(|(_, centroid)| (centroid.least, centroid.least_similar)).collect(),
+            rows,
+        }
     }
 
-    /// Returns every pair of tools, of those that `may` take part, whose centroids are at least so
-    /// similar: in the order of the earlier tool, then of the later one. With many tools this takes
-    /// seconds.
+    /// Returns every pair of tools whose centroids are at least this similar, in the order of the
+    /// tools. `may` filters the tools. With many tools this takes seconds.
     pub fn collisions(
         &self,
         similarity: Similarity,
@@ -246,14 +247,12 @@ impl Centroids {
         collision::pairs(&self.rows, similarity, threshold, may)
     }
 
-    /// Returns the centroid of a tool, by its place.
     pub(super) fn get(&self, owner: usize) -> Option<Centroid> {
         let row = self.rows.find(owner)?;
         let (least, least_similar) = self.least[row];
         Some(Centroid { mean: self.rows.row(row).to_vec(), least, least_similar })
     }
 
-    /// Returns the least similar example of a tool and its cosine, by the tool's place.
     pub(super) fn least(&self, owner: usize) -> Option<(usize, f64)> {
         self.rows.find(owner).map(|row| self.least[row])
     }
@@ -265,7 +264,7 @@ fn key(tool: &ToolDefinition) -> Key<'_> {
     (&tool.set, &tool.name)
 }
 
-/// Returns whether everything that tools are chosen by is the same.
+/// Returns whether two definitions are indexed alike.
 fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
     Arc::ptr_eq(a, b)
         || (a.description == b.description
@@ -273,12 +272,12 @@ fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
             && a.input_schema == b.input_schema)
 }
 
-/// Returns the examples that say something.
+/// Returns the examples that are not blank.
 pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
-    tool.examples.iter().map(String::as_str).filter(|it| !it.trim().is_empty())
+    tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Cuts places into runs with about [`TEXTS`] texts each.
+/// Splits places into batches of about [`TEXTS`] texts.
 fn batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, at) in places.iter().enumerate() {
@@ -294,7 +293,7 @@ fn batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     batches
 }
 
-/// Embeds texts, and sees to it that each has got its vector.
+/// Embeds texts, and checks that each has a vector.
 pub(super) async fn embedded(
     embedder: &dyn Embedder,
     texts: &[&str],

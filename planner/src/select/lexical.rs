@@ -1,7 +1,7 @@
-//! Tools by their words: BM25 over name, description, parameter names and examples.
+//! Lexical scores: BM25 over name, description, parameter names and examples.
 //!
-//! Robertson and Zaragoza, “The Probabilistic Relevance Framework: BM25 and Beyond” (2009); the
-//! fields are added up with their weights before the frequency is damped, as in its BM25F.
+//! Robertson and Zaragoza, “The Probabilistic Relevance Framework: BM25 and Beyond” (2009).
+//! Weighted fields are added up before saturation, as in its BM25F.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,55 +10,55 @@ use shared::tool::ToolDefinition;
 
 use super::words;
 
-/// How soon more of the same word stops counting.
+/// Limits the weight of a repeated word.
 const SATURATION: f32 = 1.2;
-/// How much longer documents are held against.
+/// The penalty of long documents.
 const LENGTH: f32 = 0.75;
-/// Names say in three words what descriptions say in thirty.
+/// Names are short and precise.
 const NAME: f32 = 2.0;
-/// What the description counts.
+/// The weight of the description.
 const DESCRIPTION: f32 = 1.0;
-/// Parameters are told less often than they are meant.
+/// The weight of parameters. Queries rarely name them.
 const PARAMETER: f32 = 0.5;
-/// Examples are what people say.
+/// Examples resemble queries.
 const EXAMPLE: f32 = 0.5;
-/// The most parameter names of a tool that are read.
+/// The most parameter names of a tool.
 const PARAMETERS: usize = 256;
-/// The most examples of a tool that are read.
+/// The most examples of a tool.
 const EXAMPLES: usize = 256;
 
-/// The words of one tool, and how often it has each, by the weights of the fields.
+/// The words of a tool, with their weighted frequencies.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     words: BTreeMap<String, f32>,
     length: f32,
-    /// The different words of its name.
+    /// The distinct words of its name.
     name: Vec<String>,
 }
 
-/// The words of tools.
 #[derive(Debug, Default)]
 pub(super) struct Lexical {
     documents: Vec<Arc<Document>>,
     words: BTreeMap<String, Word>,
 }
 
-/// What is known of a word.
+/// The entry of a word.
 #[derive(Debug, Default)]
 struct Word {
-    /// How much it tells.
+    /// The weight of the word.
     weight: f32,
-    /// The tools that have it, and what it says for each.
+    /// The tools with the word, and its weight for each.
     postings: Vec<Posting>,
-    /// The tools whose names have it, and how much of each name it is.
+    /// The tools with the word in their names, and its share of each name.
     names: Vec<Posting>,
 }
 
-/// A tool by its place, and a number: small, because a common word has one of every tool.
+/// The place of a tool, and a number. Small types, because a common word has an entry for every
+/// tool.
 type Posting = (u32, f32);
 
 impl Lexical {
-    /// Reads tools. What is `known` of one by its place is not read again.
+    /// Reads tools. Reuses the entries of `known`, by place.
     pub(super) fn new(
         tools: &[Arc<ToolDefinition>],
         known: impl Fn(usize) -> Option<Arc<Document>>,
@@ -67,7 +67,7 @@ impl Lexical {
             known(at).unwrap_or_else(|| Arc::new(Document::read(tool)))
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
-        let total: f32 = documents.iter().map(|it| it.length).sum();
+        let total: f32 = documents.iter().map(|document| document.length).sum();
         let mean = (total / count(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
         for (at, document) in (0_u32..).zip(&documents) {
@@ -94,11 +94,11 @@ impl Lexical {
         lexical
     }
 
-    /// Says how much of each name each of its words is, by what the words tell.
+    /// Computes the share of each word in each name, by the words' weights.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
         for (at, document) in (0_u32..).zip(&*documents) {
-            let weight = |it: &String| words.get(it).map_or(0.0, |it| it.weight);
+            let weight = |word: &String| words.get(word).map_or(0.0, |entry| entry.weight);
             let total: f32 = document.name.iter().map(weight).sum();
             for word in &document.name {
                 if let Some(word) = words.get_mut(word).filter(|_| total > 0.0) {
@@ -108,21 +108,20 @@ impl Lexical {
         }
     }
 
-    /// Returns the words of a tool, by its place.
     pub(super) fn document(&self, at: usize) -> Arc<Document> {
         Arc::clone(&self.documents[at])
     }
 
-    /// Returns what the words of a query say for each tool, by its place: 0 where nothing.
+    /// Returns the score of each tool for a query.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
         self.said(&asked(query))
     }
 
-    /// Returns the same, and how much of each tool's name a query says: from 0 to 1.
+    /// Returns the same scores, and the share of each tool's name that the query contains.
     pub(super) fn scores_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
         let asked = asked(query);
         let mut shares = vec![0.0; self.documents.len()];
-        for word in asked.keys().filter_map(|it| self.words.get(it)) {
+        for word in asked.keys().filter_map(|word| self.words.get(word)) {
             add(&word.names, 1.0, &mut shares);
         }
         (self.said(&asked), shares)
@@ -139,7 +138,7 @@ impl Lexical {
     }
 }
 
-/// Adds what a word says, so many times, to what is known of each tool.
+/// Adds the postings of a word, times `times`, to the scores.
 fn add(postings: &[Posting], times: f32, to: &mut [f32]) {
     for (at, said) in postings {
         if let Some(sum) = to.get_mut(*at as usize) {
@@ -148,7 +147,7 @@ fn add(postings: &[Posting], times: f32, to: &mut [f32]) {
     }
 }
 
-/// Returns the words of a query, and how often it has each.
+/// Returns the words of a query and their frequencies.
 fn asked(query: &str) -> BTreeMap<String, f32> {
     let mut asked = BTreeMap::new();
     for word in words::of(query) {
@@ -183,10 +182,10 @@ impl Document {
     }
 }
 
-/// Returns what a tool does, without its name where the description begins with that.
+/// Returns a tool's description without the tool's name at its beginning.
 pub(super) fn description(tool: &ToolDefinition) -> &str {
     let described = tool.description.strip_prefix(tool.name.as_str());
-    let described = described.and_then(|it| it.strip_prefix(':'));
+    let described = described.and_then(|rest| rest.strip_prefix(':'));
     described.unwrap_or(&tool.description).trim_start()
 }
 

@@ -1,10 +1,9 @@
-//! What executions teach about queries: which tools did well for queries of a kind, and which failed.
+//! Learned outcomes: tools that succeeded or failed for queries of a kind.
 //!
-//! Queries of a kind are found by the leader algorithm (Hartigan, “Clustering Algorithms”, 1975,
-//! chapter 3): a query is of the nearest kind whose first query is at least [`NEAR`] to it, or begins
-//! one of its own. A kind is known by the text of its first query and not by a vector, so that what
-//! was learned belongs to no model, and a model embeds that text once. What is older counts less, as
-//! in what is [learned](crate::toolkit::learned) of transitions.
+//! The leader algorithm (Hartigan, “Clustering Algorithms”, 1975, chapter 3) groups queries. A
+//! query joins the nearest kind whose first query has a similarity of at least [`NEAR`], or starts
+//! a new kind. A kind stores the text of its first query and no vector, so it does not depend on a
+//! model. Older outcomes count less, as in [learned transitions](crate::toolkit::learned).
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -13,21 +12,21 @@ use shared::{clock::Timestamp, id::ToolName};
 
 use crate::toolkit::learned::{AGES, ages, drop_least};
 
-/// How near a query must be to the first one of its kind, by their cosine: sentences that only name
-/// other things are, in the models that are usual; those that ask for something else are not.
+/// The least cosine between a query and the first query of its kind. Sentences that differ only in
+/// names reach it with common models; sentences with another purpose do not.
 pub const NEAR: f64 = 0.75;
-/// How many outcomes the expectation counts for that there is before anything was seen: none.
+/// The weight of the prior expectation, which is 0.
 const PRIOR: f64 = 2.0;
-/// The most kinds that are remembered.
+/// The most kinds.
 pub(super) const KINDS: usize = 256;
-/// The most tools of a kind that are remembered.
+/// The most tools that a kind remembers.
 const TOOLS: usize = 32;
-/// The most bytes of a query that is remembered.
+/// The longest query of a kind.
 const BYTES: usize = 1_000;
 
-/// What was learned about queries.
+/// The learned outcomes of queries.
 ///
-/// Weights are relative to a moment, as those of transitions are.
+/// Weights are relative to a time, like those of transitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcomes {
@@ -35,19 +34,19 @@ pub struct Outcomes {
     kinds: Vec<Kind>,
 }
 
-/// Queries that ask for the same.
+/// A kind of queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    /// The first one.
+    /// The first query.
     query: String,
-    /// When it was last learned from; unknown of what was kept before that was.
+    /// The time of the last change. None in entries of earlier versions.
     #[serde(default)]
     at: Option<Timestamp>,
     tools: BTreeMap<ToolName, Outcome>,
 }
 
-/// How often a tool did well, and how often it failed.
+/// The weights of a tool's successes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {
@@ -63,11 +62,11 @@ impl Outcomes {
 
     /// Returns the first query of each kind.
     pub fn queries(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.kinds.iter().map(|it| it.query.as_str())
+        self.kinds.iter().map(|kind| kind.query.as_str())
     }
 
-    /// Takes in how each tool did for a query of a kind, by its place; without one the query is the
-    /// first of its kind.
+    /// Adds the success of each tool for a query of the kind at a place. Without a place, the query
+    /// starts a new kind.
     pub fn learn(
         &mut self,
         kind: Option<usize>,
@@ -76,7 +75,8 @@ impl Outcomes {
         at: Timestamp,
     ) {
         let weight = self.weight(at);
-        let place = kind.filter(|it| *it < self.kinds.len()).unwrap_or_else(|| self.begin(query));
+        let place =
+            kind.filter(|place| *place < self.kinds.len()).unwrap_or_else(|| self.begin(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
         let known = &mut kind.tools;
@@ -88,14 +88,14 @@ impl Outcomes {
         drop_least(known, TOOLS, Outcome::weight);
     }
 
-    /// Forgets the kinds that nobody has asked for since a moment, and returns how many.
+    /// Removes kinds without queries since a time, and returns their number.
     pub fn forget(&mut self, before: Timestamp) -> usize {
         let had = self.kinds.len();
-        self.kinds.retain(|it| it.at.is_some_and(|at| at >= before));
+        self.kinds.retain(|kind| kind.at.is_some_and(|at| at >= before));
         had - self.kinds.len()
     }
 
-    /// Begins a kind, in the place of the one that counts least where there are too many.
+    /// Starts a kind. It replaces the kind with the least weight if there are too many.
     fn begin(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(BYTES)].to_owned();
         let kind = Kind { query, at: None, tools: BTreeMap::new() };
@@ -104,12 +104,12 @@ impl Outcomes {
             return self.kinds.len() - 1;
         }
         let weights = self.kinds.iter().map(Kind::weight).enumerate();
-        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |it| it.0);
+        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |least| least.0);
         self.kinds[least] = kind;
         least
     }
 
-    /// Returns what an outcome counts.
+    /// Returns the weight of a new outcome.
     fn weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
@@ -117,7 +117,7 @@ impl Outcomes {
             return ages.exp2();
         }
         let factor = (-ages).exp2();
-        for outcome in self.kinds.iter_mut().flat_map(|it| it.tools.values_mut()) {
+        for outcome in self.kinds.iter_mut().flat_map(|kind| kind.tools.values_mut()) {
             outcome.well *= factor;
             outcome.failed *= factor;
         }
@@ -125,14 +125,14 @@ impl Outcomes {
         1.0
     }
 
-    /// Returns what was learned of each tool for queries of a kind, by its place: from -1, it always
-    /// failed, to 1, it always did well; near 0 where little was seen.
+    /// Returns the learned score of each tool for a kind, from -1 (always failed) to 1 (always
+    /// succeeded). It is near 0 after few outcomes.
     pub fn verdicts(&self, kind: usize, at: Timestamp) -> impl Iterator<Item = (&ToolName, f64)> {
         let faded = self.since.map_or(1.0, |since| (-ages(since, at)).exp2());
-        let tools = self.kinds.get(kind).into_iter().flat_map(|it| &it.tools);
-        tools.map(move |(tool, it)| {
-            let balance = (it.well - it.failed) * faded;
-            (tool, balance / (it.weight() * faded + PRIOR))
+        let tools = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.tools);
+        tools.map(move |(tool, outcome)| {
+            let balance = (outcome.well - outcome.failed) * faded;
+            (tool, balance / (outcome.weight() * faded + PRIOR))
         })
     }
 }
@@ -149,10 +149,10 @@ impl Outcome {
     }
 }
 
-/// Returns which of the kinds a query is of, from its cosine to the first query of each.
+/// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
-        // The earlier one of two.
+        // Ties go to the earlier kind.
         Ordering::Equal => b.0.cmp(&a.0),
         other => other,
     })?;

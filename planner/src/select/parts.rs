@@ -1,13 +1,13 @@
-//! The parts of a query: what each sentence, and each clause that asks for something, asks for.
+//! The parts of a query: sentences, and clauses with a request of their own.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-/// The most parts of a query that are looked at one by one.
+/// The most parts of a query that are scored.
 pub(super) const PARTS: usize = 16;
-/// The fewest words of a part: one says nothing by itself.
+/// The fewest words of a part.
 const WORDS: usize = 2;
 
-/// Words with which a clause begins that asks for something of its own.
+/// Words that begin a clause with a request of its own.
 const BEGINNINGS: &str = "\
     accept access activate add adjust allocate alter analyze apply are arrange ask assess assign \
     assist attach block book browse build buy calculate call can cancel change check collect \
@@ -26,11 +26,11 @@ const BEGINNINGS: &str = "\
     summarize take tell text track transfer translate trash turn unblock unlock unsubscribe update \
     upload use validate verify view visualize want what when where which who why will would write";
 
-/// Words between two clauses that part them.
+/// Words that separate two clauses.
 const PARTING: [&str; 3] = ["and", "but", "then"];
-/// Words between two clauses that say nothing.
+/// Words between two clauses without a meaning for selection.
 const BETWEEN: [&str; 9] = ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
-/// Words at the beginning of a part that only say that it is another one.
+/// Words at the beginning of a part that only connect it to the part before.
 const JOINTS: [&str; 19] = [
     "additionally",
     "afterwards",
@@ -55,7 +55,7 @@ const JOINTS: [&str; 19] = [
 
 static BEGINS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BEGINNINGS.split_whitespace().collect());
 
-/// Returns the parts of a query, in their order; none where the query is one part itself.
+/// Returns the parts of a query, in order. Empty if the query has one part only.
 pub(super) fn parts(query: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for sentence in sentences(query) {
@@ -71,7 +71,7 @@ pub(super) fn parts(query: &str) -> Vec<&str> {
     parts
 }
 
-/// Cuts behind what ends a sentence, outside of double quotation marks.
+/// Splits a query into sentences, except inside quotation marks.
 fn sentences(query: &str) -> Vec<&str> {
     let (mut sentences, mut start, mut is_quoted) = (Vec::new(), 0, false);
     let mut chars = query.char_indices().peekable();
@@ -81,8 +81,8 @@ fn sentences(query: &str) -> Vec<&str> {
             '“' => is_quoted = true,
             '”' => is_quoted = false,
             '.' | '!' | '?' | ';' | '\n' | '。' | '！' | '？' => {
-                let after = chars.peek().map(|it| it.1);
-                let is_end = after.is_none_or(|it| it.is_whitespace() || it == '"');
+                let after = chars.peek().map(|next| next.1);
+                let is_end = after.is_none_or(|c| c.is_whitespace() || c == '"');
                 if char == '\n' || (is_end && !is_quoted) || !char.is_ascii() {
                     sentences.push(&query[start..at]);
                     start = at + char.len_utf8();
@@ -96,7 +96,7 @@ fn sentences(query: &str) -> Vec<&str> {
     sentences
 }
 
-/// Cuts a sentence before each clause that begins as one that asks for something.
+/// Cuts a sentence before each clause that begins like a request.
 fn clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     let words = words(sentence);
     let (mut start, mut quotes) = (0, 0);
@@ -114,7 +114,7 @@ fn clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     keep(&words[start..], sentence, parts);
 }
 
-/// Returns where what stands before a clause ends, if it is parted from it.
+/// Returns the end of the clause before `start`, if the clauses are separated.
 fn parting(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;
@@ -127,29 +127,28 @@ fn parting(before: &[Word<'_>], start: usize) -> Option<usize> {
 }
 
 fn keep<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let said = words.iter().take_while(|it| JOINTS.contains(&it.lower.as_str())).count();
+    let said = words.iter().take_while(|word| JOINTS.contains(&word.lower.as_str())).count();
     let words = &words[said..];
-    let count = words.iter().filter(|it| !it.lower.is_empty()).count();
+    let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words
         && count >= WORDS
     {
         let part = &sentence[first.start..last.start + last.text.len()];
-        parts.push(part.trim_matches(|it: char| it.is_whitespace() || ".,;:!?\"“”".contains(it)));
+        parts.push(part.trim_matches(|c: char| c.is_whitespace() || ".,;:!?\"“”".contains(c)));
     }
 }
 
-/// A word of a sentence.
 struct Word<'a> {
     start: usize,
     text: &'a str,
-    /// In lower case, without what stands around it.
+    /// The word in lower case, without punctuation.
     lower: String,
 }
 
 fn words(sentence: &str) -> Vec<Word<'_>> {
     let start = |text: &str| text.as_ptr() as usize - sentence.as_ptr() as usize;
     let words = sentence.split_whitespace().map(|text| {
-        let bare = text.trim_matches(|it: char| !it.is_alphanumeric());
+        let bare = text.trim_matches(|c: char| !c.is_alphanumeric());
         Word { start: start(text), text, lower: bare.to_lowercase().replace('’', "'") }
     });
     words.collect()

@@ -1,28 +1,27 @@
-//! Many vectors in one piece of memory, looked through whole.
+//! Vectors in one block of memory.
 //!
-//! Ten thousand vectors are looked through in less time than it takes to find the way through an
-//! index of them, and nothing is missed: a scan in whole numbers finds those that may be the
-//! nearest, and only these are compared exactly.
+//! A full scan of ten thousand vectors is faster than a search in an index, and it misses nothing.
+//! A scan in integers finds the candidates, and only these are compared exactly.
 
 use super::{
     best,
     vector::{self, Compared},
 };
 
-/// Vectors of one length, each of which belongs to a tool, in the order of the tools.
+/// Vectors of one length with their tools, in the order of the tools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     dimensions: usize,
     owners: Vec<usize>,
     cells: Vec<f32>,
     norms: Vec<f64>,
-    /// The same vectors at length 1, in whole numbers.
+    /// The same vectors, normalized and as integers.
     whole: Vec<i16>,
 }
 
 impl Rows {
-    /// Collects vectors by the place of the tool that each belongs to. Those of another length
-    /// than the first are left out: another model made them.
+    /// Collects vectors by the places of their tools. Drops vectors whose length differs from the
+    /// first, because another model made them.
     pub(super) fn new<'a>(vectors: impl Iterator<Item = (usize, &'a [f32])>) -> Self {
         let mut rows = Self::default();
         for (owner, vector) in vectors {
@@ -40,64 +39,58 @@ impl Rows {
         rows
     }
 
-    /// Returns how long the vectors are, unless there is none.
+    /// Returns the length of the vectors.
     pub(super) fn dimensions(&self) -> Option<usize> {
         (!self.owners.is_empty()).then_some(self.dimensions)
     }
 
-    /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// Returns the tool that a vector belongs to.
     pub(super) fn owner(&self, row: usize) -> usize {
         self.owners[row]
     }
 
-    /// Returns which vector is a tool's.
     pub(super) fn find(&self, owner: usize) -> Option<usize> {
         self.owners.binary_search(&owner).ok()
     }
 
-    /// Returns the vector of a tool.
     pub(super) fn of_owner(&self, owner: usize) -> Option<&[f32]> {
-        self.find(owner).map(|it| self.row(it))
+        self.find(owner).map(|row| self.row(row))
     }
 
-    /// Returns the tools that have a vector, in their order.
+    /// Returns the tools with a vector, in order.
     pub(super) fn owners(&self) -> &[usize] {
         &self.owners
     }
 
-    /// Returns a vector.
     pub(super) fn row(&self, row: usize) -> &[f32] {
         &self.cells[row * self.dimensions..(row + 1) * self.dimensions]
     }
 
-    /// Returns how long a vector is, as a distance.
     pub(super) fn norm(&self, row: usize) -> f64 {
         self.norms[row]
     }
 
-    /// Returns a vector at length 1, in whole numbers.
+    /// Returns a vector, normalized and as integers.
     pub(super) fn whole(&self, row: usize) -> &[i16] {
         let width = vector::width(self.dimensions);
         &self.whole[row * width..(row + 1) * width]
     }
 
-    /// Returns how far a quick cosine may be off.
+    /// Returns the error bound of a fast cosine.
     pub(super) fn slack(&self) -> f64 {
         vector::slack(self.dimensions)
     }
 
-    /// Returns the cosine of a tool's vector; 0 where it has none.
+    /// Returns the cosine of a tool's vector, or 0 without one.
     pub(super) fn cosine(&self, owner: usize, asked: &Compared) -> f64 {
         self.find(owner).map_or(0.0, |row| asked.cosine(self.row(row), self.norms[row]))
     }
 
-    /// Tells the quick cosine of every tool's vector to each of what is asked, by the place of the
-    /// latter and the tool, in one pass over the vectors.
+    /// Calls `found` with the fast cosine of each tool's vector to each query, in one pass over the
+    /// vectors.
     pub(super) fn quick_cosines(
         &self,
         asked: &[Compared],
@@ -105,14 +98,14 @@ impl Rows {
     ) {
         let rows = self.whole.chunks_exact(vector::width(self.dimensions).max(1));
         for (owner, row) in self.owners.iter().zip(rows) {
-            for (at, it) in asked.iter().enumerate() {
-                tell(at, *owner, it.quick_cosine(row));
+            for (at, vector) in asked.iter().enumerate() {
+                tell(at, *owner, vector.quick_cosine(row));
             }
         }
     }
 
-    /// Returns the tools whose vectors are nearest to what is asked by their cosine, the nearest
-    /// first, of those that `may` take part. Equally near ones are in the order of the tools.
+    /// Returns the tools with the nearest vectors, nearest first. `may` filters the tools. Ties
+    /// keep the order of the tools.
     pub(super) fn nearest(
         &self,
         asked: &Compared,
@@ -123,9 +116,11 @@ impl Rows {
             return Vec::new();
         }
         let mut quick = Vec::with_capacity(self.len());
-        self.quick_cosines(std::slice::from_ref(asked), |_, _, it| quick.push(f64::from(it)));
+        self.quick_cosines(std::slice::from_ref(asked), |_, _, cosine| {
+            quick.push(f64::from(cosine))
+        });
         let rows = best::candidates(&quick, most, self.slack(), |row| may(self.owners[row]));
         let exact = |row: usize| asked.cosine(self.row(row), self.norms[row]);
-        best::first(rows.into_iter().map(|it| (self.owners[it], exact(it))).collect(), most)
+        best::first(rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(), most)
     }
 }

@@ -1,4 +1,4 @@
-//! Chooses tools, and keeps what it knows of them up to date.
+//! Selects tools and keeps the index of tools current.
 
 use std::{
     collections::BTreeMap,
@@ -17,25 +17,23 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// How much nearer to a tool's centroid than its least similar example a query must be for a hit,
-/// where nothing else is said.
+/// The default margin. A hit's cosine exceeds the one of the least similar example by this much.
 pub const MARGIN: f64 = 0.01;
 
-/// Chooses tools. It knows those that it was last asked about: where they changed, only what is
-/// new is read and embedded.
+/// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
 #[derive(Debug)]
 pub struct Selector {
     embedders: Option<Pair>,
     index: Mutex<Index>,
-    /// The kinds of queries that were last asked about.
+    /// The kinds of queries of the last question.
     kinds: Mutex<Kinds>,
-    /// What kept out what was learned the last time, so that it is said once.
+    /// The last error of learned outcomes, so that it is logged once.
     pub(super) told_of_learned: Told,
 }
 
-/// The first queries of all kinds that were last asked about, and their vectors.
+/// The first queries of all kinds, and their vectors.
 ///
-/// They stay in memory: queries of people are not stored longer than the kinds themselves.
+/// They stay in memory, so no user's query is stored longer than its kind.
 #[derive(Debug, Default)]
 struct Kinds {
     texts: Vec<String>,
@@ -45,7 +43,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// Returns the vectors of all kinds, in their order; only what is new is embedded.
+    /// Returns the vectors of all kinds, in order. Embeds only new texts.
     async fn rows(
         &mut self,
         outcomes: &Outcomes,
@@ -70,12 +68,12 @@ impl Kinds {
     }
 }
 
-/// What was said in the log the last time.
+/// The last error that was logged.
 #[derive(Debug, Default)]
 pub struct Told(Plain<Option<EmbedError>>);
 
 impl Told {
-    /// Says in the log what went wrong and what comes of it, unless that was said already.
+    /// Logs an error and its consequence, unless the last entry says the same.
     pub fn tell(&self, err: Option<&EmbedError>, what: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
@@ -87,81 +85,81 @@ impl Told {
     }
 }
 
-/// One model, for what is embedded once and for what is asked.
+/// One model: an embedder for stored texts, and one for queries.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) texts: Arc<dyn Embedder>,
     pub(super) queries: Arc<dyn Embedder>,
 }
 
-/// What is asked of a selector.
+/// A question to a selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask<'a> {
-    /// What is wanted, in words.
+    /// The query.
     pub query: &'a str,
-    /// By what tools are chosen.
+    /// The method of selection.
     pub by: Criterion,
-    /// At most so many.
+    /// The most tools to return.
     pub limit: usize,
-    /// How much nearer than the least similar example a query must be for a hit.
+    /// The margin of a hit: see [`MARGIN`].
     pub margin: f64,
-    /// What executions have taught about queries, and as of when.
+    /// Learned outcomes, and the time for which they count.
     pub taught: Option<(&'a Outcomes, Timestamp)>,
 }
 
-/// The tools that were chosen.
+/// The selected tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// The tools, the best first.
+    /// The tools, best first.
     pub matches: Vec<Match>,
-    /// Why meaning had no say, where it should have.
+    /// The reason why a hybrid selection used words only.
     pub without_meaning: Option<EmbedError>,
 }
 
-/// A tool that was chosen.
+/// A selected tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// The tool's place among those that were asked about.
+    /// The tool's place in the list of tools.
     pub at: usize,
-    /// How well it fits: a cosine, or points; only the order of those is comparable.
+    /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
-    /// Whether it fits well enough. By their centroids only what is near enough does.
+    /// The tool fits well enough. Only selection by centroids can deny it.
     pub is_hit: bool,
-    /// The cosine of its least similar example to the centroid, where that was looked at.
+    /// The cosine of the least similar example to the centroid. Set by selection by centroids.
     pub least_similar: Option<f64>,
-    /// That example.
+    /// The example.
     pub least_similar_example: Option<String>,
-    /// What executions have taught of it for such queries, from -1 to 1, where that was looked at.
+    /// The learned score for similar queries, from -1 to 1. None if it was not used.
     pub learned: Option<f64>,
 }
 
-/// Why no tools were chosen.
+/// The reason why no tools were selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
-    /// There is nothing that turns texts into vectors.
+    /// No embedder is configured.
     #[error(
         "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
          `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
          LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
-    /// It did not.
+    /// The embedder failed.
     #[error(transparent)]
     Embed(#[from] EmbedError),
-    /// More tools collide than anybody reads.
+    /// There are too many collisions.
     #[error(transparent)]
     TooManyPairs(#[from] TooManyPairs),
 }
 
 impl Selector {
-    /// Makes a selector that knows no tool yet. Without an embedder only words have a say.
+    /// Creates a selector without an index. Without an embedder, it selects by words only.
     pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
-        let pair = embedder.map(|it| Pair { texts: Arc::clone(&it), queries: it });
+        let pair =
+            embedder.map(|embedder| Pair { texts: Arc::clone(&embedder), queries: embedder });
         Self::over(pair)
     }
 
-    /// Makes a selector that knows no tool yet, with one model for what is embedded once and for
-    /// what is asked.
+    /// Creates a selector without an index, with the two embedders of one model.
     pub fn with(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
         Self::over(Some(Pair { texts, queries }))
@@ -172,13 +170,12 @@ impl Selector {
         Self { embedders, index, kinds, told_of_learned: Told::default() }
     }
 
-    /// Returns what turns texts into vectors, where something does.
     pub(super) fn embedders(&self) -> Option<&Pair> {
         self.embedders.as_ref()
     }
 
-    /// Chooses from `tools` those of which a query needs one, by their places; only what `may`
-    /// take part does. The limit comes first, hits are judged after it.
+    /// Selects from `tools` those that a query needs. `may` filters them. The limit applies before
+    /// hits are judged.
     pub async fn select(
         &self,
         tools: &Tools,
@@ -204,7 +201,10 @@ impl Selector {
         let centroids = self.index().await.centroids(tools, &**texts).await?;
         let query = query(&**queries, ask.query, &centroids.rows).await?;
         let nearest = centroids.rows.nearest(&query, ask.limit, may);
-        Ok(nearest.into_iter().filter_map(|it| judged(tools, &centroids, it, ask.margin)).collect())
+        Ok(nearest
+            .into_iter()
+            .filter_map(|found| judged(tools, &centroids, found, ask.margin))
+            .collect())
     }
 
     async fn by_description(
@@ -228,7 +228,10 @@ impl Selector {
         let words = self.index().await.words(tools);
         let scores: Vec<f64> = words.scores(ask.query).into_iter().map(f64::from).collect();
         let places = best::candidates(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && may(at));
-        let best = best::first(places.into_iter().map(|it| (it, scores[it])).collect(), ask.limit);
+        let best = best::first(
+            places.into_iter().map(|place| (place, scores[place])).collect(),
+            ask.limit,
+        );
         best.into_iter().map(Match::plain).collect()
     }
 
@@ -238,14 +241,13 @@ impl Selector {
         Ok(self.index().await.centroids(tools, &**texts).await?)
     }
 
-    /// Returns which of the kinds of queries a query is of, if it is of any; without an embedder
-    /// nobody can tell.
+    /// Returns the kind of a query. Returns none without an embedder or a similar kind.
     pub async fn kind(
         &self,
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        let Pair { queries, .. } = self.needed("by what was learned")?;
+        let Pair { queries, .. } = self.needed("with learned outcomes")?;
         let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
         Ok(self.kind_of(outcomes, &Compared::new(asked)).await?)
     }
@@ -257,16 +259,16 @@ impl Selector {
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.rows(outcomes, &*pair.queries).await?;
-        if rows.dimensions().is_some_and(|it| it != asked.len()) {
-            // Another model has taken the place of the one that made them.
+        if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
+            // The model changed.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }
-        let cosines = (0..rows.len()).map(|it| rows.cosine(it, asked));
-        Ok(outcomes::kind(cosines).map(|it| rows.owner(it)))
+        let cosines = (0..rows.len()).map(|row| rows.cosine(row, asked));
+        Ok(outcomes::kind(cosines).map(|row| rows.owner(row)))
     }
 
-    /// Returns what is known of tools, once nobody else changes it.
+    /// Locks the index.
     pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().await
     }
@@ -283,7 +285,7 @@ impl Match {
     }
 }
 
-/// Judges whether a tool that is near is near enough.
+/// Judges whether a near tool is a hit.
 fn judged(
     tools: &Tools,
     centroids: &Centroids,
@@ -301,7 +303,6 @@ fn judged(
     })
 }
 
-/// Embeds a query, exactly as it is.
 async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Compared, EmbedError> {
     let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
     match rows.dimensions() {

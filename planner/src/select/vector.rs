@@ -1,16 +1,16 @@
 //! Vectors: products, cosines and means.
 //!
-//! What is reported is summed in `f64`. What only finds candidates is summed in whole numbers: half
-//! as much to read as `f32`, nothing rounded on the way, and off by no more than [`slack`].
+//! Reported numbers are summed in `f64`. The search for candidates sums integers: they need half
+//! the memory of `f32`, have no rounding on the way, and differ by at most [`slack`].
 
-/// Sums that run side by side, so that none waits for the one before it.
+/// Independent sums, so that the processor computes them in parallel.
 const LANES: usize = 8;
-/// What 1 is in whole numbers.
+/// The integer that stands for 1.
 const ONE: f64 = 32_767.0;
-/// Whole numbers come in runs of so many, with zeros behind the last: no loop has a rest.
+/// Integers come in runs of this length, padded with zeros, so no loop has a remainder.
 const RUN: usize = 32;
 
-/// A vector that others are compared with.
+/// The vector of a query, in both forms.
 #[derive(Clone, Debug)]
 pub(super) struct Compared {
     numbers: Vec<f32>,
@@ -25,18 +25,17 @@ impl Compared {
         Self { numbers, norm, whole }
     }
 
-    /// Returns how many numbers there are.
     pub(super) fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Returns the cosine to a vector whose length is known.
+    /// Returns the cosine to a vector with a known norm.
     pub(super) fn cosine(&self, other: &[f32], norm: f64) -> f64 {
         let norms = self.norm * norm;
         if norms > 0.0 { dot(&self.numbers, other) / norms } else { 0.0 }
     }
 
-    /// Returns the cosine to a vector in whole numbers, off by [`slack`] at most.
+    /// Returns the cosine to an integer vector, with an error of at most [`slack`].
     #[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
     #[inline(always)]
     pub(super) fn quick_cosine(&self, whole: &[i16]) -> f32 {
@@ -44,7 +43,7 @@ impl Compared {
     }
 }
 
-/// Returns the dot product, exactly enough to be reported.
+/// Returns the dot product in full precision.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0_f64; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -57,57 +56,56 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
-/// Returns the length of a vector.
 pub(super) fn norm(a: &[f32]) -> f64 {
     dot(a, a).sqrt()
 }
 
-/// Returns the cosine; that of a vector without length is 0.
+/// Returns the cosine, or 0 for a zero vector.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let norms = norm(a) * norm(b);
     if norms > 0.0 { dot(a, b) / norms } else { 0.0 }
 }
 
-/// Returns the plain mean, which is not of length 1; nothing where there is nothing.
+/// Returns the mean, which is not normalized. Returns none without vectors.
 pub(super) fn mean<'a>(vectors: impl ExactSizeIterator<Item = &'a [f32]>) -> Option<Vec<f32>> {
     let count = vectors.len();
     let mut sums: Vec<f64> = Vec::new();
     for vector in vectors {
         sums.resize(vector.len(), 0.0);
-        for (sum, it) in sums.iter_mut().zip(vector) {
-            *sum += f64::from(*it);
+        for (sum, number) in sums.iter_mut().zip(vector) {
+            *sum += f64::from(*number);
         }
     }
-    let count = u32::try_from(count).map(f64::from).ok().filter(|it| *it > 0.0)?;
-    Some(sums.into_iter().map(|it| narrow(it / count)).collect())
+    let count = u32::try_from(count).map(f64::from).ok().filter(|count| *count > 0.0)?;
+    Some(sums.into_iter().map(|sum| narrow(sum / count)).collect())
 }
 
-/// Returns how many whole numbers a vector takes.
+/// Returns the padded length of an integer vector.
 pub(super) fn width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(RUN)
 }
 
-/// Appends a vector at length 1, in whole numbers, [`width`] of them.
+/// Appends a normalized integer vector of [`width`] numbers.
 pub(super) fn append_whole(vector: &[f32], norm: f64, to: &mut Vec<i16>) {
     let scale = if norm > 0.0 { ONE / norm } else { 0.0 };
     let end = to.len() + width(vector.len());
-    to.extend(vector.iter().map(|it| round(f64::from(*it) * scale)));
+    to.extend(vector.iter().map(|number| round(f64::from(*number) * scale)));
     to.resize(end, 0);
 }
 
-/// Returns the cosine of two vectors in whole numbers, off by [`slack`] at most.
+/// Returns the cosine of two integer vectors, with an error of at most [`slack`].
 #[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
 #[inline(always)]
 pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
-    // Both have length 1, so that no sum of products is larger than the square of `ONE` (and what
-    // rounding adds): it fits.
+    // Both have length 1, so no sum of products exceeds the square of `ONE` plus the rounding. It
+    // fits.
     let product = |(a, b): (&i16, &i16)| i32::from(*a).wrapping_mul(i32::from(*b));
     let sum = a.iter().zip(b).map(product).fold(0, i32::wrapping_add);
     narrow(f64::from(sum) / (ONE * ONE))
 }
 
-/// Returns how far a quick cosine may be off: each number by half of one of [`ONE`], on both sides
-/// (by Cauchy and Schwarz), and what an `f32` rounds.
+/// Returns the error bound of a fast cosine: half of one of [`ONE`] for each number on both sides
+/// (by Cauchy and Schwarz), plus the rounding of `f32`.
 pub(super) fn slack(dimensions: usize) -> f64 {
     let numbers = u32::try_from(dimensions).map_or(f64::MAX, f64::from);
     1.01 * numbers.sqrt() / ONE + 1e-6

@@ -1,16 +1,15 @@
-//! Words as they are compared: of names and sentences alike, in lower case, without endings, and
-//! without those that say nothing about what is wanted.
+//! Words of names and sentences: in lower case, stemmed, and without stop words.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// The most bytes of a text that are read for words.
+/// Bytes of a text that are split into words.
 const BYTES: usize = 64 << 10;
-/// The most bytes of a word: a longer one is data.
+/// The longest word. Longer ones are data.
 const LENGTH: usize = 64;
 
-/// Words that stand in every sentence.
+/// Stop words.
 const IDLE: &str = "\
     a about all also an and any are as at be been being but by can could did do does for from had has \
     have he help her here his how i if in into is it its let like may me might must my need no not of \
@@ -20,15 +19,15 @@ const IDLE: &str = "\
 static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-/// Returns the words of a sentence or a name, as they are compared.
+/// Returns the stemmed words of a sentence or a name.
 pub(super) fn of(text: &str) -> Vec<String> {
     let words = split(&text[..text.floor_char_boundary(BYTES)]);
-    let words = words.into_iter().filter(|it| !IDLE_WORDS.contains(it.as_str()));
-    words.map(|it| STEMMER.stem(&it).into_owned()).collect()
+    let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
+    words.map(|word| STEMMER.stem(&word).into_owned()).collect()
 }
 
-/// Splits `camelCase`, `snake_case`, `HTTPServer2` and sentences into lower-case words. Scripts
-/// that do not part their words give one word a character.
+/// Splits `camelCase`, `snake_case`, `HTTPServer2` and sentences into lower-case words. In scripts
+/// without spaces, each character is a word.
 fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -69,9 +68,9 @@ enum Kind {
     Lower,
     Upper,
     Digit,
-    /// A character that is a word.
+    /// A word of one character.
     Whole,
-    /// What parts words.
+    /// Separates words.
     Other,
 }
 

@@ -1,8 +1,7 @@
-//! What was changed, apart from the graph that was changed.
+//! Changes of a toolkit, kept apart from the configured graph.
 //!
-//! A node begins with the graph of its configuration; what was changed since is the same for all.
-//! Kept apart, either can change without the other: a new file adds its actions, and what somebody
-//! removed stays removed.
+//! Each node starts with the graph of its configuration, and the changes are the same on all nodes.
+//! A new configuration adds its actions, and removed ones stay removed.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +11,32 @@ use shared::id::NodeName;
 
 use super::{Node, Toolkit};
 
-/// What was changed in a graph.
+/// Changes of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// Actions and tools that were added, described anew or removed, in the order in which those
-    /// that were added came.
+    /// Actions and tools that were added, described again or removed. Added ones keep their order.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty", with = "in_order")]
     nodes: IndexMap<NodeName, NodeChange>,
-    /// Edges that were added or scored: from, to, score.
+    /// Edges that were added or scored: source, target, score.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     edges: BTreeMap<NodeName, BTreeMap<NodeName, f64>>,
 }
 
-/// What was changed about an action or a tool.
+/// The change of an action or a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeChange {
-    /// Whether the one that was configured is gone, with its edges.
+    /// The configured one was removed, with its edges.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_removed: bool,
-    /// What it is since then.
+    /// The new description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node: Option<Node>,
 }
 
 impl Changes {
-    /// Returns whether nothing was changed.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.edges.is_empty()
     }
@@ -48,9 +46,9 @@ impl Changes {
     pub fn applied_to(&self, configured: &Toolkit) -> Toolkit {
         let mut graph = configured.clone();
         for (name, NodeChange { is_removed, node }) in &self.nodes {
-            // What was added here wins over what a file has meanwhile come to mean by the name.
+            // A vertex that was added here wins over a later configuration of the same name.
             let is_other =
-                |node: &Node| graph.get(name.as_str()).is_some_and(|it| it.kind != node.kind);
+                |node: &Node| graph.get(name.as_str()).is_some_and(|known| known.kind != node.kind);
             if *is_removed || node.as_ref().is_some_and(is_other) {
                 graph.take(name.as_str());
             }
@@ -69,9 +67,10 @@ impl Changes {
         graph
     }
 
-    /// Takes note of what makes `after` of `before`, which is `configured` with these changes.
+    /// Records the changes from `before` to `after`. `before` is `configured` with the earlier
+    /// changes.
     pub fn note(&mut self, configured: &Toolkit, before: &Toolkit, after: &Toolkit) {
-        for (name, _) in before.nodes().filter(|(it, _)| after.get(it.as_str()).is_none()) {
+        for (name, _) in before.nodes().filter(|(name, _)| after.get(name.as_str()).is_none()) {
             self.forget(name);
             if configured.get(name.as_str()).is_some() {
                 let change = NodeChange { is_removed: true, node: None };
@@ -88,7 +87,7 @@ impl Changes {
                 }
                 None => {
                     let before = self.nodes.shift_remove(name);
-                    let is_removed = before.is_some_and(|it| it.is_removed);
+                    let is_removed = before.is_some_and(|change| change.is_removed);
                     let change = NodeChange { is_removed, node: Some(node.clone()) };
                     self.nodes.insert(name.clone(), change);
                 }
@@ -102,18 +101,18 @@ impl Changes {
         }
     }
 
-    /// Forgets an action or a tool with its edges.
+    /// Drops the changes of a vertex and of its edges.
     fn forget(&mut self, name: &NodeName) {
         self.nodes.shift_remove(name);
         self.edges.remove(name);
-        self.edges.retain(|_, it| {
-            it.remove(name);
-            !it.is_empty()
+        self.edges.retain(|_, edges| {
+            edges.remove(name);
+            !edges.is_empty()
         });
     }
 }
 
-/// A map as a list of pairs, which keeps its order everywhere.
+/// Serializes a map as a list of pairs, which keeps its order.
 mod in_order {
     use indexmap::IndexMap;
     use serde::{Deserialize, Deserializer, Serializer};

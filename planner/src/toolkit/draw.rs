@@ -1,5 +1,5 @@
-//! Toolkits as pictures: actions and tools have different shapes and colours, edges of both kinds
-//! different lines, and every edge has its score.
+//! Pictures of toolkits. Actions and tools differ in shape and colour, edges in line style, and
+//! every edge shows its score.
 
 mod svg;
 
@@ -12,11 +12,11 @@ use crate::escape;
 
 pub use self::svg::svg;
 
-/// Colours of the pictures, inside and at the border.
+/// Fill and border colours.
 const ACTION: (&str, &str) = ("#dbeafe", "#1d4ed8");
 const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
 
-/// Draws a toolkit as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
+/// Draws a toolkit as a Mermaid flowchart. Nodes are numbered, because names may contain any text.
 pub fn mermaid(toolkit: &Toolkit) -> String {
     let mut text = String::from("flowchart TD\n");
     let numbers = numbers(toolkit);
@@ -69,12 +69,12 @@ pub fn dot(toolkit: &Toolkit) -> String {
     text
 }
 
-/// Returns the places of all in [`Toolkit::ordered`].
+/// Numbers the nodes in the order of [`Toolkit::ordered`].
 fn numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
     toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
 }
 
-/// Writes a score as short as three digits behind the point allow.
+/// Formats a score with at most three decimals.
 pub fn score(score: f64) -> String {
     if score.abs() >= 1e6 {
         return format!("{score:.2e}");

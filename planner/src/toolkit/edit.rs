@@ -1,18 +1,18 @@
-//! Adding, removing, scoring.
+//! Changes of a toolkit: adding, removing, scoring.
 
 use indexmap::{IndexMap, IndexSet};
 use shared::id::NodeName;
 
 use super::{Node, NodeKind, Toolkit, ToolkitError, Vertex, Warning};
 
-/// The other end of an edge, and the edge's score.
+/// The other end of an edge, and its score.
 pub(super) type Link = (NodeName, f64);
 
 impl Toolkit {
-    /// Adds an action, and edges to those that may follow it and from those that it may follow.
+    /// Adds an action with edges to its successors and from its predecessors.
     ///
-    /// One that is there stays as it is; its edges are added, and those that are there get the new
-    /// scores. Edges with actions that are not there are left out.
+    /// An existing action stays. Its new edges are added, and existing edges get the new scores.
+    /// Edges with unknown actions are ignored.
     pub fn add_action(
         &mut self,
         name: &NodeName,
@@ -46,10 +46,10 @@ impl Toolkit {
         Ok(warnings)
     }
 
-    /// Adds a tool, with an edge from each of the actions that call it.
+    /// Adds a tool with an edge from each action that calls it.
     ///
-    /// One that is there stays as it is; its edges are added, and those that are there get the new
-    /// scores. Actions that are not there are left out, and so is a tool that none would call.
+    /// An existing tool stays. Its new edges are added, and existing edges get the new scores.
+    /// Unknown actions are ignored. A tool without a known action is not added.
     pub fn add_tool(
         &mut self,
         name: &NodeName,
@@ -79,7 +79,7 @@ impl Toolkit {
         Ok(warnings)
     }
 
-    /// Changes the score of an edge; returns whether there is one.
+    /// Sets the score of an edge. Returns whether the edge exists.
     pub fn set_score(
         &mut self,
         from: &NodeName,
@@ -87,17 +87,19 @@ impl Toolkit {
         score: f64,
     ) -> Result<bool, ToolkitError> {
         check_score(from, to, score)?;
-        let edge = self.vertices.get_mut(from).and_then(|it| it.next.get_mut(to));
-        Ok(edge.map(|it| *it = score).is_some())
+        let edge = self.vertices.get_mut(from).and_then(|vertex| vertex.next.get_mut(to));
+        Ok(edge.map(|old| *old = score).is_some())
     }
 
-    /// Removes an action or a tool with its edges, and with an action the tools that only it
-    /// calls. Returns what went, itself first.
+    /// Removes a vertex with its edges, and with an action the tools that only it calls. Returns
+    /// the removed names, the given one first.
     pub fn remove(&mut self, name: &str) -> Vec<NodeName> {
         let Some((name, vertex)) = self.vertices.get_key_value(name) else { return Vec::new() };
         let is_alone = |tool: &&NodeName| {
             let tool = self.vertices.get(*tool);
-            tool.is_some_and(|it| it.node.kind == NodeKind::Tool && it.before.len() == 1)
+            tool.is_some_and(|vertex| {
+                vertex.node.kind == NodeKind::Tool && vertex.before.len() == 1
+            })
         };
         let mut gone = vec![name.clone()];
         gone.extend(vertex.next.keys().filter(is_alone).cloned());
@@ -107,8 +109,8 @@ impl Toolkit {
         gone
     }
 
-    /// Takes in another graph: what is not there is added, what is there is described as the other
-    /// does, and an edge that is there keeps its score.
+    /// Merges another graph: adds its new vertices, takes its descriptions, and keeps the scores of
+    /// existing edges.
     pub fn update(&mut self, other: &Self) -> Result<(), ToolkitError> {
         for (name, node) in other.nodes() {
             self.check_kind(name, node.kind)?;
@@ -116,8 +118,8 @@ impl Toolkit {
         for (name, node) in other.nodes() {
             self.put(name, node);
         }
-        for (from, it) in &other.vertices {
-            for (to, score) in &it.next {
+        for (from, vertex) in &other.vertices {
+            for (to, score) in &vertex.next {
                 if self.edge_score(from.as_str(), to.as_str()).is_none() {
                     self.connect(from, to, *score);
                 }
@@ -126,7 +128,7 @@ impl Toolkit {
         Ok(())
     }
 
-    /// Returns the same graph with its tools called otherwise. Those that get one name are one tool.
+    /// Returns the same graph with renamed tools. Tools with the same new name become one.
     #[must_use]
     pub fn with_tools_called(&self, called: impl Fn(&NodeName) -> NodeName) -> Self {
         let called = |name: &NodeName| match self.tool(name.as_str()) {
@@ -137,15 +139,15 @@ impl Toolkit {
         for (name, node) in self.nodes() {
             graph.put(&called(name), node);
         }
-        for (from, it) in &self.vertices {
-            for (to, score) in &it.next {
+        for (from, vertex) in &self.vertices {
+            for (to, score) in &vertex.next {
                 graph.connect(from, &called(to), *score);
             }
         }
         graph
     }
 
-    /// Adds a vertex, or describes the one that is there anew.
+    /// Adds a vertex, or replaces its description.
     pub(super) fn put(&mut self, name: &NodeName, node: &Node) {
         match self.vertices.get_mut(name) {
             Some(there) => there.node = node.clone(),
@@ -158,7 +160,7 @@ impl Toolkit {
         self.vertices.insert(name, vertex);
     }
 
-    /// Adds an edge between two that are there, or gives it another score.
+    /// Adds an edge between two vertices, or sets its score.
     pub(super) fn connect(&mut self, from: &NodeName, to: &NodeName, score: f64) {
         if !self.vertices.contains_key(to) {
             return;
@@ -173,7 +175,7 @@ impl Toolkit {
         }
     }
 
-    /// Removes one vertex with its edges, and nothing else.
+    /// Removes one vertex with its edges.
     pub(super) fn take(&mut self, name: &str) {
         let Some(gone) = self.vertices.shift_remove(name) else { return };
         let loops = usize::from(gone.next.contains_key(name));
@@ -190,8 +192,8 @@ impl Toolkit {
         }
     }
 
-    /// Puts actions and tools in an order, as if they had been added in it. Those that are not in it
-    /// come last, as they are.
+    /// Puts vertices in an order, as if they had been added in it. Other vertices come last, in
+    /// their order.
     pub(super) fn arrange<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         let mut arranged = IndexMap::with_capacity(self.len());
         for name in names {
@@ -205,7 +207,7 @@ impl Toolkit {
         self.vertices = arranged;
     }
 
-    /// A name that means something means that.
+    /// Rejects a name that has another kind already.
     fn check_kind(&self, name: &NodeName, kind: NodeKind) -> Result<(), ToolkitError> {
         match self.get(name.as_str()) {
             Some(there) if there.kind != kind => {

@@ -1,8 +1,8 @@
-//! What executions that succeeded teach: which tool follows which, and how often each is called.
+//! Learned followers: the tools that follow each other in executions that succeeded.
 //!
-//! Counts of calls and of transitions from one tool to the next, in which what is older counts
-//! less. Scores are shares of them, smoothed: what was seen a few times says little yet. What is
-//! learned never changes what somebody configured: both are there, and shown apart.
+//! It counts calls and transitions; older ones count less. Scores are smoothed shares of these
+//! counts, so a few observations have little influence. Learning never changes the configured
+//! scores, and both are shown.
 
 use std::collections::BTreeMap;
 
@@ -15,50 +15,50 @@ use shared::{
 
 use super::{EdgeKind, Toolkit};
 
-/// How long it takes until something counts half.
+/// The time after which an observation counts half.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
-/// No score is lower: what was never seen may still be right.
+/// The least score. An unseen transition may still be right.
 pub const FLOOR: f64 = 0.05;
-/// How many calls the expectation counts for that there is before anything was seen.
+/// The weight of the prior expectation, in calls.
 const PRIOR: f64 = 2.0;
-/// The most tools that are remembered.
+/// The most tools.
 const TOOLS: usize = 5_000;
-/// The most tools that are remembered behind one.
+/// The most followers of a tool.
 const FOLLOWERS: usize = 200;
-/// Half-lives after which weights are written anew, before they become too large to add to.
+/// Half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const AGES: f64 = 30.0;
 
-/// What was learned.
+/// Learned calls and transitions.
 ///
-/// Weights are relative to a moment: what happens a half-life later counts twice as much, so that
-/// nothing needs to be touched when time passes.
+/// Weights are relative to a time: an observation one half-life later counts twice as much. So no
+/// weight changes while time passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Learned {
-    /// The moment; the time of the first lesson.
+    /// The reference time: the time of the first observation.
     since: Option<Timestamp>,
-    /// Each tool that was called.
+    /// The tools that were called.
     tools: BTreeMap<ToolName, Seen>,
 }
 
-/// What was seen of one tool.
+/// The counts of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
-    /// How often it was called.
+    /// Calls.
     calls: f64,
-    /// How often something came after it.
+    /// Calls that were followed by another one.
     left: f64,
-    /// How often each came after it.
+    /// Calls by the tool that followed.
     next: BTreeMap<ToolName, f64>,
 }
 
-/// A tool that usually follows.
+/// A usual follower.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Follower {
     /// The tool.
     pub tool: ToolName,
-    /// How likely it is.
+    /// The likelihood.
     pub score: f64,
 }
 
@@ -68,8 +68,8 @@ impl Learned {
         self.tools.is_empty()
     }
 
-    /// Takes in the calls of an execution that succeeded, and which of them came right after which,
-    /// by their places.
+    /// Adds the calls of an execution that succeeded. `after` has pairs of places; the second call
+    /// follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
         let weight = self.weight(at);
         for tool in calls {
@@ -80,13 +80,13 @@ impl Learned {
             if let Some(seen) = self.tools.get_mut(from) {
                 seen.left += weight;
                 *seen.next.entry(to.clone()).or_default() += weight;
-                drop_least(&mut seen.next, FOLLOWERS, |it| *it);
+                drop_least(&mut seen.next, FOLLOWERS, |count| *count);
             }
         }
-        drop_least(&mut self.tools, TOOLS, |it| it.calls);
+        drop_least(&mut self.tools, TOOLS, |tool| tool.calls);
     }
 
-    /// Returns what a lesson counts.
+    /// Returns the weight of a new observation.
     fn weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
@@ -97,31 +97,31 @@ impl Learned {
         for seen in self.tools.values_mut() {
             seen.calls *= factor;
             seen.left *= factor;
-            seen.next.values_mut().for_each(|it| *it *= factor);
+            seen.next.values_mut().for_each(|count| *count *= factor);
         }
         self.since = Some(at);
         1.0
     }
 
-    /// Returns what the weights are to be multiplied with, so that they are counts at a time.
+    /// Returns the factor that converts weights to counts at a time.
     fn faded(&self, at: Timestamp) -> f64 {
         self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
     }
 
-    /// Returns whether any tool has ever followed one.
+    /// Returns whether the tool was ever followed by another.
     pub fn is_followed(&self, tool: &ToolName) -> bool {
-        self.tools.get(tool).is_some_and(|it| !it.next.is_empty())
+        self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }
 
-    /// Returns the tools that usually follow one, the likeliest first: those that did, and behind
-    /// them those that are called most.
+    /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
+    /// before the tools that are called most.
     pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.faded(at);
-        let all: f64 = self.tools.values().map(|it| it.calls).sum();
+        let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
         let seen = self.tools.get(tool);
-        let left = seen.map_or(0.0, |it| it.left) * faded;
+        let left = seen.map_or(0.0, |seen| seen.left) * faded;
         let score = |tool: &ToolName, calls: f64| {
-            let followed = seen.and_then(|it| it.next.get(tool)).copied().unwrap_or(0.0);
+            let followed = seen.and_then(|seen| seen.next.get(tool)).copied().unwrap_or(0.0);
             (followed * faded + PRIOR * calls / all) / (left + PRIOR)
         };
         let mut followers: Vec<Follower> = self
@@ -134,11 +134,11 @@ impl Learned {
         followers
     }
 
-    /// Returns the learned score of an edge of a toolkit, unless nothing that its action calls was
-    /// ever called. `tool` says which tool a name in the graph means.
+    /// Returns the learned score of an edge, unless no tool of its action was ever called. `tool`
+    /// returns the tool of a name in the graph.
     ///
-    /// Executions call tools, not actions: a tool that several actions call counts for each of them
-    /// by its share.
+    /// Executions call tools, not actions. A tool of several actions counts for each of them in
+    /// equal shares.
     pub fn score(
         &self,
         toolkit: &Toolkit,
@@ -151,14 +151,14 @@ impl Learned {
         let is_call = toolkit.tool(to.as_str()).is_some();
         let (seen, all, choices) = if is_call {
             let calls = |name: &NodeName| self.calls(toolkit, name, &tool);
-            let tools = edges().filter(|it| it.kind == EdgeKind::Call);
+            let tools = edges().filter(|edge| edge.kind == EdgeKind::Call);
             let (all, choices) =
-                tools.fold((0.0, 0.0), |(sum, n), it| (sum + calls(it.to), n + 1.0));
+                tools.fold((0.0, 0.0), |(sum, n), edge| (sum + calls(edge.to), n + 1.0));
             (calls(to), all, choices)
         } else {
-            let others = edges().filter(|it| it.kind == EdgeKind::Next);
-            let (all, choices) = others.fold((0.0, 0.0), |(sum, n), it| {
-                (sum + self.transitions(toolkit, from, it.to, &tool), n + 1.0)
+            let others = edges().filter(|edge| edge.kind == EdgeKind::Next);
+            let (all, choices) = others.fold((0.0, 0.0), |(sum, n), edge| {
+                (sum + self.transitions(toolkit, from, edge.to, &tool), n + 1.0)
             });
             (self.transitions(toolkit, from, to, &tool), all, choices)
         };
@@ -170,18 +170,18 @@ impl Learned {
         Some(score.clamp(FLOOR, 1.0))
     }
 
-    /// Returns how often a tool was called for one of the actions that call it.
+    /// Returns the number of calls of a tool on behalf of the actions that call it.
     fn calls(
         &self,
         toolkit: &Toolkit,
         name: &NodeName,
         tool: &impl Fn(&NodeName) -> Option<ToolName>,
     ) -> f64 {
-        let seen = tool(name).and_then(|it| self.tools.get(&it)).map_or(0.0, |it| it.calls);
+        let seen = tool(name).and_then(|tool| self.tools.get(&tool)).map_or(0.0, |seen| seen.calls);
         seen / callers(toolkit, name)
     }
 
-    /// Returns how often a tool of one action came right after a tool of another.
+    /// Returns the number of transitions from a tool of one action to a tool of another.
     fn transitions(
         &self,
         toolkit: &Toolkit,
@@ -191,9 +191,9 @@ impl Learned {
     ) -> f64 {
         let tools = |action: &NodeName| {
             let edges = toolkit.successors(action.as_str());
-            let calls = edges.filter(|it| it.kind == EdgeKind::Call);
+            let calls = edges.filter(|edge| edge.kind == EdgeKind::Call);
             calls
-                .filter_map(|it| Some((tool(it.to)?, callers(toolkit, it.to))))
+                .filter_map(|edge| Some((tool(edge.to)?, callers(toolkit, edge.to))))
                 .collect::<Vec<(ToolName, f64)>>()
         };
         let after = tools(to);
@@ -213,13 +213,13 @@ fn callers(toolkit: &Toolkit, tool: &NodeName) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)).max(1.0)
 }
 
-/// Returns how many half-lives are between two moments; negative ones are none.
+/// Returns the number of half-lives between two times, at least 0.
 pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
     let passed = (at - since).max(TimeDelta::zero());
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }
 
-/// Forgets the least of many.
+/// Removes the entry with the least weight beyond a limit.
 pub(crate) fn drop_least<T>(
     all: &mut BTreeMap<ToolName, T>,
     most: usize,

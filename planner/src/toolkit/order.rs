@@ -1,4 +1,4 @@
-//! In which order a graph is told.
+//! The order in which a graph is written.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use shared::id::NodeName;
 use super::{Edge, Node, Toolkit};
 
 impl Toolkit {
-    /// Returns actions and tools in topological order: generation by generation, and within one as
-    /// they were added. Where the graph has a cycle, all as they were added.
+    /// Returns actions and tools in topological order. Each generation keeps the order of addition.
+    /// A graph with a cycle keeps it as a whole.
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.order();
         order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named).collect()
@@ -19,12 +19,12 @@ impl Toolkit {
         let names: Vec<&NodeName> = self.ordered().into_iter().map(|(name, _)| name).collect();
         let places: BTreeMap<&NodeName, usize> =
             names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let ends = |it: Edge<'_>| Some((*places.get(it.from)?, *places.get(it.to)?));
+        let ends = |edge: Edge<'_>| Some((*places.get(edge.from)?, *places.get(edge.to)?));
         let edges = self.ordered_edges().into_iter().filter_map(ends).collect();
         (names, edges)
     }
 
-    /// Returns edges in the order of what they lead from, and then of what they lead to.
+    /// Returns the edges, ordered by source and then by target.
     pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
         let order = self.order();
         let mut places = vec![0; order.len()];
@@ -36,16 +36,18 @@ impl Toolkit {
             let Some((from, vertex)) = self.vertices.get_index(at) else { continue };
             let begin = edges.len();
             edges.extend(vertex.next.iter().map(|(to, score)| self.edge(from, to, *score)));
-            edges[begin..].sort_by_key(|it: &Edge<'_>| {
-                self.vertices.get_index_of(it.to).and_then(|to| places.get(to))
+            edges[begin..].sort_by_key(|edge: &Edge<'_>| {
+                self.vertices.get_index_of(edge.to).and_then(|to| places.get(to))
             });
         }
         edges
     }
 
-    /// Returns the places of all vertices in topological order, or as they are on a cycle.
+    /// Returns the places of all vertices in topological order, or in the order of addition if
+    /// there is a cycle.
     fn order(&self) -> Vec<usize> {
-        let mut waiting: Vec<usize> = self.vertices.values().map(|it| it.before.len()).collect();
+        let mut waiting: Vec<usize> =
+            self.vertices.values().map(|vertex| vertex.before.len()).collect();
         let mut order = Vec::with_capacity(self.len());
         let mut generation: Vec<usize> = (0..self.len()).filter(|at| waiting[*at] == 0).collect();
         while !generation.is_empty() {

@@ -1,4 +1,4 @@
-//! What is near a few actions.
+//! The neighbourhood of a few actions.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use shared::id::NodeName;
 
 use super::{Node, NodeKind, Toolkit};
 
-/// How far a recommendation goes.
+/// The extent of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
-    /// The least score of an edge that counts.
+    /// The least score of an edge.
     pub threshold: f64,
-    /// How many `next` edges away an action may be.
+    /// The most `next` edges between a given action and a recommended one.
     pub hops: usize,
 }
 
@@ -21,7 +21,7 @@ impl Default for Reach {
     }
 }
 
-/// What is recommended, each in the order of the graph that it was taken from.
+/// Recommended tools and actions, each in the order of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsAndActions<'a> {
     /// The tools.
@@ -31,24 +31,24 @@ pub struct ToolsAndActions<'a> {
 }
 
 impl Toolkit {
-    /// Returns the part of the graph with these actions and tools, and the edges between them.
-    /// Unknown names are ignored.
+    /// Returns the graph of these vertices and the edges between them. Unknown names are ignored.
     #[must_use]
     pub fn subgraph<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let kept: BTreeSet<&str> = names.into_iter().collect();
         self.part(&kept, f64::NEG_INFINITY)
     }
 
-    /// Returns what is near some actions: those that are at most so many `next` edges away, the
-    /// tools that any of them calls, and the edges between all of these, wherever a score is at
-    /// least the threshold. Each edge counts by itself: scores do not add up along a way.
+    /// Returns the graph near some actions: the actions within reach, their tools, and the edges
+    /// between them, as far as each score reaches the threshold. Scores do not add up along a path.
     ///
     /// Unknown actions are ignored.
     #[must_use]
     pub fn recommend<'a>(&self, actions: impl IntoIterator<Item = &'a str>, reach: Reach) -> Self {
         let known = |name: &str| {
             let found = self.vertices.get_key_value(name);
-            found.filter(|(_, it)| it.node.kind == NodeKind::Action).map(|(name, _)| name.as_str())
+            found
+                .filter(|(_, vertex)| vertex.node.kind == NodeKind::Action)
+                .map(|(name, _)| name.as_str())
         };
         let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(known).collect();
         let mut frontier: Vec<&str> = kept.iter().copied().collect();
@@ -73,22 +73,22 @@ impl Toolkit {
         self.part(&kept, reach.threshold)
     }
 
-    /// Returns its tools and its actions, each in topological order.
+    /// Returns the tools and the actions, each in topological order.
     pub fn tools_and_actions(&self) -> ToolsAndActions<'_> {
         let (tools, actions) =
-            self.ordered().into_iter().partition(|(_, it)| it.kind == NodeKind::Tool);
+            self.ordered().into_iter().partition(|(_, node)| node.kind == NodeKind::Tool);
         ToolsAndActions { tools, actions }
     }
 
-    /// Returns the successors of a kind whose edges are strong enough.
+    /// Returns the successors of a kind over edges that reach the threshold.
     fn strong(&self, from: &str, kind: NodeKind, threshold: f64) -> impl Iterator<Item = &str> {
-        let next = self.vertices.get(from).into_iter().flat_map(|it| &it.next);
+        let next = self.vertices.get(from).into_iter().flat_map(|vertex| &vertex.next);
         next.filter(move |(_, score)| **score >= threshold)
             .map(|(to, _)| to.as_str())
-            .filter(move |to| self.get(to).is_some_and(|it| it.kind == kind))
+            .filter(move |to| self.get(to).is_some_and(|node| node.kind == kind))
     }
 
-    /// Returns the part with these vertices and the edges between them that are strong enough.
+    /// Returns the graph of these vertices and the edges that reach the threshold.
     fn part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
         let mut part = Self::default();
         let chosen = || self.vertices.iter().filter(|(name, _)| kept.contains(name.as_str()));

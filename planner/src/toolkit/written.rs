@@ -1,11 +1,13 @@
-//! Graphs as files have them: `tools`, `actions`, and chains of actions under `toolkit`.
+//! Toolkit files: `tools`, `actions`, and chains of actions under `toolkit`.
 //!
-//! The format is chat2graph's. What is read may be from elsewhere, so that it is read leniently:
-//! whatever is left out is told, and what other programs write beside it is ignored. Chains are
-//! kept apart, and a tool of several actions is one vertex. `score`, on a tool of an action and on
-//! a link of a chain (for the edge from the link before it), is Faber's own; without it an edge has
-//! the [default](super::DEFAULT_SCORE). So is `order`: the names of actions and tools in the order in
-//! which they were added, where that is not the order of the chains.
+//! The format is chat2graph's, and files may come from other programs. So the reader reports what
+//! it leaves out and ignores unknown fields. Chains share vertices: a tool of several actions is
+//! one vertex.
+//!
+//! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
+//! the edge that leads there; it defaults to the [default score](super::DEFAULT_SCORE). `order`
+//! lists actions and tools in the order of their addition, if it differs from the order of the
+//! chains.
 
 use std::collections::BTreeSet;
 
@@ -13,25 +15,25 @@ use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value, json};
 use shared::id::NodeName;
 
-use super::{ChainItem, DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit};
+use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
 
-/// What a file says.
+/// A toolkit that was read from a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// The graph.
     pub toolkit: Toolkit,
-    /// What was left out, and why.
+    /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
-/// An action as a file has it.
+/// An action of a file.
 struct Action {
     node: Node,
-    /// The tools that it names, with the scores of the edges.
+    /// The names of its tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 
-/// Reads a graph. The value is a whole file.
+/// Reads a graph from a whole file.
 pub fn read(file: &Value) -> Result<Written, String> {
     let Some(file) = file.as_object() else {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
@@ -46,7 +48,8 @@ pub fn read(file: &Value) -> Result<Written, String> {
         let Value::Array(links) = chain else {
             return Err(format!("`{place}` must be a list of actions"));
         };
-        let mut items = Vec::new();
+        let refused = |err: ToolkitError| format!("`{place}`: {err}");
+        let mut last: Option<&NodeName> = None;
         for (link, written) in links.iter().enumerate() {
             let place = format!("{place}[{link}]");
             let (name, score) = named(written, &place)?;
@@ -55,26 +58,26 @@ pub fn read(file: &Value) -> Result<Written, String> {
                 continue;
             };
             seen.insert(name.clone());
-            items.push(ChainItem::Action(name.clone(), action.node.clone(), score));
-            let called = called(name, action, &tools, &mut warnings);
-            items.extend((!called.is_empty()).then_some(ChainItem::Together(called)));
-        }
-        match toolkit.chain(&items) {
-            Ok(more) => warnings.extend(more.iter().map(ToString::to_string)),
-            Err(err) => return Err(format!("`{place}`: {err}")),
+            let before: Vec<_> = last.map(|last| (last.clone(), score)).into_iter().collect();
+            // All names are known here, so these calls return no warnings.
+            toolkit.add_action(name, &action.node.description, &[], &before).map_err(refused)?;
+            for (tool, node, score) in called(name, action, &tools, &mut warnings) {
+                toolkit.add_tool(tool, node, &[(name.clone(), score)]).map_err(refused)?;
+            }
+            last = Some(name);
         }
     }
-    for name in actions.keys().filter(|it| !seen.contains(*it)) {
+    for name in actions.keys().filter(|name| !seen.contains(*name)) {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
     arrange(&mut toolkit, list(file, "order")?, &mut warnings)?;
-    // The same complaint about an action that is in two chains is one.
+    // An action in two chains gives one warning.
     let mut told = BTreeSet::new();
-    warnings.retain(|it| told.insert(it.clone()));
+    warnings.retain(|warning| told.insert(warning.clone()));
     Ok(Written { toolkit, warnings })
 }
 
-/// Puts actions and tools in an order. Those that are not in it come last, as they are.
+/// Puts vertices in an order. Other vertices come last, in their order.
 fn arrange(
     toolkit: &mut Toolkit,
     order: &[Value],
@@ -94,17 +97,17 @@ fn arrange(
     Ok(())
 }
 
-/// Returns the tools that an action calls, of those that there are.
-fn called(
+/// Returns the known tools that an action calls.
+fn called<'a>(
     name: &NodeName,
     action: &Action,
-    tools: &IndexMap<NodeName, Node>,
+    tools: &'a IndexMap<NodeName, Node>,
     warnings: &mut Vec<String>,
-) -> Vec<ChainItem> {
+) -> Vec<(&'a NodeName, &'a Node, f64)> {
     let mut called = Vec::new();
     for (tool, score) in &action.tools {
         match tools.get_key_value(tool.as_str()) {
-            Some((tool, node)) => called.push(ChainItem::Tool(tool.clone(), node.clone(), *score)),
+            Some((tool, node)) => called.push((tool, node, *score)),
             None => {
                 warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"));
             }
@@ -124,8 +127,8 @@ fn tools(
         let name = parsed(&name, &place)?;
         let origin = match tool.get("type") {
             None | Some(Value::Null) => module(tool),
-            Some(Value::String(it)) if it == "LOCAL_TOOL" => module(tool),
-            Some(Value::String(it)) if it == "MCP" || it == "MCP_TOOL" => Some(Origin::Mcp),
+            Some(Value::String(kind)) if kind == "LOCAL_TOOL" => module(tool),
+            Some(Value::String(kind)) if kind == "MCP" || kind == "MCP_TOOL" => Some(Origin::Mcp),
             Some(other) => {
                 let why = "must be either LOCAL_TOOL or MCP";
                 return Err(format!("`{place}.type` is `{}`; it {why}", shown(other)));
@@ -134,7 +137,7 @@ fn tools(
         let description = text(tool, &["desc", "description"]).unwrap_or_default();
         let node = Node { kind: NodeKind::Tool, description, origin };
         if tools.insert(name.clone(), node).is_some() {
-            warnings.push(format!("`{place}`: tool `{name}` is there twice; the last one counts"));
+            warnings.push(format!("`{place}`: tool `{name}` exists twice; the last one counts"));
         }
     }
     Ok(tools)
@@ -157,8 +160,7 @@ fn actions(
             }
         }
         if actions.insert(name.clone(), Action { node, tools }).is_some() {
-            warnings
-                .push(format!("`{place}`: action `{name}` is there twice; the last one counts"));
+            warnings.push(format!("`{place}`: action `{name}` exists twice; the last one counts"));
         }
     }
     Ok(actions)
@@ -172,22 +174,22 @@ fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], St
     }
 }
 
-/// Returns the name and the score of an entry: a map with a `name`.
+/// Returns the name and the score of an entry.
 fn named(entry: &Value, place: &str) -> Result<(String, f64), String> {
     let Some(fields) = entry.as_object() else {
         return Err(format!("`{place}` must be a map with a `name`"));
     };
     let name = match fields.get("name") {
         Some(Value::String(name)) => name.clone(),
-        // `name: 7` and `name: yes` are names, too.
+        // YAML reads `name: 7` and `name: yes` as other types.
         Some(Value::Number(number)) => number.to_string(),
-        Some(Value::Bool(it)) => it.to_string(),
+        Some(Value::Bool(name)) => name.to_string(),
         _ => return Err(format!("`{place}` has no `name`")),
     };
     let score = match fields.get("score") {
         None | Some(Value::Null) => DEFAULT_SCORE,
         Some(score) => {
-            let score = score.as_f64().filter(|it| it.is_finite());
+            let score = score.as_f64().filter(|score| score.is_finite());
             score.ok_or_else(|| format!("`{place}.score` must be a number"))?
         }
     };
@@ -210,18 +212,18 @@ fn text(entry: &Value, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned)
 }
 
-/// Writes a graph, so that [`read`] gives the very same.
+/// Writes a graph. [`read`] returns the same graph.
 pub fn write(toolkit: &Toolkit) -> Value {
-    let of = |kind| toolkit.nodes().filter(move |(_, it)| it.kind == kind);
+    let of = |kind| toolkit.nodes().filter(move |(_, node)| node.kind == kind);
     let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool(name, node)).collect();
     let actions: Vec<Value> =
         of(NodeKind::Action).map(|(name, node)| action(toolkit, name, node)).collect();
     let (chains, told) = chains(toolkit);
     let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
-    // A tool that nothing calls is in no file.
-    let order = || toolkit.nodes().map(|(name, _)| name).filter(|it| told.contains(*it));
+    // A tool without an action is in no file.
+    let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| told.contains(*name));
     if !order().eq(told.iter().copied()) {
-        file["order"] = order().map(|it| json!(it)).collect();
+        file["order"] = order().map(|name| json!(name)).collect();
     }
     file
 }
@@ -238,8 +240,8 @@ fn tool(name: &NodeName, node: &Node) -> Value {
 
 fn action(toolkit: &Toolkit, name: &NodeName, node: &Node) -> Value {
     let mut entry = entry(name, node);
-    let calls = toolkit.successors(name.as_str()).filter(|it| it.kind == EdgeKind::Call);
-    let tools: Vec<Value> = calls.map(|it| link(it.to, it.score)).collect();
+    let calls = toolkit.successors(name.as_str()).filter(|edge| edge.kind == EdgeKind::Call);
+    let tools: Vec<Value> = calls.map(|edge| link(edge.to, edge.score)).collect();
     if !tools.is_empty() {
         entry["tools"] = Value::Array(tools);
     }
@@ -262,14 +264,14 @@ fn link(name: &NodeName, score: f64) -> Value {
     }
 }
 
-/// Returns chains in which every `next` edge is once, and every action at least once; and in which
-/// order whoever reads them comes upon actions and tools.
+/// Returns chains with each `next` edge once and each action at least once, and the order in which
+/// a reader meets actions and tools.
 fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let edges = |name: &NodeName, kind: EdgeKind| {
-        let edges = toolkit.successors(name.as_str()).filter(move |it| it.kind == kind);
+        let edges = toolkit.successors(name.as_str()).filter(move |edge| edge.kind == kind);
         edges.collect::<Vec<Edge<'_>>>()
     };
-    let actions = || toolkit.nodes().filter(|(_, it)| it.kind == NodeKind::Action);
+    let actions = || toolkit.nodes().filter(|(_, node)| node.kind == NodeKind::Action);
     let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
         actions().map(|(name, _)| (name, edges(name, EdgeKind::Next).into_iter())).collect();
     let mut chains = Vec::new();
@@ -294,9 +296,9 @@ fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     (chains, told)
 }
 
-/// Takes note of an action and of what it calls.
+/// Adds an action and its tools to the order.
 fn tell<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
     if told.insert(action) {
-        told.extend(calls.iter().map(|it| it.to));
+        told.extend(calls.iter().map(|edge| edge.to));
     }
 }

@@ -1,7 +1,7 @@
-//! What a model is told that is to write a plan.
+//! The prompts of the model planner.
 //!
-//! The rules are ours; everything else is data that others wrote, and stands in it as JSON, in
-//! which nothing can end the fence around it.
+//! The rules are Faber's. All other text comes from users and tools, so it is JSON inside fences,
+//! and nothing in it can close a fence.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -16,32 +16,32 @@ use crate::{
     catalog::Catalog,
     draft::Draft,
     model::{AnswerForm, Message},
-    nearest::nearest,
     replan::{EarlierPlan, StepResult},
+    suggest::nearest,
 };
 
-/// The most diagnostics that one complaint has.
+/// Diagnostics in one message.
 const COMPLAINTS: usize = 50;
-/// The warning that a template looks for what its step may not give.
+/// The warning about a path that an output does not declare.
 const DOUBT: &str = "plan.path_not_declared";
-/// The most schemas that are repeated with a complaint.
+/// Schemas that are repeated after an error.
 const REMINDERS: usize = 8;
-/// Bytes of a tool's output schema, above which it is left out: it only helps to write templates.
+/// The largest output schema in a prompt. It only helps to write templates.
 const OUTPUT_SCHEMA: usize = 4 << 10;
 
-/// Bytes of what came of one step that are told, and of all.
+/// Bytes of one step's result that the prompt shows, and of all results.
 const ENDING: usize = 4 << 10;
 const ENDINGS: usize = 64 << 10;
-/// What is told in the place of what is longer.
+/// Replaces a longer result.
 const TOO_LONG: &str = "(too long to be shown; templates can use it)";
-/// What is asked of who goes on after a plan.
+/// The instruction for a replan.
 const AFTER: &str = "Write the whole plan anew, so that it gets to the end of the request. A step that \
 succeeded is done: keep it exactly as it is, with its id, and it is not done again, and templates can use \
 its output. What failed, or was not reached, may be mended, replaced or left out; what is \
 `unknown` may have happened and must not be done again. A step with `plan` in the place of `name` keeps it. \
 A new step gets an id that the plan above does not have. If nothing that you can change helps, say that it is impossible.";
 
-/// How a plan ended that asks for what follows.
+/// Describes a plan that asked for a replan.
 const ASKED: &str = "got as far as it could say; now that its steps have returned what they have, what \
                      it left open is to be planned";
 
@@ -73,20 +73,20 @@ Request: "Create author Bob with email bob@example.com, then create blog by Bob 
 Request: "Get the weather in Rome and in Oslo, and mail both to everybody in the team if there is anybody"
 {"tools": [{"id": "rome", "name": "getWeather", "parameters": {"city": "Rome"}}, {"id": "oslo", "name": "getWeather", "parameters": {"city": "Oslo"}}, {"id": "team", "name": "listMembers", "parameters": {}}, {"id": "mail", "name": "sendMail", "forEach": "{{team.members}}", "when": "size(team.members) > 0", "parameters": {"to": "{{item.email}}", "text": "Rome: {{rome.summary}}. Oslo: {{oslo.summary}}."}}], "executionOrder": ["rome", "oslo", "team", "mail"]}"#;
 
-/// What is said of [`REPLAN`] where a plan may have it.
+/// The rule about [`REPLAN`], for plans that may use it.
 const REPLANNING: &str = r#"
 - If what is to be done next depends on what steps return, in a way that templates, `when` and `forEach` cannot say, plan only so far and let the last step be {"name": "flow.replan", "parameters": {"goal": "what is still to be done"}}, with `dependsOn` and, if it is not always needed, `when`. You are then asked again and told what every step returned. Do without it where you can: the whole is planned anew, which takes time."#;
 
-/// Returns the rules. What they say of a new plan they say only where one may be asked for.
+/// Returns the rules. The rule about replanning is part of them only if the catalog has the tool.
 fn rules(catalog: &Catalog) -> String {
-    let may_ask = catalog.plannable().any(|it| it.qualified_name().as_str() == REPLAN);
+    let may_ask = catalog.plannable().any(|tool| tool.qualified_name().as_str() == REPLAN);
     let place = RULES.find("\n- Take the fewest steps").filter(|_| may_ask);
     let (before, behind) = RULES.split_at(place.unwrap_or(RULES.len()));
     let more = if may_ask { REPLANNING } else { "" };
     format!("{before}{more}{behind}")
 }
 
-/// Returns what a model is told first.
+/// Returns the first messages of a plan.
 pub(super) fn first(query: &str, catalog: &Catalog) -> Vec<Message> {
     let mut text = "<tools>\n".to_owned();
     for tool in catalog.plannable() {
@@ -96,7 +96,7 @@ pub(super) fn first(query: &str, catalog: &Catalog) -> Vec<Message> {
     vec![Message::System(rules(catalog)), Message::User(text)]
 }
 
-/// Returns what a model is told that is to go on after a plan.
+/// Returns the first messages of a replan.
 pub(super) fn after(query: &str, earlier: &EarlierPlan, catalog: &Catalog) -> Vec<Message> {
     let mut messages = first(query, catalog);
     if let Some(Message::User(text)) = messages.last_mut() {
@@ -124,7 +124,6 @@ pub(super) fn after(query: &str, earlier: &EarlierPlan, catalog: &Catalog) -> Ve
     messages
 }
 
-/// Returns the form of an answer.
 pub(super) fn form() -> AnswerForm {
     let step = json!({
         "type": "object",
@@ -150,7 +149,7 @@ pub(super) fn form() -> AnswerForm {
     AnswerForm { name: "plan", schema }
 }
 
-/// Returns the form of an answer that goes on after a plan: its steps may have what only that had.
+/// Returns the form of a replan's answer. Its steps may have fields of the earlier plan.
 pub(super) fn form_after() -> AnswerForm {
     let mut form = form();
     let step = &mut form.schema["properties"]["tools"]["items"];
@@ -161,13 +160,14 @@ pub(super) fn form_after() -> AnswerForm {
     form
 }
 
-/// Says what is wrong with a plan, and what would be right.
+/// Writes the errors of a plan with suggestions.
 pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Catalog) -> String {
     let mut text =
         "This plan cannot run. All that is wrong with it, as data:\n<problems>\n".to_owned();
-    let errors = wrong.iter().filter(|it| it.is_error());
-    // What only may be wrong is said in the same breath: it is no reason to ask once more.
-    let doubts = wrong.iter().filter(|it| it.code == DOUBT && !it.is_error());
+    let errors = wrong.iter().filter(|diagnostic| diagnostic.is_error());
+    // Warnings about paths are shown with errors, but are no reason for another question.
+    let doubts =
+        wrong.iter().filter(|diagnostic| diagnostic.code == DOUBT && !diagnostic.is_error());
     let all = errors.clone().chain(doubts);
     for diagnostic in all.clone().take(COMPLAINTS) {
         let Diagnostic { path, message, help, code, .. } = diagnostic;
@@ -194,26 +194,28 @@ pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Cata
     text
 }
 
-/// Returns the tools of the steps that are wrong, or the nearest there are.
+/// Returns the tools of wrong steps, or the most similar ones.
 fn reminders<'a>(
     errors: impl Iterator<Item = &'a Diagnostic>,
     draft: Option<&Draft>,
     catalog: &'a Catalog,
 ) -> Vec<&'a ToolDefinition> {
     let Some(draft) = draft else { return Vec::new() };
-    let steps: BTreeSet<usize> = errors.filter_map(|it| step_of(&it.path)).collect();
+    let steps: BTreeSet<usize> =
+        errors.filter_map(|diagnostic| step_of(&diagnostic.path)).collect();
     let mut tools: Vec<&ToolDefinition> = Vec::new();
-    for step in steps.into_iter().filter_map(|it| draft.tools.get(it)) {
+    for step in steps.into_iter().filter_map(|at| draft.tools.get(at)) {
         let Some(written) = step.name.as_deref().or(step.tool_name.as_deref()) else { continue };
-        let names = || catalog.plannable().map(|it| it.name.as_str());
+        let names = || catalog.plannable().map(|tool| tool.name.as_str());
         let is_plannable = |name: &str| {
-            let found = catalog.find(name).map(|it| &it.definition);
+            let found = catalog.find(name).map(|tool| &tool.definition);
             found.filter(|found| {
-                catalog.plannable().any(|it| it.qualified_name() == found.qualified_name())
+                catalog.plannable().any(|tool| tool.qualified_name() == found.qualified_name())
             })
         };
         let meant = is_plannable(written).or_else(|| is_plannable(nearest(written, names())?));
-        let is_new = |it: &&ToolDefinition| !tools.iter().any(|known| std::ptr::eq(*known, *it));
+        let is_new =
+            |tool: &&ToolDefinition| !tools.iter().any(|known| std::ptr::eq(*known, *tool));
         if let Some(tool) = meant.map(AsRef::as_ref).filter(is_new) {
             tools.push(tool);
         }
@@ -224,17 +226,17 @@ fn reminders<'a>(
     tools
 }
 
-/// Returns the place of the step that a path begins with.
+/// Returns the step at the beginning of a path.
 fn step_of(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split(']').next()?.parse().ok()
 }
 
-/// Returns a tool as a model is told of it, under the shortest name that means it.
+/// Describes a tool for a model, under the shortest name that means it.
 fn listed(tool: &ToolDefinition, catalog: &Catalog) -> Value {
     let plain = tool.name.as_str();
     let is_plain = catalog
         .find(plain)
-        .is_some_and(|it| it.definition.qualified_name() == tool.qualified_name());
+        .is_some_and(|found| found.definition.qualified_name() == tool.qualified_name());
     let name = if is_plain { plain.to_owned() } else { tool.qualified_name().to_string() };
     let effect = match tool.effect {
         Effect::Read => "read",
@@ -248,13 +250,14 @@ fn listed(tool: &ToolDefinition, catalog: &Catalog) -> Value {
         "parameters": tool.input_schema,
     });
     let returns = tool.output_schema.as_ref();
-    if let Some(returns) = returns.filter(|it| shared::json::json_size(it) <= OUTPUT_SCHEMA) {
+    if let Some(returns) = returns.filter(|schema| shared::json::json_size(schema) <= OUTPUT_SCHEMA)
+    {
         listed["returns"] = returns.clone();
     }
     listed
 }
 
-/// Writes data so that nothing in it looks like the end of a fence.
+/// Escapes data so that it cannot close a fence.
 fn fenced(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c").replace('>', "\\u003e")
 }

@@ -1,8 +1,8 @@
-//! Plans as models write them: in fences, amid prose, with commas too many, and under other names
-//! than they should have.
+//! Reads plans as models write them: in code fences, amid prose, with trailing commas and other
+//! field names.
 //!
-//! What can be understood is; what was done to it is noticed. What remains is for the compiler to
-//! say, whose diagnostics go back to the model.
+//! The reader repairs what it understands and adds a warning. The compiler reports the rest to the
+//! model.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ use crate::{
     draft::Draft,
 };
 
-/// Names that models give the list of steps.
+/// Names of the list of steps.
 const STEPS: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
-/// Names that they give a plan inside an answer.
+/// Names of a plan inside an answer.
 const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
-/// Names that they give the reason why there are no steps.
+/// Names of the reason why there are no steps.
 const REASONS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
-/// Names that they give the fields of a step, and what those are called.
+/// Fields of a step, and other names for them.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
     ("name", &["toolName", "tool_name", "tool", "function", "action"]),
@@ -35,7 +35,7 @@ const FIELDS: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// The fields that a step may have, besides those above.
+/// Other fields of a step.
 const OTHER_FIELDS: [&str; 7] = [
     "retry",
     "requiresApproval",
@@ -46,19 +46,18 @@ const OTHER_FIELDS: [&str; 7] = [
     "strictTemplates",
 ];
 
-/// What a model wrote.
+/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Written {
-    /// A draft.
     Draft(Box<Draft>),
-    /// That it cannot be done, and why.
+    /// The reason why the request cannot be fulfilled.
     Impossible(String),
-    /// Words without any JSON.
+    /// An answer without JSON.
     Words(String),
 }
 
-/// Reads an answer; what makes it no draft is said as the compiler would. Of other plans its steps
-/// execute only those that are `known`: the catalog says nothing of what those call.
+/// Reads an answer. Errors look like those of the compiler. Steps may execute only `known`
+/// sub-plans, because the catalog does not show the tools of other plans.
 pub(super) fn read(
     text: &str,
     catalog: &Catalog,
@@ -88,36 +87,40 @@ pub(super) fn read(
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
 }
 
-/// Says that an answer has no plan.
 pub(super) fn no_json() -> Diagnostic {
     let message = "there is no JSON object in the answer";
     let help = "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
     Diagnostic::error("plan.invalid_json", "", message).with_help(help)
 }
 
-/// Returns whether an answer is prose, and not a plan that was cut off or cannot be read.
+/// Returns whether an answer is prose. A truncated or unreadable plan is not.
 fn is_words(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
 
-/// Returns the plan in a text: what is JSON as it stands, else whatever looks most like a plan.
+/// Returns the plan in a text: the whole text if it is JSON, else the value that looks most like a
+/// plan.
 fn find(text: &str) -> Option<Value> {
     let whole = text.trim().trim_start_matches('\u{feff}');
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
         return Some(value);
     }
     let mut found = lenient::all(text);
-    let best = found.iter().enumerate().max_by_key(|(at, it)| (likeness(it), *at))?.0;
-    Some(found.swap_remove(best)).filter(|it| likeness(it) > 0)
+    let best = found.iter().enumerate().max_by_key(|(at, value)| (likeness(value), *at))?.0;
+    Some(found.swap_remove(best)).filter(|value| likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Of several, models mean the last: they correct
-/// themselves.
+/// Returns how much a value looks like a plan. Of several plans the last one counts, because models
+/// correct themselves.
 fn likeness(value: &Value) -> u8 {
     match value {
         Value::Object(fields) if steps_of(fields).is_some() => 4,
         Value::Object(fields) if fields.contains_key("impossible") => 3,
-        Value::Object(fields) if PLANS.iter().any(|it| fields.get(*it).is_some_and(is_nested)) => 3,
+        Value::Object(fields)
+            if PLANS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
+        {
+            3
+        }
         Value::Array(items) if !items.is_empty() && items.iter().all(is_step) => 2,
         value if is_step(value) => 1,
         _ => 0,
@@ -129,19 +132,19 @@ fn is_nested(value: &Value) -> bool {
 }
 
 fn steps_of(fields: &Map<String, Value>) -> Option<&'static str> {
-    STEPS.into_iter().find(|it| fields.get(*it).is_some_and(Value::is_array))
+    STEPS.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
 }
 
 fn is_step(value: &Value) -> bool {
     let names = || std::iter::once("name").chain(FIELDS[1].1.iter().copied());
-    value.as_object().is_some_and(|fields| names().any(|it| fields.contains_key(it)))
+    value.as_object().is_some_and(|fields| names().any(|name| fields.contains_key(name)))
 }
 
 fn impossible(found: &Value) -> Option<String> {
-    let fields = found.as_object().filter(|it| {
-        steps_of(it).is_none_or(|steps| it[steps].as_array().is_some_and(Vec::is_empty))
+    let fields = found.as_object().filter(|fields| {
+        steps_of(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
-    // `{"tools": [], "reason": "…"}` declines as well: a plan has steps.
+    // `{"tools": [], "reason": "…"}` declines too.
     let reason = || REASONS.into_iter().find_map(|name| fields.get(name));
     let why = match fields.get("impossible") {
         Some(why) => why,
@@ -149,12 +152,12 @@ fn impossible(found: &Value) -> Option<String> {
     };
     match why {
         Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
-        Value::Bool(true) => Some("the model says that no tool does what is asked".to_owned()),
+        Value::Bool(true) => Some("the model says that no tool fits the request".to_owned()),
         _ => None,
     }
 }
 
-/// Gives a plan the shape that plans have.
+/// Gives a plan the fields of a draft.
 fn shaped(
     found: Value,
     (catalog, plans): (&Catalog, &BTreeSet<&str>),
@@ -173,7 +176,7 @@ fn shaped(
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
-        .map(|(at, it)| step(it, &mut Reading { at, names: &names, plans, notices }))
+        .map(|(at, written)| step(written, &mut Reading { at, names: &names, plans, notices }))
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
     let order = fields.shift_remove("executionOrder");
@@ -185,17 +188,17 @@ fn shaped(
 }
 
 fn is_order(order: &Value) -> bool {
-    order.as_array().is_some_and(|it| it.iter().all(Value::is_string))
+    order.as_array().is_some_and(|ids| ids.iter().all(Value::is_string))
 }
 
-/// Returns the plan that an answer has inside, if it has one.
+/// Returns the plan inside an answer.
 fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
     for _ in 0..PLANS.len() {
         if steps_of(&fields).is_some() {
             break;
         }
-        let inside = PLANS.iter().find(|it| fields.get(**it).is_some_and(is_nested));
-        match inside.and_then(|it| fields.shift_remove(*it)) {
+        let inside = PLANS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
+        match inside.and_then(|name| fields.shift_remove(*name)) {
             Some(Value::Object(inner)) => fields = inner,
             Some(steps) => {
                 fields.insert("tools".to_owned(), steps);
@@ -206,7 +209,7 @@ fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// A step that is read: where it is, what its tool may be, and what is noticed of it.
+/// The reader of one step: its place, the known names, and the warnings.
 struct Reading<'a, 'b> {
     at: usize,
     names: &'a CatalogNames<'b>,
@@ -230,28 +233,30 @@ fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
     if let Some(Value::Object(inner)) = fields.get("function").cloned() {
         fields.shift_remove("function");
         fields.shift_remove("type");
-        inner.into_iter().for_each(|(key, it)| {
-            fields.entry(key).or_insert(it);
+        inner.into_iter().for_each(|(key, value)| {
+            fields.entry(key).or_insert(value);
         });
     }
     let mut step = Map::new();
     for (name, others) in FIELDS {
         let known = std::iter::once(name).chain(others.iter().copied());
-        let given: Vec<Value> =
-            known.filter_map(|it| fields.shift_remove(it)).filter(|it| !it.is_null()).collect();
+        let given: Vec<Value> = known
+            .filter_map(|name| fields.shift_remove(name))
+            .filter(|value| !value.is_null())
+            .collect();
         if let Some(value) = given.into_iter().next() {
             step.insert(name.to_owned(), value);
         }
     }
     for name in OTHER_FIELDS {
-        if let Some(value) = fields.shift_remove(name).filter(|it| !it.is_null()) {
+        if let Some(value) = fields.shift_remove(name).filter(|value| !value.is_null()) {
             step.insert(name.to_owned(), value);
         }
     }
-    // Where a step says in words what it is for, `plan` is no plan.
+    // `plan` beside a tool is a description and no sub-plan.
     let plan = fields.get("plan").and_then(Value::as_str).filter(|_| !step.contains_key("name"));
-    if plan.is_some_and(|it| reading.plans.contains(it)) {
-        step.extend(fields.shift_remove("plan").map(|it| ("plan".to_owned(), it)));
+    if plan.is_some_and(|plan| reading.plans.contains(plan)) {
+        step.extend(fields.shift_remove("plan").map(|plan| ("plan".to_owned(), plan)));
     } else if step.contains_key("name") {
         fields.shift_remove("plan");
     }
@@ -264,7 +269,7 @@ fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
 
 fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
     if let Some(Value::Number(id)) = step.get("id") {
-        // Templates begin with it, and `{{1.x}}` reads like a number.
+        // Step ids begin templates, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
         reading.notice("id", format!("the id is a number; it was taken for `{id}`"));
         step.insert("id".to_owned(), json!(id));
@@ -288,9 +293,9 @@ fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
             step.insert("parameters".to_owned(), object);
         }
     }
-    let nothing = |it: &Value| {
-        it.as_str().is_some_and(|it| {
-            matches!(it.trim().to_ascii_lowercase().as_str(), "" | "none" | "null" | "[]")
+    let nothing = |value: &Value| {
+        value.as_str().is_some_and(|text| {
+            matches!(text.trim().to_ascii_lowercase().as_str(), "" | "none" | "null" | "[]")
         })
     };
     if step.get("dependsOn").is_some_and(nothing) {

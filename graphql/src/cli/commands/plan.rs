@@ -282,7 +282,7 @@ pub(crate) async fn find_saved(client: &Client, name: &str) -> Result<Option<Tex
 async fn not_saved(client: &Client, name: &str) -> Result<Failure, Failure> {
     let saved = all_saved(client).await?;
     let help =
-        planner::nearest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
-    let help = help.unwrap_or_else(|| "`faber list saved` lists the names".to_owned());
+        planner::suggest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
+    let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
     Ok(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
 }

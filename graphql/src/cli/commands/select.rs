@@ -263,7 +263,7 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
                 Some(is_active) if *is_active || all => continue,
                 Some(_) => "inactive: `--all` includes it".to_owned(),
                 None => {
-                    let help = planner::nearest::did_you_mean(name, is_active.keys().copied());
+                    let help = planner::suggest::did_you_mean(name, is_active.keys().copied());
                     let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
                     format!("not the name of a tool: {help}")
                 }

@@ -102,7 +102,7 @@ async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
     let qualified: Vec<String> = qualified.collect();
     let known = tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
     let failure = Failure::not_found("tool", name);
-    let help = planner::nearest::did_you_mean(name, known);
+    let help = planner::suggest::did_you_mean(name, known);
     let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
     Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
 }

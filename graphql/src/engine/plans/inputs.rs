@@ -1,6 +1,6 @@
 //! The input of a saved plan: a JSON Schema, or a short form that becomes one.
 
-use planner::nearest::did_you_mean;
+use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{
     json,

@@ -49,7 +49,7 @@ fn what_is_no_condition_is_said() {
             error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
             error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
             error[plan.unknown_variable] tools[6].when: `vars.nothing`: no step maps the variable `nothing` (map it: `"outputMapping": {"path": "nothing"}`)
-            error[plan.invalid_condition] tools[7].when: there is no `item`: a condition is asked once, for the whole step (`{{item}}` and `{{index}}` stand in `parameters` and `compensate`)
+            error[plan.invalid_condition] tools[7].when: there is no `item`: a condition is asked once, for the whole step (`{{item}}` and `{{index}}` belong into `parameters` and `compensate`)
             error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition has no templates: write the names without braces)
             error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
             error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and may have 4096 (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)

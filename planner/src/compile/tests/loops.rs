@@ -102,9 +102,9 @@ fn items_are_known_in_loops_only() {
               "compensate": { "name": "flow.noop", "parameters": { "b": "{{item}}" } } },
         ]),
         &expect![[r#"
-            error[plan.unknown_step_in_template] tools[0].parameters.a[0]: `{{item.x}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
-            error[plan.unknown_step_in_template] tools[0].parameters.a[1]: `{{index}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
-            error[plan.unknown_step_in_template] tools[0].compensate.parameters.b: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].parameters.a[0]: `{{item.x}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].parameters.a[1]: `{{index}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].compensate.parameters.b: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
         "#]],
     );
 }

@@ -31,10 +31,10 @@ fn names() {
             error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
             error[plan.not_callable] tools[4].name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
             error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
-            error[plan.two_tools] tools[6]: both `name` and `toolName` are there (keep exactly one of them)
+            error[plan.two_tools] tools[6]: the step has both `name` and `toolName` (keep exactly one of them)
             error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (templates give that word another meaning; choose another)
             error[plan.invalid_step_id] tools[8].id: `a b` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (for example `a_b`)
-            error[plan.duplicate_step] tools[10].id: `x` is the id of `tools[9]` already (give each step an id of its own)
+            error[plan.duplicate_step] tools[10].id: `x` is the id of `tools[9]` already (give each step a different id)
         "#]],
     );
 }
@@ -65,7 +65,7 @@ fn references() {
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
-            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
         "#]],
     );
 }
@@ -108,8 +108,8 @@ fn policies_and_mappings() {
             error[plan.invalid_mapping] tools[1].outputMapping["a b"]: `a b` is not a path: `a b` is not a name; write other keys as `["any key"]` (write `{"path in the output": "variable"}`)
             error[plan.invalid_mapping] tools[1].outputMapping.c: `d e` is not a variable's name: letters, digits, `_`, `-` and `.`, at most 128 (write `{"path in the output": "variable"}`)
             error[plan.invalid_mapping] tools[1].outputMapping.f: a variable's name must be text, not a number (write `{"path in the output": "variable"}`)
-            error[plan.invalid_on_error] tools[1].onError: `contine` is none of `fail`, `continue`, `ignore`, `wait` (did you mean `continue`?)
-            error[plan.invalid_on_error] tools[2].onError: `explode` is none of `fail`, `continue`, `ignore`, `wait` (leave it out for `fail`)
+            error[plan.invalid_on_error] tools[1].onError: `contine` is not `fail`, `continue`, `ignore` or `wait` (did you mean `continue`?)
+            error[plan.invalid_on_error] tools[2].onError: `explode` is not `fail`, `continue`, `ignore` or `wait` (leave it out for `fail`)
         "#]],
     );
 }

@@ -9,7 +9,7 @@ use super::super::{compile_all, compile_with};
 use super::*;
 use crate::{
     draft::{Draft, DraftRetry, DraftStep, SubDraft},
-    plans::{SubPlan, SubPlans},
+    sub_plans::{SubPlan, SubPlans},
 };
 
 const NAMES: [&str; 14] = [

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::super::{compile_all, parse};
 use super::*;
-use crate::plans::SubPlans;
+use crate::sub_plans::SubPlans;
 
 fn check(text: &str, expected: &Expect) {
     let found = parse(text).map_or_else(|it| it, |it| it.notices);

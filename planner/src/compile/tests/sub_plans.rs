@@ -7,7 +7,7 @@ use super::super::{compile_all, compile_with};
 use super::*;
 use crate::{
     draft::{Draft, DraftStep, SubDraft},
-    plans::{self, SubPlan, SubPlans},
+    sub_plans::{self, SubPlan, SubPlans},
 };
 
 fn id(n: usize) -> PlanId {
@@ -27,8 +27,8 @@ fn known() -> SubPlans {
         (id(2).to_string(), plan(2, 3, None)),
         ("deep".to_owned(), plan(3, limits::DEPTH, None)),
         ("almost".to_owned(), plan(4, limits::DEPTH - 1, None)),
+        ("farewell".to_owned(), plan(5, 0, None)),
     ])
-    .with_saved(vec!["farewell".to_owned()])
 }
 
 /// Returns the plans of a draft and of those inside it, its own last.
@@ -93,7 +93,7 @@ fn what_names_no_plan_is_said() {
             error[plan.unknown_plan] tools[1].plan: no plan is called `farewel` (did you mean `farewell`?)
             error[plan.unknown_plan] tools[2].plan: no plan is called `plan_7_nothere00` (write the id of a plan, the name that one was saved under, or a plan: `{"tools": […]}`)
             error[plan.missing_tool] tools[3].plan: the plan's name is empty (write the plan's name)
-            error[plan.two_tools] tools[4]: both `name` and `plan` are there (keep exactly one of them)
+            error[plan.two_tools] tools[4]: the step has both `name` and `plan` (keep exactly one of them)
             error[plan.invalid_cache] tools[5].cacheTtlMs: `welcome` is a plan: with a cached output it would not be executed (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
             error[plan.invalid_parameters] tools[5].parameters.nam: `welcome` knows no `nam` (did you mean `name`?)
             error[plan.missing_parameter] tools[5].parameters.name: `welcome` needs `name` (of type string)
@@ -157,7 +157,7 @@ fn plans_are_not_inside_one_another_without_end() {
     }
     let found = compile_all(&draft, about(), &catalog(), &known(), &mut |_| about()).unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
-    assert!(plans::names(&draft).is_empty());
+    assert!(sub_plans::names(&draft).is_empty());
     // What is inside counts together with what it names.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
     assert_eq!(codes(&all(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
@@ -169,7 +169,7 @@ fn the_names_to_look_up_are_listed() {
     let draft = parse_value(json!({ "tools": [
         { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
     ] }));
-    assert_eq!(plans::names(&draft.unwrap()), ["a", "b"]);
+    assert_eq!(sub_plans::names(&draft.unwrap()), ["a", "b"]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn what_cannot_undo_is_said() {
         &expect![[r#"
             error[plan.invalid_json] tools[0].compensate: this must be an object, not text
             error[plan.missing_tool] tools[1].compensate: the step names no tool (write the tool's name as `name`)
-            error[plan.two_tools] tools[2].compensate: both `name` and `toolName` are there (keep exactly one of them)
+            error[plan.two_tools] tools[2].compensate: the step has both `name` and `toolName` (keep exactly one of them)
             error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` shows the tools that there are)
             error[plan.unknown_tool] tools[3].compensate.name: no tool is called `deleteAuthor` (did you mean `createAuthor`?)
             error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)

@@ -1,4 +1,4 @@
-//! One source among those that are wanted, and how it does.
+//! One configured source and its state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,39 +13,37 @@ use crate::embed::{
     server::Server,
 };
 
-/// For so long a source is passed over that failed; twice as long each time that it fails again at
-/// once.
+/// The pause after a failure. It doubles after each further one.
 const PAUSE: Duration = Duration::from_mins(1);
-/// The longest that it is passed over.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(15);
 
-/// A source, and how it does.
+/// A configured source and its state.
 #[derive(Debug)]
 pub(super) struct Slot {
     source: Source,
     opened: Option<Opened>,
-    /// Why it is not used, as long as it is not.
+    /// The last failure, while the source is skipped.
     away: Option<Away>,
-    /// For how long it was passed over the last time, if ever.
+    /// The last pause.
     pause: Option<Duration>,
-    /// What was said of it in the log.
+    /// The last error that was logged.
     told: Option<EmbedError>,
 }
 
-/// What came of a source. It stays when the source goes away and comes back, and so does all that is
-/// known by its vectors.
+/// An opened source. It stays when the source fails and comes back, with all its vectors.
 #[derive(Debug)]
 struct Opened {
     embedder: Arc<dyn Embedder>,
     embedding: Embedding,
-    /// Since when it has worked.
+    /// The time since which it has worked.
     since: Instant,
 }
 
 #[derive(Debug)]
 struct Away {
     why: EmbedError,
-    /// When it is tried again, if that is of any use.
+    /// The time of the next attempt. None if a retry cannot help.
     again: Option<Instant>,
 }
 
@@ -54,33 +52,32 @@ impl Slot {
         Self { source, opened: None, away: None, pause: None, told: None }
     }
 
-    /// Returns which source it is, for people.
+    /// Returns the source in words.
     pub(super) fn name(&self) -> String {
         self.source.to_string()
     }
 
-    /// Returns what came of it, also where it does not work now.
+    /// Returns the embedding if it was ever opened.
     pub(super) fn embedding(&self) -> Option<&Embedding> {
-        self.opened.as_ref().map(|it| &it.embedding)
+        self.opened.as_ref().map(|opened| &opened.embedding)
     }
 
-    /// Returns whether it works, as far as is known.
+    /// Returns whether the source worked the last time.
     pub(super) fn is_ready(&self) -> bool {
         self.opened.is_some() && self.away.is_none()
     }
 
-    /// Returns when it is tried again, if it does not work and that is of any use.
     pub(super) fn again(&self) -> Option<Instant> {
         self.away.as_ref()?.again
     }
 
-    /// Returns why it is not used, if it is not.
+    /// Returns the reason why the source is skipped.
     pub(super) fn passed_over(&self) -> Option<PassedOver> {
         let why = self.away.as_ref()?.why.clone();
         Some(PassedOver { source: self.name(), why })
     }
 
-    /// Returns whether it works; one that has not been tried, or not for long enough, is tried.
+    /// Returns whether the source works. Tries it if it was not tried recently.
     pub(super) async fn works(&mut self, store: &Arc<dyn Vectors>) -> bool {
         let may_try = match &self.away {
             None if self.opened.is_some() => return true,
@@ -123,7 +120,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Passes over a source that failed: for a while, or for good where nothing can come of it.
+    /// Skips a failed source: for a while, or for good if a retry cannot help.
     pub(super) fn pass_over(&mut self, why: EmbedError) {
         let now = Instant::now();
         let worked = match (&self.opened, &self.away) {
@@ -142,14 +139,14 @@ impl Slot {
         self.away = Some(Away { why, again: (!is_broken).then(|| now + pause) });
     }
 
-    /// Says in the log why it is not used, if it is not, and what is.
+    /// Logs why the source is skipped, and which one replaces it.
     pub(super) fn tell(&mut self, instead: Option<&str>) {
         if let Some(PassedOver { why, .. }) = self.passed_over() {
             self.tell_of(&why, instead);
         }
     }
 
-    /// Says in the log what is wrong with it, unless that was said already.
+    /// Logs an error of the source, unless the last entry says the same.
     pub(super) fn tell_of(&mut self, why: &EmbedError, instead: Option<&str>) {
         if self.told.as_ref() != Some(why) {
             let instead = instead.unwrap_or("tools are chosen by words alone");

@@ -1,4 +1,4 @@
-//! One file over HTTP, from where it was broken off.
+//! The download of one file over HTTP, with resumption.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,51 +18,48 @@ use tokio::time::timeout;
 use super::{Progress, PullError};
 use crate::embed::fingerprint::hex;
 
-/// How long a server may take to accept a connection.
+/// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a server may be silent.
+/// The longest silence of a server.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The most bytes of a file: above it, it is no model for this.
+/// The largest file. Larger models are not supported.
 const BYTES: u64 = 8 << 30;
 /// Redirects that are followed.
 const HOPS: usize = 5;
 /// Bytes between two reports.
 const REPORT: u64 = 1 << 20;
-/// Who asks.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-/// A file to fetch.
 pub(super) struct Wanted<'a> {
     pub(super) url: Url,
     pub(super) name: &'a str,
     pub(super) sha256: Option<&'a str>,
 }
 
-/// What a server knows of a file.
+/// The server's metadata of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The revision that it is of.
+    /// The revision of the file.
     pub(super) revision: Option<String>,
     pub(super) sha256: Option<String>,
 }
 
-/// Whether there is a file.
+/// The answer to a request for metadata.
 pub(super) enum Fetched {
     Is(Known),
     Not(StatusCode),
 }
 
-/// Makes what files are fetched with.
 pub(super) fn client(place: &str) -> Result<Client, PullError> {
-    // Whoever comes later finds it installed, which is as good.
+    // Another installed provider is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The hub says what it knows of a file before it leads elsewhere: redirects are followed here.
+    // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
     let client = client.redirect(Policy::none()).no_gzip().build();
     client.map_err(|err| unreachable(place, &err))
 }
 
-/// Asks what a server knows of a file.
+/// Requests the metadata of a file.
 pub(super) async fn ask(client: &Client, url: &Url) -> Result<Fetched, PullError> {
     let response = answer(client.head(url.clone()), url).await?;
     let status = response.status();
@@ -76,15 +73,16 @@ pub(super) async fn ask(client: &Client, url: &Url) -> Result<Fetched, PullError
 }
 
 fn known(headers: &HeaderMap) -> Known {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(|it| it.trim_matches('"'));
-    let is_hash = |it: &&str, len| it.len() == len && it.bytes().all(|it| it.is_ascii_hexdigit());
-    let revision = text("x-repo-commit").filter(|it| is_hash(it, 40));
-    // Of a large file the tag is its SHA-256; of a small one it is something else.
-    let sha256 = text("x-linked-etag").filter(|it| is_hash(it, 64));
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(|value| value.trim_matches('"'));
+    let is_hash =
+        |hash: &&str, len| hash.len() == len && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let revision = text("x-repo-commit").filter(|hash| is_hash(hash, 40));
+    // The tag is the SHA-256 for large files only.
+    let sha256 = text("x-linked-etag").filter(|hash| is_hash(hash, 64));
     Known { revision: revision.map(ToOwned::to_owned), sha256: sha256.map(str::to_ascii_lowercase) }
 }
 
-/// Fetches a file, or the rest of it.
+/// Downloads a file, or the rest of it.
 pub(super) async fn fetch(
     client: &Client,
     wanted: &Wanted<'_>,
@@ -101,7 +99,7 @@ pub(super) async fn fetch(
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
-    let there = fs::metadata(part).map_or(0, |it| it.len());
+    let there = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut response = get(client, &wanted.url, there).await?;
     let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
         && starts_at(response.headers()) == Some(there);
@@ -109,7 +107,7 @@ pub(super) async fn fetch(
         return Err(PullError::Wrong(format!("{} sends another part than asked for", wanted.url)));
     }
     let mut bytes = if goes_on { there } else { 0 };
-    let of = response.content_length().map(|it| it + bytes);
+    let of = response.content_length().map(|rest| rest + bytes);
     let mut options = OpenOptions::new();
     let options = options.create(true).write(true).append(goes_on).truncate(!goes_on);
     let mut file = options.open(part).map_err(disk)?;
@@ -124,7 +122,7 @@ pub(super) async fn fetch(
         if bytes > BYTES {
             return Err(PullError::Wrong(format!("`{}` has more than {BYTES} bytes", wanted.name)));
         }
-        if reported.is_none_or(|it| bytes >= it + REPORT) {
+        if reported.is_none_or(|last| bytes >= last + REPORT) {
             reported = Some(bytes);
             progress(Progress { file: wanted.name.to_owned(), bytes, of });
         }
@@ -136,7 +134,7 @@ pub(super) async fn fetch(
     fs::rename(part, path).map_err(disk)
 }
 
-/// Asks for a file from a byte on, wherever the server leads.
+/// Requests a file from an offset, and follows redirects.
 async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
     let mut at = url.clone();
     for _ in 0..=HOPS {
@@ -150,7 +148,7 @@ async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullErro
             return Ok(response);
         }
         if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
-            // What is there is all there is, or of another file: the whole is asked for.
+            // The part is complete or belongs to another file, so the whole file is requested.
             let request = client.get(at.clone());
             let response = answer(request, &at).await?;
             return if response.status().is_success() {
@@ -160,7 +158,9 @@ async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullErro
             };
         }
         let location = response.headers().get(reqwest::header::LOCATION);
-        let location = location.and_then(|it| it.to_str().ok()).filter(|_| status.is_redirection());
+        let location = location
+            .and_then(|location| location.to_str().ok())
+            .filter(|_| status.is_redirection());
         let Some(location) = location else { return Err(place_answered(&at, status)) };
         let next = at.join(location);
         let next = next.map_err(|err| PullError::Wrong(format!("{at} leads nowhere ({err})")))?;
@@ -182,7 +182,7 @@ async fn answer(request: reqwest::RequestBuilder, url: &Url) -> Result<Response,
     answered.map_err(|err| unreachable(&host(url), &err))
 }
 
-/// Compares what was fetched with its checksum, and removes it where it is something else.
+/// Checks the size and the checksum of a download, and removes a wrong one.
 fn check(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
     let Some(want) = wanted.sha256 else { return Ok(()) };
     let disk = |err| PullError::disk(part, &err);

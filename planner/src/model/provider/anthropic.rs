@@ -12,7 +12,6 @@ const MAX_TOKENS: u32 = 32_000;
 /// Older models, and the limits that they allow.
 const OLD_MODELS: [(&str, u32); 2] = [("claude-3-5", 8_192), ("claude-3-", 4_096)];
 
-/// Writes a question.
 pub(super) fn request(question: &Question, names: &WireNames, settings: &Settings) -> Value {
     let mut body = Map::new();
     let model = settings.model.as_str();
@@ -74,7 +73,6 @@ fn message(message: &Message, names: &WireNames) -> Option<Value> {
     }
 }
 
-/// Reads an answer.
 pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
     let parts = || answer["content"].as_array().into_iter().flatten();
     let calls = parts().filter(|part| part["type"] == "tool_use").map(|part| NativeCall {
@@ -98,7 +96,7 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
             .collect(),
         calls: calls.collect(),
         stop,
-        // The first does not count tokens that were cached.
+        // `input_tokens` does not include cached tokens.
         tokens: Tokens {
             input: count("input_tokens")
                 + count("cache_creation_input_tokens")

@@ -1,4 +1,5 @@
-//! Errors of providers: which of them may pass, and how long to wait. No message shows a key.
+//! Errors of providers: which of them are temporary, and the wait before a retry. No message shows
+//! a key.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::{
 
 /// Characters of a provider's message that are repeated.
 const SHOWN: usize = 300;
-/// Words by which a provider refuses to keep an answer to a schema.
+/// Words in refusals of an answer's schema.
 const FORM_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
@@ -44,7 +45,7 @@ impl Provider {
         }
     }
 
-    /// Returns the error for an answer with the status of one.
+    /// Returns the error for an answer with an error status.
     pub(super) fn answered(
         &self,
         status: StatusCode,
@@ -76,7 +77,7 @@ impl Provider {
                 "{why}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
             _ => match FORM_WORDS.iter().find(|word| body.contains(**word)) {
-                // The word may stand behind what is shown.
+                // The word may be in the part that is not shown.
                 Some(word) if !why.contains(*word) => {
                     self.refused(format!("{why} (it mentions `{word}`)"))
                 }
@@ -93,7 +94,7 @@ impl Provider {
         ModelError::Refused { model: self.name.clone(), why }
     }
 
-    /// Returns the beginning of a provider's message. Some providers repeat the key: it is hidden.
+    /// Returns the beginning of a provider's message, without the key.
     pub(super) fn shown(&self, message: &str) -> String {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match &self.settings.key {
@@ -107,12 +108,12 @@ impl Provider {
     }
 }
 
-/// Returns whether a provider refuses to keep an answer to a schema.
+/// Returns whether a provider refused an answer's schema.
 pub(super) fn mentions_form(why: &str) -> bool {
     FORM_WORDS.iter().any(|word| why.contains(word))
 }
 
-/// Returns how long a provider asks to wait: in seconds, in milliseconds, or until a time of its own
+/// Returns the wait that a provider asks for: in seconds, in milliseconds, or until a time of its
 /// clock.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();

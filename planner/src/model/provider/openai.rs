@@ -8,12 +8,11 @@ use crate::model::{
     names::WireNames,
 };
 
-/// Models with these prefixes want `max_completion_tokens` in place of `max_tokens`.
+/// Prefixes of models that want `max_completion_tokens` instead of `max_tokens`.
 const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
-/// The field of a call in which Gemini sends what it wants back, such as signatures of thoughts.
+/// The field of a call with data that Gemini wants back, such as thought signatures.
 const EXTRA: &str = "extra_content";
 
-/// Writes a question.
 pub(super) fn request(
     question: &Question,
     names: &WireNames,
@@ -29,7 +28,7 @@ pub(super) fn request(
     let messages = question.messages.iter().flat_map(|said| messages(said, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
-        // The strict form has no room for parameters that only a tool's own schema knows.
+        // The strict form does not allow open parameter objects.
         let schema = json!({ "name": form.name, "strict": false, "schema": form.schema });
         let format = json!({ "type": "json_schema", "json_schema": schema });
         body.insert("response_format".to_owned(), format);
@@ -84,7 +83,6 @@ fn call(call: &NativeCall, names: &WireNames) -> Value {
     written
 }
 
-/// Reads an answer.
 pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
     let choice = &answer["choices"][0];
     let message = &choice["message"];
@@ -104,7 +102,7 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
     });
     let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
     let said = content(&message["content"]);
-    // A model that declines says so in a field of its own, without any content.
+    // A refusal has a field of its own, without content.
     let said = if said.trim().is_empty() { text(&message["refusal"]) } else { said };
     Answer {
         text: without_thoughts(&said).to_owned(),
@@ -114,7 +112,7 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
     }
 }
 
-/// Returns the text of a message. Mistral sends parts, of which some are thoughts.
+/// Returns the text of a message. Mistral sends parts, and some are thoughts.
 fn content(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts: String = parts.filter_map(|part| part["text"].as_str()).collect();

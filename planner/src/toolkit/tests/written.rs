@@ -34,7 +34,7 @@ fn chains_are_kept_apart_and_shared_tools_are_one() {
     let expected = ["look>think 0.7", "look>Reader 1", "say>Writer 1", "think>Reader 0.5"];
     assert_eq!(edges, expected);
     let expected = [
-        "`tools[2]`: tool `Writer` is there twice; the last one counts",
+        "`tools[2]`: tool `Writer` exists twice; the last one counts",
         "`toolkit[0][1]`: there is no action `nothing`; it was left out",
         "action `think`: `tools` has no `Nobody`; it was left out",
         "action `rest` is in no chain of `toolkit` and was left out",

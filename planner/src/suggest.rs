@@ -1,17 +1,17 @@
-//! The nearest known name, for "did you mean".
+//! Suggestions of known names.
 
-/// The most names that are looked at: an answer that takes long helps nobody.
+/// Names that are compared. Limits the time.
 pub(crate) const CANDIDATES: usize = 4_096;
-/// The most characters of a name that are compared.
+/// Characters of a name that are compared.
 const LENGTH: usize = 64;
-/// The fewest characters of a name that others may contain.
+/// The shortest name that another may contain.
 const CONTAINED: usize = 3;
 
-/// Returns the known name that `name` most probably means, if any is near enough.
+/// Returns the most similar known name, if one is similar enough.
 ///
-/// Case and separators do not count (`create_author` is `createAuthor`); beyond that one letter in
-/// three may differ, counting two that changed places once; failing that, one name may contain the
-/// other. Of names that are equally near, the first wins.
+/// Case and separators do not count (`create_author` is `createAuthor`). One character in three may
+/// differ; two swapped characters count once. Otherwise, one name may contain the other. The first
+/// of equally similar names wins.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = folded(name);
     let mut best = None;
@@ -32,19 +32,19 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.or(containing)
 }
 
-/// Writes the help that names the nearest known name.
+/// Writes help with the most similar known name.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    nearest(name, known).map(|it| format!("did you mean `{it}`?"))
+    nearest(name, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 fn folded(name: &str) -> Vec<char> {
     let letters = name.chars().take(LENGTH).flat_map(char::to_lowercase);
-    letters.filter(|it| it.is_alphanumeric()).collect()
+    letters.filter(|c| c.is_alphanumeric()).collect()
 }
 
 fn contains(a: &[char], b: &[char]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short.len() >= CONTAINED && long.windows(short.len()).any(|it| it == short)
+    short.len() >= CONTAINED && long.windows(short.len()).any(|window| window == short)
 }
 
 /// Returns the optimal string alignment distance, if it is at most `tolerance`.
@@ -62,12 +62,12 @@ fn distance(a: &[char], b: &[char], tolerance: usize) -> Option<usize> {
             let change = last[j] + usize::from(x != y);
             row[j + 1] = change.min(last[j + 1] + 1).min(row[j] + 1).min(swap);
         }
-        if row.iter().all(|it| *it > tolerance) {
+        if row.iter().all(|cost| *cost > tolerance) {
             return None;
         }
         before = std::mem::replace(&mut last, row);
     }
-    Some(last[b.len()]).filter(|it| *it <= tolerance)
+    Some(last[b.len()]).filter(|cost| *cost <= tolerance)
 }
 
 #[cfg(test)]

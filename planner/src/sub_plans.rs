@@ -1,0 +1,92 @@
+//! The saved plans that a draft may execute.
+//!
+//! The compiler does not read the store. The caller looks up the names of [`names`] and
+//! passes the plans. So a name means one plan for good, and no plan can execute itself.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+use shared::{
+    id::PlanId,
+    limits,
+    plan::{Plan, StepKind},
+};
+
+use crate::draft::{Draft, SubDraft};
+
+/// The plans that a draft names.
+#[derive(Clone, Debug, Default)]
+pub struct SubPlans {
+    plans: BTreeMap<String, SubPlan>,
+}
+
+/// A plan that a step may execute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubPlan {
+    /// Its identifier.
+    pub id: PlanId,
+    /// The number of plan levels below this one. 0 if it executes no plan.
+    pub depth: u32,
+    /// The JSON Schema of its input, if it declares one.
+    pub inputs: Option<Arc<Value>>,
+}
+
+impl SubPlans {
+    /// Collects plans by the name that drafts use: an id, or a saved name.
+    pub fn new(plans: impl IntoIterator<Item = (String, SubPlan)>) -> Self {
+        Self { plans: plans.into_iter().collect() }
+    }
+
+    /// Returns the plans that the steps of a plan execute, for compiling [`Draft::from_plan`].
+    /// These are the plans that it was made with, even if their names mean others now.
+    pub fn of(plan: &Plan) -> Self {
+        let steps = plan.steps().iter();
+        Self::new(steps.filter_map(|step| match step.kind {
+            StepKind::Plan(id) => {
+                let inputs = step.inputs.as_ref().map(|inputs| Arc::clone(inputs.schema()));
+                Some((step.tool.to_string(), SubPlan { id, depth: 0, inputs }))
+            }
+            _ => None,
+        }))
+    }
+
+    /// Returns the plan that a name means.
+    pub fn find(&self, name: &str) -> Option<&SubPlan> {
+        self.plans.get(name)
+    }
+
+    pub(crate) fn known(&self) -> impl Iterator<Item = &str> {
+        self.plans.keys().map(String::as_str)
+    }
+}
+
+impl SubPlan {
+    /// Returns the depth of a plan that executes this one. Returns none above [`limits::DEPTH`].
+    pub fn depth_around(&self) -> Option<u32> {
+        self.depth.checked_add(1).filter(|depth| *depth <= limits::DEPTH)
+    }
+}
+
+/// Returns the names of all plans that a draft and its inline drafts execute, sorted and without
+/// repetition. The caller looks them up.
+pub fn names(draft: &Draft) -> Vec<&str> {
+    let mut names = Vec::new();
+    collect(draft, 0, &mut names);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn collect<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
+    // Deeper drafts are rejected anyway.
+    if level > limits::DEPTH {
+        return;
+    }
+    for step in &draft.tools {
+        match &step.plan {
+            Some(SubDraft::Named(name)) => names.push(name),
+            Some(SubDraft::Inline(draft)) => collect(draft, level + 1, names),
+            None => (),
+        }
+    }
+}
