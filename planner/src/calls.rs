@@ -67,7 +67,7 @@ pub enum Why {
 }
 
 impl Why {
-    fn of(is_known: bool, is_cut: bool) -> Self {
+    fn from_flags(is_known: bool, is_cut: bool) -> Self {
         match (is_known, is_cut) {
             (false, _) => Self::Unknown,
             (true, true) => Self::Cut,
@@ -164,7 +164,7 @@ pub fn read_tool_calls(
         return Err(TooMuch::Text { bytes: text.len() });
     }
     let reading = source::Reading::new(text, known);
-    let calls = without_announcements(scan::calls(&reading)?);
+    let calls = without_announcements(scan::scan_calls(&reading)?);
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 

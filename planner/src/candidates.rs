@@ -62,7 +62,7 @@ impl Candidates {
         let mut report = json!({
             "by": by.as_str(),
             "maxTools": max_tools,
-            "candidates": list(catalog, tools, &candidates, max_tools),
+            "candidates": list_candidates(catalog, tools, &candidates, max_tools),
         });
         let more = candidates.len().saturating_sub(LISTED.max(max_tools));
         if more > 0 {
@@ -71,11 +71,11 @@ impl Candidates {
         if let Some(why) = &selection.without_meaning {
             report["withoutMeaning"] = json!(why.to_string());
         }
-        Self { catalog: keep(catalog, tools, &candidates), report }
+        Self { catalog: keep_candidates(catalog, tools, &candidates), report }
     }
 }
 
-fn keep(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
+fn keep_candidates(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
     let dropped = candidates.iter().filter(|candidate| !candidate.is_kept);
     let dropped: BTreeSet<*const ToolDefinition> =
         dropped.map(|candidate| Arc::as_ptr(&tools[candidate.at])).collect();
@@ -85,7 +85,7 @@ fn keep(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
     catalog.filtered(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
 }
 
-fn list(
+fn list_candidates(
     catalog: &Catalog,
     tools: &Tools,
     candidates: &[Candidate],

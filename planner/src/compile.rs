@@ -60,7 +60,7 @@ pub fn compile_with(
     catalog: &Catalog,
     plans: &SubPlans,
 ) -> Result<Plan, Vec<Diagnostic>> {
-    one(draft, about, &World { catalog, plans, inline: &Inline::new() })
+    compile_one(draft, about, &World { catalog, plans, inline: &Inline::new() })
 }
 
 /// A compiled draft.
@@ -97,22 +97,22 @@ struct World<'a> {
     inline: &'a Inline,
 }
 
-fn one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
+fn compile_one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
-    if let Some(refusal) = refusal(draft) {
-        report.error(report::WHOLE, || refusal);
+    if let Some(check_size) = check_size(draft) {
+        report.error(report::WHOLE, || check_size);
         return Err(report.into_diagnostics());
     }
     let steps = read(draft, world, &mut report);
     let naming = Naming::new(&steps);
-    let links = references::links(&steps, &naming, &mut report);
+    let links = references::collect_links(&steps, &naming, &mut report);
     parameters::check(&steps, &naming, &mut report);
     let order = order::written_first(&links.edges);
     if order.len() < steps.len() {
         cycle::find(&steps, &naming, &links.edges, &order, &mut report);
     }
     if let Some(given) = &draft.execution_order {
-        order::check(given, &order, &steps, &naming, &mut report);
+        order::check_order(given, &order, &steps, &naming, &mut report);
     }
     if report.has_errors() {
         return Err(report.into_diagnostics());
@@ -167,7 +167,7 @@ impl<'a> Undo<'a> {
 }
 
 /// Returns an error for a draft that is too large to check.
-fn refusal(draft: &Draft) -> Option<Diagnostic> {
+fn check_size(draft: &Draft) -> Option<Diagnostic> {
     match draft.tools.len() {
         0 => Some(
             Diagnostic::error("plan.empty", "tools", "the plan has no steps")
@@ -184,8 +184,8 @@ fn refusal(draft: &Draft) -> Option<Diagnostic> {
 }
 
 fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Step<'a>> {
-    let choices = tools::choose(draft, world, report);
-    let ids = names::assign(draft, report);
+    let choices = tools::choose_tools(draft, world, report);
+    let ids = names::assign_ids(draft, report);
     let mut room = Room::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
     let steps = steps.map(|(at, ((written, choice), id))| {
@@ -213,7 +213,7 @@ fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputM
         match check_mapping(path, variable) {
             Ok(mapping) => read.push(mapping),
             Err(message) => report.error(at, || {
-                let place = format!("tools[{at}].outputMapping{}", place::key(path));
+                let place = format!("tools[{at}].outputMapping{}", place::key_path(path));
                 Diagnostic::error("plan.invalid_mapping", place, message)
                     .with_help("write `{\"path in the output\": \"variable\"}`")
             }),

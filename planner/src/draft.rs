@@ -170,20 +170,20 @@ impl Draft {
 
 impl DraftStep {
     fn leave_out_the_usual(&mut self, step: &ToolExecution) {
-        fn unless<T>(is_usual: bool, written: &mut Option<T>) {
+        fn clear_if<T>(is_usual: bool, written: &mut Option<T>) {
             if is_usual {
                 *written = None;
             }
         }
         let (usual, policy) = (StepPolicy::default(), &step.policy);
         let has_none = step.parameters.as_object().is_some_and(Map::is_empty);
-        unless(has_none, &mut self.parameters);
-        unless(step.depends_on.is_empty(), &mut self.depends_on);
-        unless(step.output_mapping.is_empty(), &mut self.output_mapping);
-        unless(policy.retry == usual.retry, &mut self.retry);
-        unless(policy.timeout_ms == usual.timeout_ms, &mut self.timeout_ms);
-        unless(policy.on_error == usual.on_error, &mut self.on_error);
-        unless(!policy.requires_approval, &mut self.requires_approval);
+        clear_if(has_none, &mut self.parameters);
+        clear_if(step.depends_on.is_empty(), &mut self.depends_on);
+        clear_if(step.output_mapping.is_empty(), &mut self.output_mapping);
+        clear_if(policy.retry == usual.retry, &mut self.retry);
+        clear_if(policy.timeout_ms == usual.timeout_ms, &mut self.timeout_ms);
+        clear_if(policy.on_error == usual.on_error, &mut self.on_error);
+        clear_if(!policy.requires_approval, &mut self.requires_approval);
         let undo = self.compensate.as_mut().and_then(Value::as_object_mut);
         if let (Some(written), Some(undo)) = (undo, &step.compensate) {
             if undo.policy.retry == usual.retry {
@@ -215,15 +215,15 @@ impl DraftStep {
             depends_on: Some(on.collect()),
             output_mapping: Some(mapping.collect()),
             retry: Some(DraftRetry::from_policy(&policy.retry)),
-            timeout_ms: Some(written(policy.timeout_ms)),
+            timeout_ms: Some(to_draft_number(policy.timeout_ms)),
             on_error: Some(policy.on_error.to_string()),
             requires_approval: Some(policy.requires_approval),
             when: step.when.as_ref().map(|condition| condition.source().to_owned()),
             for_each: step.for_each.as_ref().map(|list| list.written.clone()),
             max_parallel: policy.max_parallel.map(i64::from),
             compensate: step.compensate.as_deref().map(DraftCompensation::from_compensation),
-            idle_timeout_ms: policy.idle_timeout_ms.map(written),
-            cache_ttl_ms: policy.cache_ttl_ms.map(written),
+            idle_timeout_ms: policy.idle_timeout_ms.map(to_draft_number),
+            cache_ttl_ms: policy.cache_ttl_ms.map(to_draft_number),
             strict_templates: policy.strict_templates,
         }
     }
@@ -237,7 +237,7 @@ impl DraftCompensation {
             tool_name: None,
             parameters: Some((*undo.parameters).clone()),
             retry: Some(DraftRetry::from_policy(retry)),
-            timeout_ms: Some(written(*timeout_ms)),
+            timeout_ms: Some(to_draft_number(*timeout_ms)),
         };
         serde_json::to_value(draft).expect("the keys of a compensation are text")
     }
@@ -247,8 +247,8 @@ impl DraftRetry {
     fn from_policy(policy: &RetryPolicy) -> Self {
         Self {
             max_attempts: Some(policy.max_attempts.into()),
-            backoff_ms: Some(written(policy.backoff_ms)),
-            max_backoff_ms: Some(written(policy.max_backoff_ms)),
+            backoff_ms: Some(to_draft_number(policy.backoff_ms)),
+            max_backoff_ms: Some(to_draft_number(policy.max_backoff_ms)),
             multiplier: Some(policy.multiplier),
             jitter: Some(policy.jitter),
         }
@@ -256,7 +256,7 @@ impl DraftRetry {
 }
 
 /// Converts a number of a plan to the number type of drafts. No plan has a larger one.
-fn written(number: u64) -> i64 {
+fn to_draft_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

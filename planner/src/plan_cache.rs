@@ -50,7 +50,7 @@ pub struct CachedDraft {
 /// Returns the key of a query's entry, unless the cache is off or the planner is `offline`.
 pub fn entry_key(rule: PlanCache, planner: &str, query: &str, catalog: &Catalog) -> Option<String> {
     let is_cached = rule != PlanCache::Off && planner != OFFLINE;
-    is_cached.then(|| format!("plan:{}", fingerprint(planner, query, catalog)))
+    is_cached.then(|| format!("plan:{}", hash_inputs(planner, query, catalog)))
 }
 
 impl CachedDraft {
@@ -88,7 +88,7 @@ impl CachedDraft {
 }
 
 /// Hashes the planner's name, the query and all facts about the tools.
-fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
+fn hash_inputs(planner: &str, query: &str, catalog: &Catalog) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
         hash.update(text.len().to_le_bytes());
@@ -143,15 +143,15 @@ mod tests {
     #[test]
     fn whatever_a_planner_is_told_counts() {
         let all = [
-            fingerprint("p", "q", &catalog("d", true)),
-            fingerprint("p", "q ", &catalog("d", true)),
-            fingerprint("pq", "", &catalog("d", true)),
-            fingerprint("p", "q", &catalog("e", true)),
-            fingerprint("p", "q", &catalog("d", false)),
-            fingerprint("p", "q", &Catalog::default()),
+            hash_inputs("p", "q", &catalog("d", true)),
+            hash_inputs("p", "q ", &catalog("d", true)),
+            hash_inputs("pq", "", &catalog("d", true)),
+            hash_inputs("p", "q", &catalog("e", true)),
+            hash_inputs("p", "q", &catalog("d", false)),
+            hash_inputs("p", "q", &Catalog::default()),
         ];
         let distinct: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());
-        assert_eq!(all[0], fingerprint("p", "q", &catalog("d", true)));
+        assert_eq!(all[0], hash_inputs("p", "q", &catalog("d", true)));
     }
 }

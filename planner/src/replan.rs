@@ -76,7 +76,7 @@ impl EarlierPlan {
         let steps = plan.steps().iter().zip(ended.steps());
         Self {
             draft: Draft::exported(plan),
-            results: steps.map(|(planned, step)| result(planned.id.as_str(), step)).collect(),
+            results: steps.map(|(planned, step)| step_result(planned.id.as_str(), step)).collect(),
             reason: reason(ended),
             is_requested: ended.state() == ExecutionState::Completed,
         }
@@ -131,7 +131,7 @@ pub fn reason(ended: &Execution) -> String {
     }
 }
 
-fn result(id: &str, step: &Step) -> StepResult {
+fn step_result(id: &str, step: &Step) -> StepResult {
     let (mut output, mut error) = (None, None);
     let state = match &step.state {
         _ if step.is_compensated() => "undone",
@@ -148,7 +148,7 @@ fn result(id: &str, step: &Step) -> StepResult {
         _ => "cancelled",
     };
     let items = step.items.iter().flat_map(|items| items.as_slice());
-    let items = items.take(TOLD_ITEMS).map(|item| result(id, item).state).collect();
+    let items = items.take(TOLD_ITEMS).map(|item| step_result(id, item).state).collect();
     StepResult { step: id.to_owned(), state, output, error, items }
 }
 

@@ -165,21 +165,21 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
 
 /// Returns whether two steps of two plans make the same call after the same steps.
 fn is_same_step(old: &Plan, was: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
-    fn dependencies(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
+    fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
     }
     is_same_call(was, step)
         && (&was.output_mapping, &was.when) == (&step.output_mapping, &step.when)
-        && dependencies(old, was) == dependencies(new, step)
+        && dependency_ids(old, was) == dependency_ids(new, step)
 }
 
 /// Returns whether two steps call the same tool with the same written parameters, for the same
 /// list. Compares numbers by value, so `1` equals `1.0`.
 pub fn is_same_call(one: &ToolExecution, other: &ToolExecution) -> bool {
-    fn list(step: &ToolExecution) -> Option<&str> {
+    fn written_list(step: &ToolExecution) -> Option<&str> {
         step.for_each.as_ref().map(|list| list.written.as_str())
     }
-    (&one.tool, &one.kind, list(one)) == (&other.tool, &other.kind, list(other))
+    (&one.tool, &one.kind, written_list(one)) == (&other.tool, &other.kind, written_list(other))
         && json::equals_normalized(&one.parameters, &other.parameters)
 }
 

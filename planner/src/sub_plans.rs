@@ -71,13 +71,13 @@ impl SubPlan {
 /// repetition. The caller looks them up.
 pub fn names(draft: &Draft) -> Vec<&str> {
     let mut names = Vec::new();
-    collect(draft, 0, &mut names);
+    collect_names(draft, 0, &mut names);
     names.sort_unstable();
     names.dedup();
     names
 }
 
-fn collect<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
+fn collect_names<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
     // Deeper drafts are rejected anyway.
     if level > limits::DEPTH {
         return;
@@ -85,7 +85,7 @@ fn collect<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
     for step in &draft.tools {
         match &step.plan {
             Some(SubDraft::Named(name)) => names.push(name),
-            Some(SubDraft::Inline(draft)) => collect(draft, level + 1, names),
+            Some(SubDraft::Inline(draft)) => collect_names(draft, level + 1, names),
             None => (),
         }
     }

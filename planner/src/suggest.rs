@@ -13,15 +13,15 @@ const CONTAINED: usize = 3;
 /// differ; two swapped characters count once. Otherwise, one name may contain the other. The first
 /// of equally similar names wins.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = folded(name);
+    let wanted = fold_name(name);
     let mut best = None;
     let mut containing = None;
     let mut tolerance = wanted.len() / 3;
     for candidate in known.into_iter().take(CANDIDATES) {
-        let letters = folded(candidate);
-        if let Some(distance) = distance(&wanted, &letters, tolerance) {
+        let letters = fold_name(candidate);
+        if let Some(edit_distance) = edit_distance(&wanted, &letters, tolerance) {
             best = Some(candidate);
-            match distance.checked_sub(1) {
+            match edit_distance.checked_sub(1) {
                 Some(better) => tolerance = better,
                 None => break,
             }
@@ -37,7 +37,7 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     nearest(name, known).map(|name| format!("did you mean `{name}`?"))
 }
 
-fn folded(name: &str) -> Vec<char> {
+fn fold_name(name: &str) -> Vec<char> {
     let letters = name.chars().take(LENGTH).flat_map(char::to_lowercase);
     letters.filter(|c| c.is_alphanumeric()).collect()
 }
@@ -48,7 +48,7 @@ fn contains(a: &[char], b: &[char]) -> bool {
 }
 
 /// Returns the optimal string alignment distance, if it is at most `tolerance`.
-fn distance(a: &[char], b: &[char], tolerance: usize) -> Option<usize> {
+fn edit_distance(a: &[char], b: &[char], tolerance: usize) -> Option<usize> {
     if a.is_empty() || b.is_empty() || a.len().abs_diff(b.len()) > tolerance {
         return None;
     }
@@ -106,8 +106,8 @@ mod tests {
     fn two_letters_that_changed_places_count_once() {
         let letters = |it: &str| it.chars().collect::<Vec<_>>();
         for (a, b, expected) in [("abcd", "abdc", 1), ("abc", "xyz", 3), ("kitten", "sitting", 3)] {
-            assert_eq!(distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");
-            assert_eq!(distance(&letters(a), &letters(b), expected - 1), None, "{a} {b}");
+            assert_eq!(edit_distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");
+            assert_eq!(edit_distance(&letters(a), &letters(b), expected - 1), None, "{a} {b}");
         }
     }
 }

@@ -246,7 +246,7 @@ impl Toolkit {
     pub fn successors(&self, name: &str) -> impl Iterator<Item = Edge<'_>> {
         let found = self.vertices.get_full(name);
         found.into_iter().flat_map(move |(_, from, vertex)| {
-            vertex.next.iter().map(move |(to, score)| self.edge(from, to, *score))
+            vertex.next.iter().map(move |(to, score)| self.edge_between(from, to, *score))
         })
     }
 
@@ -255,7 +255,7 @@ impl Toolkit {
         self.vertices.get(name).into_iter().flat_map(|vertex| &vertex.before)
     }
 
-    fn edge<'a>(&self, from: &'a NodeName, to: &'a NodeName, score: f64) -> Edge<'a> {
+    fn edge_between<'a>(&self, from: &'a NodeName, to: &'a NodeName, score: f64) -> Edge<'a> {
         let is_tool = self.tool(to.as_str()).is_some();
         let kind = if is_tool { EdgeKind::Call } else { EdgeKind::Next };
         Edge { from, to, kind, score }

@@ -80,7 +80,7 @@ impl ModelPlanner {
         &self.model
     }
 
-    async fn finish(
+    async fn finish_plan(
         &self,
         query: &str,
         catalog: &Catalog,
@@ -88,7 +88,7 @@ impl ModelPlanner {
         mut rounds: Rounds<'_>,
     ) -> Result<ProposedPlan, PlanningError> {
         let written = self.write(query, catalog, compiler, &mut rounds).await;
-        rounds.over();
+        rounds.note_usage();
         let (notes, author) = (rounds.notes, rounds.author);
         match written {
             Ok((draft, plans)) => {
@@ -106,18 +106,18 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         rounds: &mut Rounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known = rounds.earlier.map(|earlier| plans(&earlier.draft)).unwrap_or_default();
+        let known = rounds.earlier.map(|earlier| named_plans(&earlier.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
-            let reply = self.ask(rounds, round).await?;
+            let reply = self.ask_model(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
-                Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
+                Ok(Written::Impossible(why)) => return Err(impossible_plan(query, &why)),
                 // Some models talk before they plan. Only a second answer in words declines.
                 Ok(Written::Words(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
-                    return Err(declined(query, &words));
+                    return Err(declined_plan(query, &words));
                 }
                 Ok(Written::Words(_)) => {
                     has_declined = true;
@@ -145,21 +145,22 @@ impl ModelPlanner {
                 let help = "write less: no prose, and no step that is not needed";
                 wrong = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
             }
-            rounds.judged(round, &wrong);
-            let complaint = prompt::repair(&wrong, draft.as_ref(), catalog);
+            rounds.note_repair(round, &wrong);
+            let complaint = prompt::repair_message(&wrong, draft.as_ref(), catalog);
             rounds.ask_for_better(reply, complaint);
         }
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
-        let form = if rounds.earlier.is_some() { prompt::form_after() } else { prompt::form() };
+    async fn ask_model(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
+        let form =
+            if rounds.earlier.is_some() { prompt::replan_form() } else { prompt::answer_form() };
         let answer = Some(form);
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
-        rounds.asked(round, self.model.name());
+        rounds.note_prompt(round, self.model.name());
         let began = Instant::now();
-        let reply = self.model.ask(&question).await.map_err(|err| unavailable(&err))?;
-        rounds.answered(round, &reply, began);
+        let reply = self.model.ask(&question).await.map_err(|err| unavailable_model(&err))?;
+        rounds.note_reply(round, &reply, began);
         Ok(reply)
     }
 }
@@ -176,9 +177,9 @@ impl Planner for ModelPlanner {
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        check(query, catalog)?;
-        let rounds = Rounds::new(prompt::first(query, catalog), None);
-        self.finish(query, catalog, compiler, rounds).await
+        check_query(query, catalog)?;
+        let rounds = Rounds::new(prompt::first_messages(query, catalog), None);
+        self.finish_plan(query, catalog, compiler, rounds).await
     }
 
     async fn replan(
@@ -188,14 +189,14 @@ impl Planner for ModelPlanner {
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        check(query, catalog)?;
-        let rounds = Rounds::new(prompt::after(query, earlier, catalog), Some(earlier));
-        self.finish(query, catalog, compiler, rounds).await
+        check_query(query, catalog)?;
+        let rounds = Rounds::new(prompt::replan_messages(query, earlier, catalog), Some(earlier));
+        self.finish_plan(query, catalog, compiler, rounds).await
     }
 }
 
 /// Rejects queries that no model can plan.
-fn check(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
+fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let most = limits::QUERY_BYTES;
         let why = format!("the query has {} bytes, and {most} is the most", query.len());
@@ -222,28 +223,28 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn note(&mut self, kind: &'static str, content: Value) {
+    fn add_note(&mut self, kind: &'static str, content: Value) {
         self.notes.push(Note { kind, content, after: self.began.elapsed() });
     }
 
     /// Notes the new messages of a question.
-    fn asked(&mut self, round: u32, model: &str) {
-        let new: Vec<Value> = self.messages[self.noted..].iter().map(shown).collect();
+    fn note_prompt(&mut self, round: u32, model: &str) {
+        let new: Vec<Value> = self.messages[self.noted..].iter().map(note_of_message).collect();
         self.noted = self.messages.len();
-        self.note("prompt", json!({ "round": round, "model": model, "messages": new }));
+        self.add_note("prompt", json!({ "round": round, "model": model, "messages": new }));
     }
 
-    fn answered(&mut self, round: u32, reply: &Reply, began: Instant) {
+    fn note_reply(&mut self, round: u32, reply: &Reply, began: Instant) {
         self.tokens += reply.tokens;
         self.costs.push(reply.cost);
         self.author = Some(reply.model.clone());
         let mut content = json!({
             "round": round,
             "model": reply.model,
-            "text": noted(&reply.text),
+            "text": clip_note(&reply.text),
             "stop": reply.stop,
             "tokens": reply.tokens,
-            "ms": milliseconds(began),
+            "ms": elapsed_ms(began),
         });
         if let Some(cost) = reply.cost {
             content["cost"] = json!(cost);
@@ -251,11 +252,11 @@ impl<'a> Rounds<'a> {
         if !reply.missed.is_empty() {
             content["missed"] = reply.missed.iter().map(ToString::to_string).collect();
         }
-        self.note("reply", content);
+        self.add_note("reply", content);
     }
 
-    fn judged(&mut self, round: u32, wrong: &[Diagnostic]) {
-        self.note("repair", json!({ "round": round, "diagnostics": wrong }));
+    fn note_repair(&mut self, round: u32, wrong: &[Diagnostic]) {
+        self.add_note("repair", json!({ "round": round, "diagnostics": wrong }));
     }
 
     fn ask_for_better(&mut self, reply: Reply, complaint: String) {
@@ -268,33 +269,33 @@ impl<'a> Rounds<'a> {
         self.messages.push(Message::User(complaint));
     }
 
-    fn over(&mut self) {
+    fn note_usage(&mut self) {
         let rounds = self.notes.iter().filter(|note| note.kind == "prompt").count();
-        let (tokens, duration) = (self.tokens, milliseconds(self.began));
+        let (tokens, duration) = (self.tokens, elapsed_ms(self.began));
         let mut content = json!({ "rounds": rounds, "tokens": tokens, "ms": duration });
         if let Some(cost) = total(std::mem::take(&mut self.costs)) {
             content["cost"] = json!(cost);
         }
-        self.note("usage", content);
+        self.add_note("usage", content);
     }
 }
 
-fn milliseconds(since: Instant) -> f64 {
+fn elapsed_ms(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn shown(message: &Message) -> Value {
+fn note_of_message(message: &Message) -> Value {
     let (role, text) = match message {
         Message::System(text) => ("system", text.as_str()),
         Message::User(text) => ("user", text.as_str()),
         Message::Assistant { text, .. } => ("assistant", text.as_str()),
         Message::Results(_) => ("tool", ""),
     };
-    json!({ "role": role, "content": noted(text) })
+    json!({ "role": role, "content": clip_note(text) })
 }
 
 /// Returns a text, shortened for a note.
-fn noted(text: &str) -> Cow<'_, str> {
+fn clip_note(text: &str) -> Cow<'_, str> {
     if text.len() <= NOTED {
         return text.into();
     }
@@ -302,7 +303,7 @@ fn noted(text: &str) -> Cow<'_, str> {
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 
-fn plans(draft: &Draft) -> BTreeSet<&str> {
+fn named_plans(draft: &Draft) -> BTreeSet<&str> {
     let named = draft.tools.iter().filter_map(|step| match &step.plan {
         Some(SubDraft::Named(name)) => Some(name.as_str()),
         _ => None,
@@ -314,25 +315,25 @@ fn no_plan(message: String) -> PlanningError {
     PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
 }
 
-fn impossible(query: &str, why: &str) -> PlanningError {
-    no_plan(format!("no plan for `{}`: {why}", clipped(query, QUOTED_QUERY)))
+fn impossible_plan(query: &str, why: &str) -> PlanningError {
+    no_plan(format!("no plan for `{}`: {why}", clip_text(query, QUOTED_QUERY)))
 }
 
 /// Reports that the model answered in words.
-fn declined(query: &str, words: &str) -> PlanningError {
+fn declined_plan(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (query, words) = (clipped(query, QUOTED_QUERY), clipped(&words, QUOTED_WORDS));
+    let (query, words) = (clip_text(query, QUOTED_QUERY), clip_text(&words, QUOTED_WORDS));
     no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
 /// Returns the beginning of a text, with `…` at a cut.
-fn clipped(text: &str, most: usize) -> Cow<'_, str> {
+fn clip_text(text: &str, most: usize) -> Cow<'_, str> {
     let end = text.floor_char_boundary(most);
     if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }
 }
 
-fn unavailable(err: &ModelError) -> PlanningError {
+fn unavailable_model(err: &ModelError) -> PlanningError {
     PlanningError::Unavailable {
         message: format!("{err}; `planner: offline` plans without a model"),
         notes: Vec::new(),

@@ -17,9 +17,9 @@ pub(super) enum Given {
 }
 
 /// Reads the string, list or object at `at`.
-pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
+pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
-        return Some(match word::string(source, quote, is_raw) {
+        return Some(match word::read_string(source, quote, is_raw) {
             Some((text, end)) if word::is_expression(source, at, &text) => Given::None(end),
             Some((text, end)) => Given::Value(Value::String(text), end),
             None => Given::Cut,
@@ -35,8 +35,8 @@ pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     })
 }
 
-pub(super) fn typed(tool: &KnownTool, key: &str, word: &str) -> Value {
-    if tool.is_text(key) { Value::from(word) } else { word::meaning(word) }
+pub(super) fn typed_word(tool: &KnownTool, key: &str, word: &str) -> Value {
+    if tool.is_text(key) { Value::from(word) } else { word::word_value(word) }
 }
 
 /// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.

@@ -31,12 +31,12 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
     let Some(tool) = reading.tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
-    if follows(source, start, &DEFINES) {
+    if follows_word(source, start, &DEFINES) {
         return Attempt::Passed(open + 1);
     }
     let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
     match arguments.read(open + 1) {
-        Ok((_, end)) if follows(source, start, &MAY_DEFINE) && has_body(source, end) => {
+        Ok((_, end)) if follows_word(source, start, &MAY_DEFINE) && has_body(source, end) => {
             Attempt::Passed(open + 1)
         }
         Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
@@ -67,15 +67,15 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     });
     is_with
         || is_empty && is_object(at)
-        || pairs::follow(source, source.skip_marks(end), tool)
-        || marker::arguments(source, marker::layout(source, end)).is_some()
+        || pairs::has_next_pair(source, source.skip_marks(end), tool)
+        || marker::argument_marker_end(source, marker::skip_layout(source, end)).is_some()
 }
 
 fn has_body(source: &Source<'_>, end: usize) -> bool {
     matches!(source.byte(source.skip_space(end)), Some(b'{' | b':'))
 }
 
-fn follows(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
+fn follows_word(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
     words.iter().any(|word| {
         let Some(at) = start.checked_sub(word.len() + 1) else { return false };
         source.word_at(at, word).is_some()
@@ -98,25 +98,25 @@ struct Arguments<'s, 'a> {
 impl<'a> Arguments<'_, 'a> {
     fn read(mut self, mut at: usize) -> Result<(Args, usize), Misfit> {
         loop {
-            at = self.skip(at)?;
+            at = self.skip_space(at)?;
             if self.source.byte(at) == Some(b')') {
                 break;
             }
-            at = self.argument(at)?;
+            at = self.read_argument(at)?;
         }
         let end = at + 1;
-        self.place().map(|args| (args, end)).ok_or(Misfit::At(end))
+        self.place_positional().map(|args| (args, end)).ok_or(Misfit::At(end))
     }
 
     /// Reads one argument and the comma behind it.
-    fn argument(&mut self, at: usize) -> Result<usize, Misfit> {
+    fn read_argument(&mut self, at: usize) -> Result<usize, Misfit> {
         let name = self.name(at)?;
         let value_at = name.map_or(at, |name| name.2);
-        let (value, end, is_bare) = match argument::quoted(self.source, value_at) {
+        let (value, end, is_bare) = match argument::read_quoted(self.source, value_at) {
             Some(Given::Value(value, end)) => (value, end, false),
             Some(Given::None(at)) => return Err(Misfit::At(at)),
             Some(Given::Cut) => return Err(Misfit::Cut),
-            None => self.bare(value_at, name.map(|name| name.0))?,
+            None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
         // After a forgotten quote, a string may contain other text.
         let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
@@ -130,7 +130,7 @@ impl<'a> Arguments<'_, 'a> {
             }
             None => self.given.push(value),
         }
-        let next = self.skip(end)?;
+        let next = self.skip_space(end)?;
         match self.source.byte(next) {
             Some(b',') => Ok(next + 1),
             Some(b')') => Ok(next),
@@ -156,7 +156,7 @@ impl<'a> Arguments<'_, 'a> {
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
 
-    fn bare(&self, at: usize, key: Option<&str>) -> Result<(Value, usize, bool), Misfit> {
+    fn read_unquoted(&self, at: usize, key: Option<&str>) -> Result<(Value, usize, bool), Misfit> {
         let end = word::word_end(self.source, at, b",)").map_err(Misfit::At)?;
         let text = self.source.slice(at..end).trim();
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
@@ -166,14 +166,14 @@ impl<'a> Arguments<'_, 'a> {
             self.tool.parameters.get(self.given.len()).map(|parameter| &*parameter.name)
         });
         let value = match key {
-            Some(key) => argument::typed(self.tool, key, text),
-            None => word::meaning(text),
+            Some(key) => argument::typed_word(self.tool, key, text),
+            None => word::word_value(text),
         };
         Ok((value, end, true))
     }
 
     /// Assigns positional values to the parameters, in the order of the schema.
-    fn place(mut self) -> Option<Args> {
+    fn place_positional(mut self) -> Option<Args> {
         let is_object = matches!(&*self.given, [Value::Object(object)] if self.is_all(object));
         if is_object && self.args.is_empty() {
             return match self.given.pop() {
@@ -198,7 +198,7 @@ impl<'a> Arguments<'_, 'a> {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }
 
-    fn skip(&self, at: usize) -> Result<usize, Misfit> {
+    fn skip_space(&self, at: usize) -> Result<usize, Misfit> {
         self.source.skip_comments(at, Comments::All).map_err(Misfit::At)
     }
 }

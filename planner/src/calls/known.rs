@@ -35,7 +35,7 @@ impl KnownTool {
         let properties = definition.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
             name: name.clone(),
-            is_text: types(schema).is_some_and(|types| types == ["string"]),
+            is_text: schema_types(schema).is_some_and(|types| types == ["string"]),
         });
         Self { name: definition.qualified_name(), parameters: parameters.collect() }
     }
@@ -50,7 +50,7 @@ impl KnownTool {
 }
 
 /// Returns the types of a schema without `null`, if it declares any.
-pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
+pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
     let mut types = Vec::new();
     match (schema.get("type"), schema.get("anyOf").or_else(|| schema.get("oneOf"))) {
         (Some(Value::String(one)), _) => types.push(one.as_str()),
@@ -92,20 +92,22 @@ impl<'a> CatalogNames<'a> {
     /// it.
     pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         if let Some(tool) = self.catalog.find(name) {
-            return Some(self.known(&tool.definition, name));
+            return Some(self.find_known(&tool.definition, name));
         }
         let lower = name.to_lowercase();
-        let folded = self.folded.get_or_init(|| fold(self.catalog, str::to_lowercase));
+        let folded = self.folded.get_or_init(|| fold_names(self.catalog, str::to_lowercase));
         let meant = match folded.get(&lower) {
             Some(meant) => meant,
-            None => self.plain.get_or_init(|| fold(self.catalog, plain)).get(&lower)?,
+            None => {
+                self.plain.get_or_init(|| fold_names(self.catalog, provider_name)).get(&lower)?
+            }
         };
-        meant.as_deref().map(|tool| self.known(tool, name))
+        meant.as_deref().map(|tool| self.find_known(tool, name))
     }
 
-    fn known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
+    fn find_known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
         let qualified = definition.qualified_name();
-        let is_qualified = plain(qualified.as_str()) == plain(written);
+        let is_qualified = provider_name(qualified.as_str()) == provider_name(written);
         let name = if is_qualified { qualified } else { definition.name.clone() };
         let mut found = self.found.borrow_mut();
         let known = found.entry(name.clone());
@@ -115,14 +117,14 @@ impl<'a> CatalogNames<'a> {
 }
 
 /// Returns a name in lower case, with underscores for characters that providers forbid.
-fn plain(name: &str) -> String {
+fn provider_name(name: &str) -> String {
     let one = |character: char| {
         if character.is_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }
     };
     name.to_lowercase().chars().map(one).collect()
 }
 
-fn fold(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Folded> {
+fn fold_names(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Folded> {
     let mut folded: BTreeMap<String, Folded> = BTreeMap::new();
     for tool in catalog.tools() {
         let definition = &tool.definition;

@@ -79,7 +79,7 @@ pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuc
     let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
     match reader.read() {
         Ok(tree) => Ok((tree, reader.at)),
-        Err(misfit) => Err(reader.stuck(misfit)),
+        Err(misfit) => Err(reader.into_error(misfit)),
     }
 }
 
@@ -114,31 +114,31 @@ struct Reader<'s, 'a> {
 
 impl Reader<'_, '_> {
     fn read(&mut self) -> Result<Tree, Misfit> {
-        self.begin()?;
+        self.begin_value()?;
         loop {
-            self.skip(Comments::All)?;
+            self.skip_comments(Comments::All)?;
             let is_object = matches!(self.open.last(), Some(Open::Object { .. }));
             let close = if is_object { b'}' } else { b']' };
             let next = self.source.byte(self.at);
             if next == Some(close) {
-                if let Some(tree) = self.end()? {
+                if let Some(tree) = self.end_value()? {
                     return Ok(tree);
                 }
                 continue;
             }
             if is_object {
-                self.key()?;
+                self.read_key()?;
             }
             if matches!(self.source.byte(self.at), Some(b'{' | b'[')) {
-                self.begin()?;
+                self.begin_value()?;
             } else {
-                let leaf = self.leaf()?;
+                let leaf = self.read_leaf()?;
                 self.push(leaf)?;
             }
         }
     }
 
-    fn begin(&mut self) -> Result<(), Misfit> {
+    fn begin_value(&mut self) -> Result<(), Misfit> {
         if self.open.len() >= limits::JSON_DEPTH {
             return Err(Misfit::Here);
         }
@@ -150,13 +150,13 @@ impl Reader<'_, '_> {
             Some(b'[') => Open::List(Vec::new()),
             _ => return Err(Misfit::Here),
         });
-        self.step();
+        self.skip_byte();
         Ok(())
     }
 
     /// Ends the innermost list or object. Returns it if it is the outermost.
-    fn end(&mut self) -> Result<Option<Tree>, Misfit> {
-        self.step();
+    fn end_value(&mut self) -> Result<Option<Tree>, Misfit> {
+        self.skip_byte();
         let Some(ended) = self.open.pop() else { return Err(Misfit::Here) };
         let tree = match ended {
             Open::List(items) => Tree::List(items),
@@ -185,17 +185,17 @@ impl Reader<'_, '_> {
             }
             None => return Err(Misfit::Here),
         };
-        self.skip(Comments::All)?;
+        self.skip_comments(Comments::All)?;
         match self.source.byte(self.at) {
-            Some(b',') => self.step(),
+            Some(b',') => self.skip_byte(),
             Some(byte) if byte == close => {}
             _ => return Err(Misfit::Here),
         }
         Ok(())
     }
 
-    fn key(&mut self) -> Result<(), Misfit> {
-        let name = if let Some(name) = self.string()? {
+    fn read_key(&mut self) -> Result<(), Misfit> {
+        let name = if let Some(name) = self.read_string()? {
             name
         } else {
             let end = self.source.key_end(self.at).ok_or(Misfit::Here)?;
@@ -206,24 +206,24 @@ impl Reader<'_, '_> {
         if let Some(Open::Object { key, .. }) = self.open.last_mut() {
             *key = Some(name);
         }
-        self.skip(Comments::All)?;
+        self.skip_comments(Comments::All)?;
         match (self.source.byte(self.at), self.source.byte(self.at + 1)) {
             (Some(b'='), Some(b'>')) => self.at += 1,
             (Some(b':'), _) => {}
             (Some(b'='), next) if next != Some(b'=') => {}
             _ => return Err(Misfit::Here),
         }
-        self.step();
+        self.skip_byte();
         let blank = self.source.skip_space(self.at);
         if self.source.begins_path(blank) {
             self.at = blank;
             return Ok(());
         }
-        self.skip(Comments::Slashes)
+        self.skip_comments(Comments::Slashes)
     }
 
-    fn leaf(&mut self) -> Result<Tree, Misfit> {
-        if let Some(text) = self.string()? {
+    fn read_leaf(&mut self) -> Result<Tree, Misfit> {
+        if let Some(text) = self.read_string()? {
             return Ok(Tree::Leaf(Value::String(text)));
         }
         let end = word::word_end(self.source, self.at, b",}]").map_err(Misfit::At)?;
@@ -232,12 +232,13 @@ impl Reader<'_, '_> {
             return Err(Misfit::Here);
         }
         self.at = end;
-        Ok(Tree::Leaf(word::meaning(text)))
+        Ok(Tree::Leaf(word::word_value(text)))
     }
 
-    fn string(&mut self) -> Result<Option<String>, Misfit> {
+    fn read_string(&mut self) -> Result<Option<String>, Misfit> {
         let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
-        let (text, end) = word::string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
+        let (text, end) =
+            word::read_string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
         if word::is_expression(self.source, self.at, &text) {
             return Err(Misfit::Here);
         }
@@ -246,17 +247,17 @@ impl Reader<'_, '_> {
         Ok(Some(text))
     }
 
-    fn step(&mut self) {
+    fn skip_byte(&mut self) {
         self.at += 1;
         self.last_string = None;
     }
 
-    fn skip(&mut self, comments: Comments) -> Result<(), Misfit> {
+    fn skip_comments(&mut self, comments: Comments) -> Result<(), Misfit> {
         self.at = self.source.skip_comments(self.at, comments).map_err(Misfit::Endless)?;
         Ok(())
     }
 
-    fn stuck(self, misfit: Misfit) -> Stuck {
+    fn into_error(self, misfit: Misfit) -> Stuck {
         let (at, resume) = match misfit {
             Misfit::Here => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
             Misfit::At(at) => (at, at),
@@ -268,7 +269,7 @@ impl Reader<'_, '_> {
 
 /// Returns all lists and objects in a text, in order. Does not look inside them. The time is linear
 /// in the length of the text.
-pub(crate) fn all(text: &str) -> Vec<Value> {
+pub(crate) fn read_all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
     let (mut found, mut at) = (Vec::new(), 0);
     while at < source.len() {

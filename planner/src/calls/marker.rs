@@ -20,7 +20,7 @@ const NOUNS: [&str; 11] = [
 const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of the tool marker at `at`. The flag is set if the marker is unambiguous.
-pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
+pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let marked = |word| {
         let end = source.word_at(at, word)?;
         let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
@@ -30,7 +30,7 @@ pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
 }
 
 /// Returns the end of the argument marker at `at`.
-pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
+pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let first = source.byte(at)?.to_ascii_lowercase();
     if !NOUNS.iter().chain(&WHOSE).any(|word| word.as_bytes().first() == Some(&first)) {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
     }
     // Without a colon, only an object makes the meaning clear.
     let sign = source.skip(sign, |byte| matches!(byte, b'=' | b'-' | b'>'));
-    let object = layout(source, sign);
+    let object = skip_layout(source, sign);
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn before_arguments(line: &str) -> Option<&str> {
 }
 
 /// Skips blanks, Markdown, bullets, list numbers, quotes, dashes and commas.
-pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
+pub(super) fn skip_layout(source: &Source<'_>, at: usize) -> usize {
     let mut at = at;
     loop {
         let start = source.skip_markup(at);

@@ -23,7 +23,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
         return None;
     }
     let begun = BEGINS.iter().find_map(|word| source.word_at(at, word))?;
-    let kind = source.word_at(begun, "function").and_then(|end| token(source, end, &BETWEEN));
+    let kind = source.word_at(begun, "function").and_then(|end| token_end(source, end, &BETWEEN));
     let name_at = source.skip_space(kind.unwrap_or(begun));
     let name_end = source.name_end(name_at);
     if name_end == name_at {
@@ -31,15 +31,15 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     }
     let name = source.slice(name_at..name_end);
     let tool = reading.tool(name);
-    let object = source.skip_markup(arguments(source, name_end));
+    let object = source.skip_markup(arguments_start(source, name_end));
     let given = match source.byte(object) {
         Some(b'{') => lenient::read(source, object),
-        _ => return Some(broken(reading, name, object)),
+        _ => return Some(broken_call(reading, name, object)),
     };
     Some(match given {
         Ok((Tree::Object(object), end)) => {
             let close = source.skip_markup(end);
-            let end = token(source, close, &ENDS).unwrap_or(end);
+            let end = token_end(source, close, &ENDS).unwrap_or(end);
             if tool.is_none() {
                 reading.miss(name, Why::Unknown);
             }
@@ -47,13 +47,13 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
                 .map(|tool| reading.call(&tool, object.into_map(), CallFormat::Simple, at..end));
             Attempt::Read { calls: call.into_iter().collect(), end }
         }
-        Ok((_, end)) => broken(reading, name, end),
-        Err(stuck) => broken(reading, name, stuck.at),
+        Ok((_, end)) => broken_call(reading, name, end),
+        Err(stuck) => broken_call(reading, name, stuck.at),
     })
 }
 
 /// Returns the start of the arguments after a name that ends at `at`.
-fn arguments(source: &Source<'_>, at: usize) -> usize {
+fn arguments_start(source: &Source<'_>, at: usize) -> usize {
     // Kimi numbers its calls: `functions.name:0`.
     let at = match source.byte(at) {
         Some(b':') => source.skip(at + 1, |byte| byte.is_ascii_digit()),
@@ -64,16 +64,16 @@ fn arguments(source: &Source<'_>, at: usize) -> usize {
         None => at,
     };
     let at = source.skip_space(at);
-    token(source, at, &BETWEEN).unwrap_or(at)
+    token_end(source, at, &BETWEEN).unwrap_or(at)
 }
 
-fn token(source: &Source<'_>, at: usize, tokens: &[&str]) -> Option<usize> {
+fn token_end(source: &Source<'_>, at: usize, tokens: &[&str]) -> Option<usize> {
     tokens.iter().find_map(|word| source.word_at(at, word))
 }
 
-fn broken(reading: &Reading<'_>, name: &str, at: usize) -> Attempt {
+fn broken_call(reading: &Reading<'_>, name: &str, at: usize) -> Attempt {
     let is_known = reading.tool(name).is_some();
     let is_cut = at >= reading.source.len();
-    reading.miss(name, Why::of(is_known, is_cut));
+    reading.miss(name, Why::from_flags(is_known, is_cut));
     Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
 }

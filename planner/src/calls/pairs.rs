@@ -33,8 +33,8 @@ pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
     let Some(mut key) = key_at(source, at) else { return Pairs::Absent };
     let mut args = Args::new();
     loop {
-        let given = argument::quoted(source, key.value);
-        let (value, end) = match given.unwrap_or_else(|| word(source, key, tool)) {
+        let given = argument::read_quoted(source, key.value);
+        let (value, end) = match given.unwrap_or_else(|| read_word(source, key, tool)) {
             Given::Value(value, end) => (value, end),
             Given::None(end) => return Pairs::Unclear(end),
             Given::Cut => return Pairs::Cut,
@@ -72,8 +72,9 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
     let mut key = key_at(source, at)?;
     let mut args = Args::new();
     loop {
-        let given = argument::quoted(source, key.value);
-        let Given::Value(value, end) = given.unwrap_or_else(|| phrase(source, key, tool)) else {
+        let given = argument::read_quoted(source, key.value);
+        let Given::Value(value, end) = given.unwrap_or_else(|| read_phrase(source, key, tool))
+        else {
             return None;
         };
         if args.insert(key.name.to_owned(), value).is_some() {
@@ -87,7 +88,7 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
     }
 }
 
-pub(super) fn follow(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
+pub(super) fn has_next_pair(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     let is_next = next(source, end).is_some_and(|key| tool.has(key.name));
     is_next || argument::is_key(source, source.skip_blanks(end), tool)
 }
@@ -110,7 +111,7 @@ fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
 }
 
 /// Reads a value of one word.
-fn word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
+fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
         let is_comma = || {
@@ -132,7 +133,7 @@ fn word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     if word.is_empty() || word.ends_with([':', '!', '?']) || !closes_brackets(word) {
         return Given::None(end);
     }
-    Given::Value(argument::typed(tool, key.name, word), key.value + word.len())
+    Given::Value(argument::typed_word(tool, key.name, word), key.value + word.len())
 }
 
 /// Removes the full stop of a sentence. In `..` and `/.` the last point belongs to the word.
@@ -147,7 +148,7 @@ fn closes_brackets(word: &str) -> bool {
 }
 
 /// Reads an unquoted value in a text that contains only arguments.
-fn phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
+fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
         match byte {
@@ -170,7 +171,7 @@ fn phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     if text.is_empty() || text.ends_with(',') {
         return Given::None(end);
     }
-    Given::Value(argument::typed(tool, key.name, text), end)
+    Given::Value(argument::typed_word(tool, key.name, text), end)
 }
 
 fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
@@ -190,11 +191,14 @@ fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     loop {
         at = source.skip(at, |byte| !is_name_byte(byte) && byte != b'\n');
         if source.byte(at) == Some(b'\n') {
-            return argument::is_key(source, marker::layout(source, at), tool);
+            return argument::is_key(source, marker::skip_layout(source, at), tool);
         }
         let end = source.name_end(at);
         let word = source.slice(at..end);
-        if word.is_empty() || sentence::is_verb(word) || marker::tool(source, at).is_some() {
+        if word.is_empty()
+            || sentence::is_verb(word)
+            || marker::tool_marker_end(source, at).is_some()
+        {
             return false;
         }
         if argument::is_key(source, at, tool) {

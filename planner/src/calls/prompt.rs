@@ -41,14 +41,14 @@ pub fn tool_prompt<'a>(
     }
     let mut prompt = "You have access to the following tools:\n\n".to_owned();
     for (name, tool) in &tools {
-        describe(&mut prompt, name, tool);
+        describe_tool(&mut prompt, name, tool);
     }
     prompt.push_str(
         "\nTo use a tool, format your response like this:\n\
          TOOL: tool_name ARGS: {\"arg1\": \"value1\", \"arg2\": \"value2\"}",
     );
-    if let Some(example) = example(&tools) {
-        let _ = write!(prompt, "\n\nFor example:\n{example}");
+    if let Some(example_call) = example_call(&tools) {
+        let _ = write!(prompt, "\n\nFor example:\n{example_call}");
     }
     prompt.push_str(
         "\n\nAfter using a tool, you'll receive the results and can provide a final answer to the user.\n\
@@ -72,7 +72,7 @@ pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     }
 }
 
-fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
+fn describe_tool(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
     let _ = writeln!(prompt, "- {name}");
     for line in tool.description.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let _ = writeln!(prompt, "  {line}");
@@ -80,12 +80,12 @@ fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
     let root = &tool.input_schema;
     let mut left = LINES;
     for (name, schema, is_required) in parameters(tool) {
-        tell(prompt, (root, name, schema), is_required, 0, &mut left);
+        describe_parameter(prompt, (root, name, schema), is_required, 0, &mut left);
     }
 }
 
 /// Writes a line about a parameter and about its fields, while the budget of lines lasts.
-fn tell(
+fn describe_parameter(
     prompt: &mut String,
     (root, name, schema): (&Value, &str, &Value),
     is_required: bool,
@@ -95,7 +95,7 @@ fn tell(
     let Some(rest) = left.checked_sub(1) else { return };
     *left = rest;
     let target = resolved(root, schema);
-    let types = types(root, target).unwrap_or_else(|| "any".to_owned());
+    let types = describe_types(root, target).unwrap_or_else(|| "any".to_owned());
     let said = |key: &str| schema.get(key).or_else(|| target.get(key));
     let need = match said("default") {
         _ if is_required => ", required".to_owned(),
@@ -118,29 +118,29 @@ fn tell(
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
     {
-        tell(prompt, (root, "each item", items), true, depth + 1, left);
+        describe_parameter(prompt, (root, "each item", items), true, depth + 1, left);
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, field) in fields.take(FIELDS) {
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
-        tell(prompt, (root, name, field), is_required, depth + 1, left);
+        describe_parameter(prompt, (root, name, field), is_required, depth + 1, left);
     }
 }
 
 /// Returns the types of a value in words. Follows references.
-fn types(root: &Value, schema: &Value) -> Option<String> {
-    if let Some(types) = known::types(schema).filter(|types| !types.is_empty()) {
+fn describe_types(root: &Value, schema: &Value) -> Option<String> {
+    if let Some(types) = known::schema_types(schema).filter(|types| !types.is_empty()) {
         return Some(types.join(" or "));
     }
     let choices = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let mut types: Vec<&str> = if let Some(choices) = choices {
-        let types = choices.iter().map(|choice| known::types(resolved(root, choice)));
+        let types = choices.iter().map(|choice| known::schema_types(resolved(root, choice)));
         types.collect::<Option<Vec<_>>>()?.concat()
     } else {
         let all = schema.get("allOf")?.as_array()?;
-        all.iter().find_map(|part| known::types(resolved(root, part)))?
+        all.iter().find_map(|part| known::schema_types(resolved(root, part)))?
     };
     types.dedup();
     (!types.is_empty()).then(|| types.join(" or "))
@@ -158,7 +158,7 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
 
 /// Writes an example call of one of the tools: `file_tools.glob`, else the first tool with required
 /// parameters, else any. Returns none if no tool accepts the sample values.
-fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
+fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
         return Some(call("file_tools.glob", &args));

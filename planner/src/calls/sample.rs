@@ -45,11 +45,11 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 /// alternative.
 pub(super) fn flat(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
-    merge(root, schema, (choice, DEEP), &mut all);
+    merge_schema(root, schema, (choice, DEEP), &mut all);
     all
 }
 
-fn merge(
+fn merge_schema(
     root: &Value,
     schema: &Value,
     (choice, depth): (usize, usize),
@@ -78,13 +78,13 @@ fn merge(
     }
     let parts = |key: &str| target.get(key).and_then(Value::as_array);
     for part in parts("allOf").into_iter().flatten() {
-        merge(root, part, (choice, depth - 1), all);
+        merge_schema(root, part, (choice, depth - 1), all);
     }
     for key in ["anyOf", "oneOf"] {
         let is_some = |choice: &&Value| choice.get("type").is_none_or(|kind| kind != "null");
         let branches: Vec<_> = parts(key).into_iter().flatten().filter(is_some).collect();
         if !branches.is_empty() {
-            merge(root, branches[choice % branches.len()], (choice, depth - 1), all);
+            merge_schema(root, branches[choice % branches.len()], (choice, depth - 1), all);
         }
     }
 }
@@ -92,7 +92,7 @@ fn merge(
 /// Returns a value that fits the most common parts of a schema.
 pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
     let sampler = Sampler { root, choice, left: Cell::new(PARTS) };
-    sampler.make(name, schema, DEEP)
+    sampler.make_value(name, schema, DEEP)
 }
 
 struct Sampler<'a> {
@@ -105,14 +105,14 @@ struct Sampler<'a> {
 
 impl Sampler<'_> {
     /// Takes `parts` from the budget. Returns `false` if too few are left.
-    fn take(&self, parts: usize) -> bool {
+    fn take_budget(&self, parts: usize) -> bool {
         let left = self.left.get().checked_sub(parts);
         self.left.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    fn make(&self, name: &str, schema: &Value, depth: usize) -> Value {
-        if !self.take(1) {
+    fn make_value(&self, name: &str, schema: &Value, depth: usize) -> Value {
+        if !self.take_budget(1) {
             return Value::Null;
         }
         let schema = flat(self.root, schema, self.choice);
@@ -127,11 +127,11 @@ impl Sampler<'_> {
         }
         let deeper = |name: &str, schema: &Value| match depth {
             0 => Value::Null,
-            _ => self.make(name, schema, depth - 1),
+            _ => self.make_value(name, schema, depth - 1),
         };
         match kind(&schema) {
-            "integer" => number(&schema, true),
-            "number" => number(&schema, false),
+            "integer" => sample_number(&schema, true),
+            "number" => sample_number(&schema, false),
             "boolean" => json!(true),
             "array" => {
                 let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
@@ -159,7 +159,7 @@ impl Sampler<'_> {
                 let fields = fields.into_iter().flatten().filter(|field| is_needed(field.0));
                 fields.map(|(name, schema)| (name.clone(), deeper(name, schema))).collect()
             }
-            _ => text(&schema, name, || self.take(PATTERN)),
+            _ => sample_text(&schema, name, || self.take_budget(PATTERN)),
         }
     }
 }
@@ -180,7 +180,7 @@ fn kind(schema: &Map<String, Value>) -> &str {
     })
 }
 
-fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
+fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     let of = |key: &str| schema.get(key).and_then(Value::as_f64);
     let mut number: f64 = 1.0;
     let least = of("minimum").or_else(|| of("exclusiveMinimum").map(|limit| limit + 1.0));
@@ -200,7 +200,7 @@ fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
 }
 
 /// Returns the name itself if it fits, else a text that does, if `may_try` allows the search.
-fn text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> Value {
+fn sample_text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",
         Some("date-time") => "2026-01-31T12:00:00Z",

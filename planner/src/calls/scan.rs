@@ -9,7 +9,7 @@ use super::{
     xml,
 };
 
-pub(super) fn calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
+pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
     let mut scan = Scan {
         reading,
         at: 0,
@@ -19,7 +19,7 @@ pub(super) fn calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
         echoes_are_endless: false,
     };
     while scan.at < reading.source.len() {
-        scan.step();
+        scan.scan_next();
         if scan.calls.len() > limits::REPLY_CALLS {
             return Err(TooMuch::Calls);
         }
@@ -41,12 +41,12 @@ struct Scan<'r, 'a> {
 }
 
 impl Scan<'_, '_> {
-    fn step(&mut self) {
+    fn scan_next(&mut self) {
         let source = &self.reading.source;
         match source.byte(self.at) {
-            Some(b'{') => self.take(shape::read(self.reading, self.at)),
+            Some(b'{') => self.add_attempt(shape::read(self.reading, self.at)),
             Some(b'<') if tags::ends_thought(source, self.at) => {
-                self.forget();
+                self.forget_calls();
                 self.at += 1;
             }
             Some(first @ (b'<' | b'[')) => {
@@ -57,22 +57,22 @@ impl Scan<'_, '_> {
                     }
                     attempt => attempt.unwrap_or(Attempt::Passed(self.at + 1)),
                 };
-                self.take(attempt);
+                self.add_attempt(attempt);
             }
-            Some(byte) if is_name_byte(byte) => self.word(),
+            Some(byte) if is_name_byte(byte) => self.scan_word(),
             _ => self.at += 1,
         }
     }
 
     /// Drops all calls so far. They belong to a thought that began in the prompt.
-    fn forget(&mut self) {
+    fn forget_calls(&mut self) {
         self.calls.clear();
         self.reading.forget_missed(0);
         self.has_broken = false;
     }
 
     /// Reads the word at this place, and a call that begins with it.
-    fn word(&mut self) {
+    fn scan_word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
         let end = source.name_end(start);
@@ -82,37 +82,37 @@ impl Scan<'_, '_> {
             return;
         }
         if let Some(attempt) = simple::read(self.reading, start) {
-            return self.take(attempt);
+            return self.add_attempt(attempt);
         }
         let word = source.slice(start..end);
         if end == start || self.has_broken {
             self.at = end;
         } else if source.byte(end) == Some(b'(') && !word.ends_with('.') {
             let attempt = function::read(self.reading, start, end);
-            self.loose(attempt, start, missed);
+            self.add_loose(attempt, start, missed);
         } else if sentence::is_verb(word) {
             let attempt = sentence::read(self.reading, start..end);
-            self.loose(attempt, start, missed);
+            self.add_loose(attempt, start, missed);
         } else {
             self.at = end;
         }
     }
 
     /// Adds a call in prose, unless the words before it deny it.
-    fn loose(&mut self, attempt: Attempt, start: usize, missed: usize) {
+    fn add_loose(&mut self, attempt: Attempt, start: usize, missed: usize) {
         let is_read = matches!(&attempt, Attempt::Read { .. });
         let is_reported = self.reading.missed() > missed;
         if !(is_read || is_reported) || !sentence::is_denied(&self.reading.source, start) {
-            return self.take(attempt);
+            return self.add_attempt(attempt);
         }
         self.reading.forget_missed(missed);
         match attempt {
-            Attempt::Read { end, .. } => self.take(Attempt::Read { calls: Vec::new(), end }),
-            attempt => self.take(attempt),
+            Attempt::Read { end, .. } => self.add_attempt(Attempt::Read { calls: Vec::new(), end }),
+            attempt => self.add_attempt(attempt),
         }
     }
 
-    fn take(&mut self, attempt: Attempt) {
+    fn add_attempt(&mut self, attempt: Attempt) {
         let next = match attempt {
             Attempt::Passed(next) => next,
             Attempt::Read { calls, end } => {
@@ -126,7 +126,7 @@ impl Scan<'_, '_> {
                 let next = if broken.is_cut { source.len() } else { source.line_end(broken.at) };
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
                 if tags.has_thought_end(self.at..next) {
-                    self.forget();
+                    self.forget_calls();
                     self.has_broken = true;
                 }
                 next

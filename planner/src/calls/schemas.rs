@@ -63,7 +63,7 @@ pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
 
 /// Returns the type without `null`, or `any`. `required` already tells about `null`.
 fn kind(schema: &Value) -> Value {
-    match super::known::types(schema).as_deref() {
+    match super::known::schema_types(schema).as_deref() {
         Some([one]) => Value::from(*one),
         Some([]) | None => Value::from("any"),
         Some(several) => Value::from(several.to_vec()),

@@ -59,9 +59,9 @@ pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
         return Attempt::Passed(name_at);
     };
     let at = source.skip_markup(with);
-    let attempt = arguments(reading, &tool, verb.start, at);
+    let attempt = read_arguments(reading, &tool, verb.start, at);
     match attempt {
-        Attempt::Read { .. } if !is_strict => missed(reading, &tool, at),
+        Attempt::Read { .. } if !is_strict => missed_call(reading, &tool, at),
         attempt => attempt,
     }
 }
@@ -76,29 +76,29 @@ fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)
     found(plain).or_else(|| (wide > plain).then(|| found(wide)).flatten())
 }
 
-fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
+fn read_arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
     let source = &reading.source;
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
             Ok((Tree::Object(object), _)) if shape::is_call(reading, &object) => {
                 Attempt::Passed(at)
             }
-            Ok((Tree::Object(object), end)) if !pairs::follow(source, end, tool) => {
+            Ok((Tree::Object(object), end)) if !pairs::has_next_pair(source, end, tool) => {
                 call(reading, tool, object.into_map(), start..end)
             }
             Err(stuck) if stuck.is_cut => Attempt::cut(reading, tool),
-            _ => missed(reading, tool, at),
+            _ => missed_call(reading, tool, at),
         };
     }
     match pairs::read(source, at, tool) {
         Pairs::Read(args, end) => call(reading, tool, args, start..end),
-        Pairs::Absent => missed(reading, tool, at),
-        Pairs::Unclear(end) => missed(reading, tool, end.max(at)),
+        Pairs::Absent => missed_call(reading, tool, at),
+        Pairs::Unclear(end) => missed_call(reading, tool, end.max(at)),
         Pairs::Cut => Attempt::cut(reading, tool),
     }
 }
 
-fn missed(reading: &Reading<'_>, tool: &KnownTool, next: usize) -> Attempt {
+fn missed_call(reading: &Reading<'_>, tool: &KnownTool, next: usize) -> Attempt {
     reading.miss(tool.name.as_str(), Why::Unreadable);
     Attempt::Passed(next)
 }

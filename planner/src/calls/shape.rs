@@ -78,7 +78,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
     match lenient::read(&reading.source, at) {
         Ok((tree, end)) => {
             let mut calls = Vec::new();
-            collect(reading, tree, Place::Prose, &mut calls);
+            collect_calls(reading, tree, Place::Prose, &mut calls);
             Attempt::Read { calls, end }
         }
         Err(stuck) => {
@@ -88,7 +88,7 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
             };
             let is_cut = stuck.is_cut && wanted.is_sure;
             if wanted.is_sure {
-                reading.miss(&wanted.name, Why::of(wanted.is_known, stuck.is_cut));
+                reading.miss(&wanted.name, Why::from_flags(wanted.is_known, stuck.is_cut));
             }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
             Attempt::Broken(Broken { calls, at, is_cut, is_known: wanted.is_known })
@@ -108,7 +108,7 @@ pub(super) fn in_tags(
     object: Object,
     span: Range<usize>,
 ) -> Option<ToolCall> {
-    let shape = shape(object, Place::Tags).ok()?;
+    let shape = take_shape(object, Place::Tags).ok()?;
     call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }
 
@@ -118,20 +118,20 @@ pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
 }
 
 /// Adds the calls in a value, outermost first. A call contains no other calls.
-fn collect(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<ToolCall>) {
+fn collect_calls(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<ToolCall>) {
     match tree {
         Tree::Leaf(_) => {}
         Tree::List(items) => {
             for item in items {
-                collect(reading, item, place, calls);
+                collect_calls(reading, item, place, calls);
             }
         }
         Tree::Object(object) if is_opaque(&object) => {}
-        Tree::Object(object) => match shape(object, place) {
+        Tree::Object(object) => match take_shape(object, place) {
             Ok(shape) => calls.extend(call(reading, shape)),
             Err(object) => {
                 for (key, tree) in object.fields {
-                    collect(reading, tree, place_of(&key), calls);
+                    collect_calls(reading, tree, place_of(&key), calls);
                 }
             }
         },
@@ -165,15 +165,15 @@ fn collect_open(
         match open {
             Open::List(items) => {
                 for item in items {
-                    collect(reading, item, place, calls);
+                    collect_calls(reading, item, place, calls);
                 }
             }
             Open::Object { object, key } => {
-                if let Some(wanted) = wanted(reading, &object, key.as_deref()) {
+                if let Some(wanted) = open_call(reading, &object, key.as_deref()) {
                     return Some(wanted);
                 }
                 for (key, tree) in object.fields {
-                    collect(reading, tree, place_of(&key), calls);
+                    collect_calls(reading, tree, place_of(&key), calls);
                 }
                 place = key.as_deref().map_or(Place::Prose, place_of);
             }
@@ -182,7 +182,7 @@ fn collect_open(
     None
 }
 
-fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
+fn open_call(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
     let is_there = |names: &[&str]| {
         object.get(names).is_some()
             || key.is_some_and(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
@@ -218,7 +218,7 @@ fn is_definition(object: &Object) -> bool {
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
     // `tool` marks a call unless a description stands next to it.
-    if text(object, &TOOL).is_some() && !is_described {
+    if text_field(object, &TOOL).is_some() && !is_described {
         return false;
     }
     if has(object, "input_schema") || has(object, "inputSchema") {
@@ -228,14 +228,14 @@ fn is_definition(object: &Object) -> bool {
     let fields = &parameters.fields;
     let is_schema = |tree: &Tree| matches!(tree, Tree::Object(object) if has(object, "type"));
     let has_properties = matches!(parameters.get(&["properties"]), Some(Tree::Object(_)));
-    let is_object = text(parameters, &["type"]) == Some("object");
+    let is_object = text_field(parameters, &["type"]) == Some("object");
     // A value may look like a schema: `{"shape": {"type": "circle"}}`.
     has_properties && is_object
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
 /// Takes a call apart, or returns the object unchanged.
-fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
+fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     let span = object.span.clone();
     let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();
     let format = match (kind, place) {
@@ -245,33 +245,33 @@ fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     };
     if let Some(Tree::Object(function)) = object.get(&["function"])
         && function.get(&["name"]).and_then(Tree::as_str).is_some()
-        && let Some(Tree::Object(mut function)) = take(&mut object, &["function"])
+        && let Some(Tree::Object(mut function)) = take_field(&mut object, &["function"])
     {
         let name = take_text(&mut function, &["name"]).unwrap_or_default();
-        let args = take(&mut function, &ARGS);
+        let args = take_field(&mut function, &ARGS);
         let format = CallFormat::Openai;
         let beside = function.fields;
         return Ok(Shape { name, format, args, beside, span, is_sure: true });
     }
-    let is_sure = text(&object, &TOOL).is_some();
+    let is_sure = text_field(&object, &TOOL).is_some();
     let is_marked = format != CallFormat::Json || place == Place::Tags;
-    let is_named = text(&object, &NAME).is_some();
+    let is_named = text_field(&object, &NAME).is_some();
     if !is_sure && !(is_named && (is_marked || object.get(&ARGS).is_some())) {
         return Err(object);
     }
     let names: &[&str] = if is_sure { &TOOL } else { &NAME };
     let name = take_text(&mut object, names).unwrap_or_default();
-    let args = take(&mut object, &ARGS);
+    let args = take_field(&mut object, &ARGS);
     let is_sure = is_marked || is_sure && args.is_some();
     Ok(Shape { name, format, args, beside: object.fields, span, is_sure })
 }
 
-fn text<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
+fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
     names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
 /// Removes and returns the last field with one of these names.
-fn take(object: &mut Object, names: &[&str]) -> Option<Tree> {
+fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
     let at = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
     })?;
@@ -279,9 +279,9 @@ fn take(object: &mut Object, names: &[&str]) -> Option<Tree> {
 }
 
 fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
-    let name = names.iter().find(|name| text(object, &[name]).is_some())?;
-    match take(object, &[name])? {
-        Tree::Leaf(Value::String(text)) => Some(text),
+    let name = names.iter().find(|name| text_field(object, &[name]).is_some())?;
+    match take_field(object, &[name])? {
+        Tree::Leaf(Value::String(text_field)) => Some(text_field),
         _ => None,
     }
 }
@@ -295,10 +295,9 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
     };
     let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
-        Some(args) => {
-            arguments(reading, args, &tool).and_then(|own| both(own, shape.beside, &tool, is_own))
-        }
-        None => beside(shape.beside, &tool),
+        Some(args) => read_arguments(reading, args, &tool)
+            .and_then(|own| merge_beside(own, shape.beside, &tool, is_own)),
+        None => beside_arguments(shape.beside, &tool),
     };
     let Some(args) = args else {
         reading.miss(&shape.name, Why::Unreadable);
@@ -308,13 +307,13 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
 }
 
 /// Returns the arguments of an argument field, which may be JSON in a string.
-fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
+fn read_arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
     match args {
         Tree::Object(object) => Some(object.into_map()),
         Tree::Leaf(Value::Null) => Some(Args::new()),
         Tree::List(items) if items.is_empty() => Some(Args::new()),
-        Tree::Leaf(Value::String(text)) => {
-            let (args, steps) = pairs::read_whole(&text, tool);
+        Tree::Leaf(Value::String(text_field)) => {
+            let (args, steps) = pairs::read_whole(&text_field, tool);
             reading.source.add_steps(steps);
             args
         }
@@ -323,7 +322,7 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
 }
 
 /// Merges arguments with the fields next to them. Returns none if these fields are ambiguous.
-fn both(
+fn merge_beside(
     mut args: Args,
     fields: Vec<(String, Tree)>,
     tool: &KnownTool,
@@ -334,7 +333,7 @@ fn both(
         return Some(args);
     }
     let is_empty = args.is_empty();
-    for (key, tree) in written(fields, tool) {
+    for (key, tree) in drop_empty(fields, tool) {
         if tool.has(&key) && !args.contains_key(&key) {
             args.insert(key, tree.into_value());
         } else if is_empty || tool.has(&key) {
@@ -345,8 +344,8 @@ fn both(
 }
 
 /// Returns the arguments next to a name. Each must be a parameter, or one must be an object of all.
-fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
-    let mut fields = written(fields, tool);
+fn beside_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
+    let mut fields = drop_empty(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
         !tool.has(key) && is_one_of(&LOOSE_ARGS, key) && matches!(tree, Tree::Object(_))
     };
@@ -360,7 +359,7 @@ fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
 }
 
 /// Returns the fields that are not null.
-fn written(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
+fn drop_empty(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
     let is_nothing = |tree: &Tree| match tree {
         Tree::Leaf(value) => value.is_null(),
         Tree::List(items) => items.is_empty(),

@@ -25,7 +25,7 @@ const LABEL_BYTES: usize = 32;
 /// Reads the call whose `TOOL:` or `Action:` begins at `start`.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
-    let (marked, is_sure) = marker::tool(source, start)?;
+    let (marked, is_sure) = marker::tool_marker_end(source, start)?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
     let mut name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
@@ -42,12 +42,12 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let quoted = skip_quotes(source, name_end);
     let behind = source.word_at(quoted, "()").unwrap_or(quoted);
     let object = source.skip_markup(source.skip(behind, |byte| byte == b','));
-    let after = marker::layout(source, behind);
+    let after = marker::skip_layout(source, behind);
     let call = Call { reading, tool, start, name: name_at..name_end };
-    Some(match marker::arguments(source, after) {
-        Some(given) => call.with(given),
-        None if source.byte(object) == Some(b'{') => call.with(object),
-        None if is_sure => call.alone(behind, after),
+    Some(match marker::argument_marker_end(source, after) {
+        Some(given) => call.read_marked(given),
+        None if source.byte(object) == Some(b'{') => call.read_marked(object),
+        None if is_sure => call.read_without_arguments(behind, after),
         // Prose may contain names of actions.
         None => Attempt::Passed(name_at),
     })
@@ -82,17 +82,17 @@ struct Call<'r, 'a> {
 
 impl Call<'_, '_> {
     /// Reads the arguments after a marker that ends at `marked`.
-    fn with(self, marked: usize) -> Attempt {
+    fn read_marked(self, marked: usize) -> Attempt {
         let source = &self.reading.source;
-        let at = marker::layout(source, marked);
+        let at = marker::skip_layout(source, marked);
         if source.byte(at) == Some(b'{') {
             return match (lenient::read(source, at), self.tool.as_deref()) {
-                (Ok((_, end)), Some(tool)) if pairs::follow(source, end, tool) => {
-                    self.broken(end, false)
+                (Ok((_, end)), Some(tool)) if pairs::has_next_pair(source, end, tool) => {
+                    self.broken_call(end, false)
                 }
                 (Ok((Tree::Object(object), end)), _) => self.read(object.into_map(), end),
-                (Ok((_, end)), _) => self.broken(end, false),
-                (Err(stuck), _) => self.broken(stuck.at, stuck.is_cut),
+                (Ok((_, end)), _) => self.broken_call(end, false),
+                (Err(stuck), _) => self.broken_call(stuck.at, stuck.is_cut),
             };
         }
         let Some(tool) = self.tool.clone() else {
@@ -108,21 +108,22 @@ impl Call<'_, '_> {
         let own = source.skip(marked, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
         let is_prose = source.slice(own..at).matches('\n').count() > 1;
-        let is_over = at >= source.len() || is_prose || marker::tool(source, at).is_some();
+        let is_over =
+            at >= source.len() || is_prose || marker::tool_marker_end(source, at).is_some();
         let is_empty = matches!(source.byte(own), None | Some(b'\n')) && is_over;
         match pairs::read(source, at, &tool) {
             Pairs::Read(args, end) => self.read(args, end),
             Pairs::Absent if is_empty && !may_be_argument(source, at, Some(&tool)) => {
                 self.read(Args::new(), marked)
             }
-            Pairs::Absent => self.broken(at, false),
-            Pairs::Unclear(end) => self.broken(end, false),
-            Pairs::Cut => self.broken(source.len(), true),
+            Pairs::Absent => self.broken_call(at, false),
+            Pairs::Unclear(end) => self.broken_call(end, false),
+            Pairs::Cut => self.broken_call(source.len(), true),
         }
     }
 
     /// Reads a call without arguments: its line contains nothing else, and no arguments follow.
-    fn alone(self, behind: usize, after: usize) -> Attempt {
+    fn read_without_arguments(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
         let rest = source.skip(behind, |byte| {
             matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
@@ -131,9 +132,9 @@ impl Call<'_, '_> {
         if !is_alone || RESULTS.iter().any(|word| source.word_at(after, word).is_some()) {
             return Attempt::Passed(self.name.start);
         }
-        let line = marker::layout(source, rest);
+        let line = marker::skip_layout(source, rest);
         if may_be_argument(source, line, self.tool.as_deref()) {
-            return self.broken(line, false);
+            return self.broken_call(line, false);
         }
         // A name without a point and without arguments may mean another thing.
         if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') {
@@ -151,10 +152,10 @@ impl Call<'_, '_> {
         Attempt::Read { calls: vec![call], end }
     }
 
-    fn broken(self, at: usize, is_cut: bool) -> Attempt {
+    fn broken_call(self, at: usize, is_cut: bool) -> Attempt {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
-        self.reading.miss(name, Why::of(is_known, is_cut));
+        self.reading.miss(name, Why::from_flags(is_known, is_cut));
         Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }
@@ -178,7 +179,7 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
     let is_new = NEW_LINES.iter().any(|new| new.eq_ignore_ascii_case(label));
     let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
-    is_parameter || is_label && !is_new && marker::tool(source, at).is_none()
+    is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
 }
 
 /// Returns the end of the echo of a result that begins at `at`.

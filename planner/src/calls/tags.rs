@@ -48,10 +48,10 @@ impl<'a> Tag<'a> {
         let rest = source.slice(stop..close);
         let is_empty = rest.ends_with('/');
         let attribute = match rest.strip_prefix('=') {
-            Some(value) => Some(unquoted(value)),
+            Some(value) => Some(strip_quotes(value)),
             None => name_attribute(rest),
         };
-        Some(Self { name: local(full), full, attribute, end: close + 1, is_empty, rest })
+        Some(Self { name: local_name(full), full, attribute, end: close + 1, is_empty, rest })
     }
 
     /// Returns the attributes `key="value"`. Returns none on other text.
@@ -66,7 +66,7 @@ impl<'a> Tag<'a> {
             if key.is_empty() || key.contains(char::is_whitespace) {
                 return None;
             }
-            attributes.push((key, decoded(value).into_owned()));
+            attributes.push((key, decode_entities(value).into_owned()));
             rest = behind.trim();
         }
         Some(attributes)
@@ -83,12 +83,12 @@ fn name_at<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
     (end > at).then(|| (source.slice(at..end), end))
 }
 
-fn local(name: &str) -> &str {
+fn local_name(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
 
-fn unquoted(value: &str) -> String {
-    decoded(value.trim().trim_matches(['"', '\''])).into_owned()
+fn strip_quotes(value: &str) -> String {
+    decode_entities(value.trim().trim_matches(['"', '\''])).into_owned()
 }
 
 fn name_attribute(attributes: &str) -> Option<String> {
@@ -98,7 +98,7 @@ fn name_attribute(attributes: &str) -> Option<String> {
     }
     let quote = value.chars().next().filter(|character| matches!(character, '"' | '\''))?;
     let (value, _) = value[1..].split_once(quote)?;
-    Some(unquoted(value))
+    Some(strip_quotes(value))
 }
 
 fn kind(name: &str) -> Kind {
@@ -118,7 +118,7 @@ pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
         return false;
     }
     let Some((name, end)) = name_at(source, at + 2) else { return false };
-    let is_thought = THOUGHTS.iter().any(|known| known.eq_ignore_ascii_case(local(name)));
+    let is_thought = THOUGHTS.iter().any(|known| known.eq_ignore_ascii_case(local_name(name)));
     is_thought && source.byte(end) == Some(b'>')
 }
 
@@ -156,10 +156,10 @@ impl Tags {
             }
             let is_close = source.byte(at) == Some(b'/');
             let Some((name, end)) = name_at(source, at + usize::from(is_close)) else { continue };
-            if kind(local(name)) == Kind::Other {
+            if kind(local_name(name)) == Kind::Other {
                 continue;
             }
-            let key = local(name).to_ascii_lowercase();
+            let key = local_name(name).to_ascii_lowercase();
             if THOUGHTS.contains(&&*key) {
                 if is_close && source.byte(end) == Some(b'>') {
                     tags.thoughts.entry(key).or_default().push(start..end + 1);
@@ -199,7 +199,7 @@ impl Tags {
 pub(super) const CDATA: &str = "<![CDATA[";
 
 /// Replaces XML's five entities and numeric ones. Other text stays.
-pub(super) fn decoded(text: &str) -> Cow<'_, str> {
+pub(super) fn decode_entities(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
     }
@@ -207,7 +207,7 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let entity = part.split_once(';').filter(|(name, _)| name.len() <= 8);
-        let entity = entity.and_then(|(name, rest)| Some((character(name)?, rest)));
+        let entity = entity.and_then(|(name, rest)| Some((entity_char(name)?, rest)));
         let (character, rest) = entity.unwrap_or(('&', part));
         decoded.push(character);
         decoded.push_str(rest);
@@ -215,7 +215,7 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
-fn character(name: &str) -> Option<char> {
+fn entity_char(name: &str) -> Option<char> {
     match name {
         "lt" => Some('<'),
         "gt" => Some('>'),

@@ -39,6 +39,6 @@ fn read_counting(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);
     let reading = Reading::new(text, &known);
-    let calls = super::scan::calls(&reading);
+    let calls = super::scan::scan_calls(&reading);
     (calls, reading.source.steps())
 }

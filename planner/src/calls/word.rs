@@ -35,7 +35,7 @@ pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool 
 ///
 /// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
 /// backslash before any other character is literal.
-pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
+pub(super) fn read_string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
     let print = PRINT.iter().find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
@@ -52,7 +52,7 @@ pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(St
             b'\\' if is_raw => at += 1 + usize::from(source.byte(at + 1).is_some()),
             b'\\' => {
                 text.push_str(source.slice(from..at));
-                let (character, end) = escape(source, at);
+                let (character, end) = read_escape(source, at);
                 match character {
                     Some(character) => text.push(character),
                     None => text.push('\\'),
@@ -74,7 +74,7 @@ fn is_end(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
 }
 
 /// Reads an escape. Without a character, the backslash is literal.
-fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
+fn read_escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
     let character = match source.byte(at + 1) {
         Some(b'n') => '\n',
         Some(b't') => '\t',
@@ -83,7 +83,7 @@ fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
         Some(b'f') => '\u{c}',
         Some(byte @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(byte),
         Some(b'u') => {
-            return unicode(source, at)
+            return read_unicode(source, at)
                 .map_or((None, at + 1), |(character, end)| (Some(character), end));
         }
         _ => return (None, at + 1),
@@ -91,13 +91,13 @@ fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
     (Some(character), at + 2)
 }
 
-fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
-    let first = hex(source, at + 2)?;
+fn read_unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
+    let first = read_hex(source, at + 2)?;
     let end = at + 6;
     let low = || {
         let is_escape = source.byte(end) == Some(b'\\') && source.byte(end + 1) == Some(b'u');
         is_escape
-            .then(|| hex(source, end + 2))
+            .then(|| read_hex(source, end + 2))
             .flatten()
             .filter(|low| (0xdc00..0xe000).contains(low))
     };
@@ -110,7 +110,7 @@ fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
     Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), end))
 }
 
-fn hex(source: &Source<'_>, at: usize) -> Option<u32> {
+fn read_hex(source: &Source<'_>, at: usize) -> Option<u32> {
     (at..at + 4)
         .try_fold(0, |code, at| Some(code * 16 + char::from(source.byte(at)?).to_digit(16)?))
 }
@@ -153,14 +153,14 @@ pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     (source.byte(stop) == Some(close)).then_some(stop + 1)
 }
 
-pub(super) fn meaning(word: &str) -> Value {
-    literal(word).unwrap_or_else(|| Value::from(word))
+pub(super) fn word_value(word: &str) -> Value {
+    literal_value(word).unwrap_or_else(|| Value::from(word))
 }
 
 /// Returns the value of a literal.
 ///
 /// An integer beyond 64 bits is no literal, because rounding would change it.
-pub(super) fn literal(word: &str) -> Option<Value> {
+pub(super) fn literal_value(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));
     }

@@ -54,7 +54,7 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
                 is_closed,
                 is_whole: is_closed,
             };
-            if has_more { element.broken() } else { element.read() }
+            if has_more { element.broken_call() } else { element.read() }
         }
     }
 }
@@ -90,14 +90,14 @@ impl<'a> Element<'_, 'a> {
     fn read(mut self) -> Attempt {
         let source = &self.reading.source;
         if self.name.is_none()
-            && let Some(attempt) = self.keys()
+            && let Some(attempt) = self.read_key_pairs()
         {
             return attempt;
         }
         let mut at = source.skip_markup(self.body.start);
         let is_object = source.byte(at) == Some(b'{');
         if (is_object || source.byte(at) == Some(b'[')) && self.name.is_none() {
-            return self.json(at);
+            return self.read_json(at);
         }
         let is_marked = self.name.is_some();
         let mut given = None;
@@ -106,7 +106,7 @@ impl<'a> Element<'_, 'a> {
                 Some((args, end)) => {
                     (given, at, self.is_whole) = (Some(Given::Object(args)), end, true);
                 }
-                None => return self.broken(),
+                None => return self.broken_call(),
             }
         }
         let mut is_first = true;
@@ -123,16 +123,16 @@ impl<'a> Element<'_, 'a> {
                 if !self.is_closed && self.is_whole && self.name.is_some() {
                     break;
                 }
-                return self.broken();
+                return self.broken_call();
             };
-            match self.child(&child, &mut given) {
+            match self.read_child(&child, &mut given) {
                 Ok(end) => at = end,
-                Err(Misfit) => return self.broken(),
+                Err(Misfit) => return self.broken_call(),
             }
             is_first = false;
         }
         if !self.is_whole {
-            return self.broken();
+            return self.broken_call();
         }
         if !self.is_closed {
             self.end = at;
@@ -141,7 +141,7 @@ impl<'a> Element<'_, 'a> {
     }
 
     /// Reads GLM's format: a name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`.
-    fn keys(&self) -> Option<Attempt> {
+    fn read_key_pairs(&self) -> Option<Attempt> {
         let source = &self.reading.source;
         let name_at = source.skip_space(self.body.start);
         let name_end = source.name_end(name_at);
@@ -158,7 +158,7 @@ impl<'a> Element<'_, 'a> {
         while self.is_closed && at < self.body.end {
             let mut part = |name| {
                 let tag = Tag::at(source, at).filter(|tag| tag.name == name && !tag.is_empty)?;
-                let (range, end) = content(source, &tag, self.body.end)?;
+                let (range, end) = content_range(source, &tag, self.body.end)?;
                 at = source.skip_space(end);
                 Some(text(source, range))
             };
@@ -167,14 +167,14 @@ impl<'a> Element<'_, 'a> {
                 break;
             };
             let key = key.text.trim().to_owned();
-            let value = known.as_deref().map_or(Value::Null, |tool| value(given, &key, tool));
+            let value = known.as_deref().map_or(Value::Null, |tool| typed_value(given, &key, tool));
             args.insert(key, value);
         }
         let Some(tool) = known.filter(|_| at == self.body.end && self.is_closed) else {
             let is_known = self.reading.tool(name).is_some();
             // Prose between the tags is no call.
             if is_key || name.contains('.') {
-                self.reading.miss(name, Why::of(is_known, !self.is_closed));
+                self.reading.miss(name, Why::from_flags(is_known, !self.is_closed));
             }
             let (at, is_cut) = (self.end.max(self.body.end), is_known && !self.is_closed);
             return Some(Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known }));
@@ -184,7 +184,7 @@ impl<'a> Element<'_, 'a> {
     }
 
     /// Reads Hermes' and Qwen's format: `{"name": …, "arguments": …}`, or a list of such objects.
-    fn json(self, at: usize) -> Attempt {
+    fn read_json(self, at: usize) -> Attempt {
         let source = &self.reading.source;
         match lenient::read(source, at) {
             Ok((Tree::Object(object), end)) => {
@@ -214,7 +214,7 @@ impl<'a> Element<'_, 'a> {
     }
 
     /// Reads a child and returns its end.
-    fn child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
+    fn read_child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
         if let Some(key) = &child.attribute {
             let (text, end) = self.field(child)?;
             let field = (key.clone(), text);
@@ -233,7 +233,7 @@ impl<'a> Element<'_, 'a> {
             self.name = Some(text.text.trim().to_owned());
             return Ok(end);
         }
-        let (args, end) = self.arguments(child)?;
+        let (args, end) = self.read_arguments(child)?;
         if given.replace(args).is_some() {
             return Err(Misfit);
         }
@@ -241,7 +241,7 @@ impl<'a> Element<'_, 'a> {
         Ok(end)
     }
 
-    fn arguments(&self, child: &Tag<'a>) -> Result<(Given, usize), Misfit> {
+    fn read_arguments(&self, child: &Tag<'a>) -> Result<(Given, usize), Misfit> {
         let source = &self.reading.source;
         let attributes = child.attributes().ok_or(Misfit)?;
         let attributes = attributes.into_iter().filter(|(key, _)| !ASIDE.contains(key));
@@ -252,7 +252,7 @@ impl<'a> Element<'_, 'a> {
             return Ok((Given::Fields(attributes), child.end));
         }
         if !attributes.is_empty() {
-            let (content, end) = content(source, child, self.body.end).ok_or(Misfit)?;
+            let (content, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
             let is_empty = source.skip_space(content.start) >= content.end;
             return if is_empty { Ok((Given::Fields(attributes), end)) } else { Err(Misfit) };
         }
@@ -264,11 +264,11 @@ impl<'a> Element<'_, 'a> {
             let end = source.word_at(source.skip_markup(end), &close).ok_or(Misfit)?;
             return Ok((Given::Object(args), end));
         }
-        let (content, end) = content(source, child, self.body.end).ok_or(Misfit)?;
+        let (content, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
         let first = source.skip_space(content.start);
         let is_data = source.word_at(first, tags::CDATA).is_some();
         if first < content.end && source.byte(first) == Some(b'<') && !is_data {
-            return Ok((Given::Fields(fields(source, first..content.end)?), end));
+            return Ok((Given::Fields(read_fields(source, first..content.end)?), end));
         }
         Ok((Given::Text(text(source, content).text), end))
     }
@@ -281,7 +281,7 @@ impl<'a> Element<'_, 'a> {
         if !written.contains('&') {
             return Some((object.into_map(), end));
         }
-        let (decoded, steps) = lenient::whole_object(&tags::decoded(written));
+        let (decoded, steps) = lenient::whole_object(&tags::decode_entities(written));
         source.add_steps(steps);
         Some((decoded.unwrap_or(object).into_map(), end))
     }
@@ -295,7 +295,7 @@ impl<'a> Element<'_, 'a> {
         if child.is_empty {
             return Ok((Text { text: String::new(), is_exact: true }, child.end));
         }
-        let (range, end) = content(source, child, self.body.end).ok_or(Misfit)?;
+        let (range, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
         Ok((text(source, range), end))
     }
 
@@ -309,8 +309,8 @@ impl<'a> Element<'_, 'a> {
         let args = match given {
             None => Some(Args::new()),
             Some(Given::Object(args)) => Some(args),
-            Some(Given::Fields(fields)) => merged(
-                fields.into_iter().map(|(key, text)| (key.clone(), value(text, &key, &tool))),
+            Some(Given::Fields(fields)) => merge_fields(
+                fields.into_iter().map(|(key, text)| (key.clone(), typed_value(text, &key, &tool))),
             ),
             Some(Given::Text(text)) => {
                 let (args, steps) = pairs::read_whole(&text, &tool);
@@ -318,15 +318,15 @@ impl<'a> Element<'_, 'a> {
                 args
             }
         };
-        let Some(args) = args else { return self.broken() };
+        let Some(args) = args else { return self.broken_call() };
         let call = self.reading.call(&tool, args, CallFormat::Xml, self.start..end);
         Attempt::Read { calls: vec![call], end }
     }
 
-    fn broken(self) -> Attempt {
+    fn broken_call(self) -> Attempt {
         let name = self.name.unwrap_or_default();
         let is_known = self.reading.tool(&name).is_some();
-        self.reading.miss(&name, Why::of(is_known, !self.is_closed));
+        self.reading.miss(&name, Why::from_flags(is_known, !self.is_closed));
         let at = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
         Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known })
@@ -351,7 +351,11 @@ fn is_part(tag: &Tag<'_>) -> bool {
 }
 
 /// Returns the content of an element, and its end: the first closing tag outside CDATA.
-fn content(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Option<(Range<usize>, usize)> {
+fn content_range(
+    source: &Source<'_>,
+    tag: &Tag<'_>,
+    limit: usize,
+) -> Option<(Range<usize>, usize)> {
     let first = source.skip_space(tag.end);
     let from = match source.word_at(first, tags::CDATA) {
         Some(data) if data <= limit => source.find(data..limit, "]]>")? + 3,
@@ -367,7 +371,7 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
     let data = written.trim().strip_prefix(tags::CDATA).and_then(|text| text.strip_suffix("]]>"));
     match data {
         Some(data) => Text { text: data.to_owned(), is_exact: true },
-        None => Text { text: tags::decoded(written).into_owned(), is_exact: false },
+        None => Text { text: tags::decode_entities(written).into_owned(), is_exact: false },
     }
 }
 
@@ -378,7 +382,7 @@ fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usiz
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
-        let (content, end) = content(source, tag, limit).ok_or(Misfit)?;
+        let (content, end) = content_range(source, tag, limit).ok_or(Misfit)?;
         (text(source, content), end)
     };
     match said {
@@ -389,7 +393,7 @@ fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usiz
 }
 
 /// Reads a sequence of `<key>value</key>`.
-fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
+fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
     let mut fields = Vec::new();
     let mut at = range.start;
     while at < range.end {
@@ -403,7 +407,7 @@ fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)
 }
 
 /// Returns the arguments, unless one has two values.
-fn merged(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
+fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     let mut args = Args::new();
     for (key, value) in fields {
         match args.get(&key) {
@@ -414,7 +418,7 @@ fn merged(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     Some(args)
 }
 
-fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
+fn typed_value(given: Text, key: &str, tool: &KnownTool) -> Value {
     if given.is_exact {
         return Value::String(given.text);
     }
@@ -426,7 +430,7 @@ fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
     let is_json = word.starts_with(['{', '[']);
     let json = serde_json::from_str(word).ok().filter(|_| is_json);
     json.filter(|value| !json::is_deeper_than(value, limits::JSON_DEPTH))
-        .or_else(|| word::literal(word))
+        .or_else(|| word::literal_value(word))
         .unwrap_or_else(|| Value::from(text))
 }
 

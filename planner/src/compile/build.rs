@@ -33,12 +33,12 @@ pub(super) fn plan(
     let Links { edges, looks } = links;
     let mut waiting: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
     let in_order = order.iter().filter_map(|number| waiting[number.get()].take());
-    let steps = in_order.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
+    let steps = in_order.map(|((step, on), looks)| build_step(step, &on, looks, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
     Plan::from_resolved_steps(about, names, steps, diagnostics)?.with_draft_order(places)
 }
 
-fn execution(
+fn build_step(
     step: Step<'_>,
     on: &[StepNumber],
     mut looks: Looks,

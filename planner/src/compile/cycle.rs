@@ -25,10 +25,10 @@ pub(super) fn find(
     let mut search = Search::new(&components.of, edges);
     for first in components.firsts {
         report.error(first.get(), || {
-            let cycle = search.shortest(first);
+            let cycle = search.shortest_cycle(first);
             let next = cycle.get(1).copied().unwrap_or(first);
-            let (place, help) = references::explain(steps, naming, first, next);
-            let names = written(&cycle, steps);
+            let (place, help) = references::explain_dependency(steps, naming, first, next);
+            let names = format_cycle(&cycle, steps);
             let message = format!("Circular dependency detected between tools: {names}");
             Diagnostic::error("plan.cycle", place, message).with_help(help)
         });
@@ -36,7 +36,7 @@ pub(super) fn find(
 }
 
 /// Formats a cycle. Leaves out the middle of a long one.
-fn written(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
+fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     let name = |number: &StepNumber| steps[number.get()].id.to_string();
     let left_out = cycle.len().saturating_sub(2 * NAMES);
     let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * NAMES) + 2);
@@ -114,7 +114,7 @@ impl<'a> Tarjan<'a> {
     }
 
     fn visit_all(&mut self, root: usize) {
-        self.enter(root);
+        self.enter_step(root);
         while let Some((step, next)) = self.way.last_mut() {
             let step = *step;
             if let Some(on) = self.edges[step].get(*next) {
@@ -123,16 +123,16 @@ impl<'a> Tarjan<'a> {
                 if self.is_open[on] {
                     self.low[step] = self.low[step].min(self.seen[on]);
                 } else {
-                    self.enter(on);
+                    self.enter_step(on);
                 }
             } else {
                 self.way.pop();
-                self.leave(step);
+                self.leave_step(step);
             }
         }
     }
 
-    fn enter(&mut self, step: usize) {
+    fn enter_step(&mut self, step: usize) {
         if self.is_placed[step] || self.seen[step] != 0 {
             return;
         }
@@ -144,7 +144,7 @@ impl<'a> Tarjan<'a> {
         self.way.push((step, 0));
     }
 
-    fn leave(&mut self, step: usize) {
+    fn leave_step(&mut self, step: usize) {
         if let Some((parent, _)) = self.way.last() {
             self.low[*parent] = self.low[*parent].min(self.low[step]);
         }
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns a shortest path from `first` along its dependencies back to it.
-    fn shortest(&mut self, first: StepNumber) -> Vec<StepNumber> {
+    fn shortest_cycle(&mut self, first: StepNumber) -> Vec<StepNumber> {
         let mut queue = VecDeque::from([first]);
         while let Some(step) = queue.pop_front() {
             for on in &self.edges[step.get()] {

@@ -11,18 +11,19 @@ const EXAMPLE: &str = "write one template that gives a list, such as `{{listAuth
 pub(super) fn not_a_template(place: String, value: &Value) -> Diagnostic {
     let message =
         format!("`forEach` must be one template that gives a list, not {}", place::kind(value));
-    Diagnostic::error("plan.invalid_for_each", place, message).with_help(help(value))
+    Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 
 /// Reports a `forEach` that is not one whole template.
 pub(super) fn not_whole(at: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not one whole template", clip(written));
     let is_list = written.trim_start().starts_with('[');
-    let help = if is_list { help(&Value::Array(Vec::new())) } else { EXAMPLE.to_owned() };
-    Diagnostic::error("plan.invalid_for_each", place::field(at, "forEach"), message).with_help(help)
+    let help = if is_list { list_help(&Value::Array(Vec::new())) } else { EXAMPLE.to_owned() };
+    Diagnostic::error("plan.invalid_for_each", place::field_path(at, "forEach"), message)
+        .with_help(help)
 }
 
-fn help(value: &Value) -> String {
+fn list_help(value: &Value) -> String {
     match value {
         Value::Array(_) => "give the list to the execution and write `{{input.list}}`, or let a \
                             `flow.echo` step return it and write `{{thatStep.list}}`"

@@ -17,18 +17,18 @@ const SUFFIX_LEN: usize = 7;
 
 /// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
 /// `name_3`, …
-pub(super) fn assign(draft: &Draft, report: &mut Report) -> Vec<StepId> {
+pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = Ids::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
     for (at, step) in draft.tools.iter().enumerate() {
         let id = step.id.as_deref().and_then(|id| parse(at, id, report));
-        explicit.push(id.filter(|id| ids.take(at, id, report)));
+        explicit.push(id.filter(|id| ids.take_id(at, id, report)));
     }
     let steps = draft.tools.iter().zip(explicit);
     steps
         .map(|(step, explicit)| {
             let wanted = step.id.as_deref().or_else(|| tools::written(step));
-            explicit.unwrap_or_else(|| ids.free(wanted.unwrap_or_default()))
+            explicit.unwrap_or_else(|| ids.free_id(wanted.unwrap_or_default()))
         })
         .collect()
 }
@@ -39,13 +39,13 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
         Err(err) => err,
     };
     report.error(at, || {
-        let place = place::field(at, "id");
+        let place = place::field_path(at, "id");
         let diagnostic = Diagnostic::error("plan.invalid_step_id", place, format!("{err}"));
         if RESERVED_STEP_IDS.contains(&id) {
             return diagnostic
                 .with_help("templates give that word another meaning; choose another");
         }
-        let suggestion = base(id);
+        let suggestion = base_id(id);
         diagnostic.with_help(format!("for example `{suggestion}`"))
     });
     None
@@ -60,21 +60,21 @@ struct Ids {
 }
 
 impl Ids {
-    fn take(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
+    fn take_id(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
         let Some(first) = self.taken.get(id) else {
             self.taken.insert(id.clone(), at);
             return true;
         };
         report.error(at, || {
             let message = format!("`{id}` is the id of `tools[{first}]` already");
-            Diagnostic::error("plan.duplicate_step", place::field(at, "id"), message)
+            Diagnostic::error("plan.duplicate_step", place::field_path(at, "id"), message)
                 .with_help("give each step a different id")
         });
         false
     }
 
-    fn free(&mut self, wanted: &str) -> StepId {
-        let base = base(wanted);
+    fn free_id(&mut self, wanted: &str) -> StepId {
+        let base = base_id(wanted);
         if let Some(id) = self.parse_free(&base) {
             return id;
         }
@@ -101,7 +101,7 @@ impl Ids {
 }
 
 /// Replaces characters that ids cannot contain. The result may be a reserved name.
-fn base(name: &str) -> String {
+fn base_id(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
     let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();
     if base.is_empty() { "step".to_owned() } else { base }
@@ -140,7 +140,7 @@ impl<'a> Naming<'a> {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));
         if let Some((tool, users)) =
-            prefixes.take(8).find_map(|prefix| Some((prefix, self.users().get(prefix)?)))
+            prefixes.take(8).find_map(|prefix| Some((prefix, self.variable_users().get(prefix)?)))
         {
             let ids: Vec<_> =
                 users.iter().take(10).map(|user| format!("`{}`", self.steps[*user].id)).collect();
@@ -156,7 +156,7 @@ impl<'a> Naming<'a> {
         (format!("no step is called `{}`", clip(first)), help)
     }
 
-    fn users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
+    fn variable_users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
         self.users.get_or_init(|| {
             let mut users: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
             for (at, step) in self.steps.iter().enumerate() {

@@ -8,12 +8,12 @@ use super::{names::clip, place};
 const SHOWN: usize = 100;
 
 /// Returns a warning for each, with its path below `root`. `text` must be JSON.
-pub(super) fn rounded(text: &str, root: &str) -> Vec<Diagnostic> {
+pub(super) fn find_rounded(text: &str, root: &str) -> Vec<Diagnostic> {
     let mut scanner = Scanner { text, root, at: 0, levels: Vec::new(), found: Vec::new() };
     while scanner.found.len() < SHOWN
         && let Some(byte) = text.as_bytes().get(scanner.at)
     {
-        scanner.token(*byte);
+        scanner.read_token(*byte);
     }
     scanner.found
 }
@@ -33,7 +33,7 @@ enum Level<'a> {
 }
 
 impl Scanner<'_> {
-    fn token(&mut self, byte: u8) {
+    fn read_token(&mut self, byte: u8) {
         let start = self.at;
         self.at += 1;
         match byte {
@@ -51,7 +51,7 @@ impl Scanner<'_> {
                     *key = self.text.get(start..self.at);
                 }
             }
-            b'-' | b'0'..=b'9' => self.number(start),
+            b'-' | b'0'..=b'9' => self.check_number(start),
             _ => (),
         }
     }
@@ -68,7 +68,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn number(&mut self, start: usize) {
+    fn check_number(&mut self, start: usize) {
         let rest = self.text.as_bytes()[self.at..].iter();
         let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
         self.at += rest.take_while(is_part).count();
@@ -78,17 +78,17 @@ impl Scanner<'_> {
             let number = clip(number);
             let message = format!("`{number}` is too large for 64 bits and becomes a double");
             let help = format!("write it as text, `\"{number}\"`, if every digit matters");
-            let notice = Diagnostic::warning("plan.number_rounded", self.place(), message);
+            let notice = Diagnostic::warning("plan.number_rounded", self.current_path(), message);
             self.found.push(notice.with_help(help));
         }
     }
 
-    fn place(&self) -> String {
+    fn current_path(&self) -> String {
         let inside = self.levels.iter().map(|level| match level {
             Level::Item(item) => format!("[{item}]"),
             Level::Field(key) => {
                 let key = key.and_then(|key| serde_json::from_str::<String>(key).ok());
-                place::key(&key.unwrap_or_default())
+                place::key_path(&key.unwrap_or_default())
             }
         });
         let place = format!("{}{}", self.root, inside.collect::<String>());
@@ -104,7 +104,7 @@ mod tests {
 
     fn check(text: &str, expected: &Expect) {
         serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-        let found: Vec<_> = rounded(text, "").into_iter().map(|it| it.to_string()).collect();
+        let found: Vec<_> = find_rounded(text, "").into_iter().map(|it| it.to_string()).collect();
         expected.assert_eq(&found.join("\n"));
     }
 

@@ -25,7 +25,7 @@ pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     let mut order = Vec::with_capacity(edges.len());
     while let Some(Reverse(step)) = ready.pop() {
         order.push(step);
-        for dependent in dependents.of(step) {
+        for dependent in dependents.dependents_of(step) {
             missing[dependent.get()] -= 1;
             if missing[dependent.get()] == 0 {
                 ready.push(Reverse(*dependent));
@@ -61,7 +61,7 @@ impl Dependents {
         Self { starts, steps }
     }
 
-    fn of(&self, step: StepNumber) -> &[StepNumber] {
+    fn dependents_of(&self, step: StepNumber) -> &[StepNumber] {
         &self.steps[self.starts[step.get()]..self.starts[step.get() + 1]]
     }
 }
@@ -69,7 +69,7 @@ impl Dependents {
 /// Warns if the author's order differs from the order that the compiler found.
 ///
 /// With a cycle there is no order, so only the names are checked.
-pub(super) fn check(
+pub(super) fn check_order(
     given: &[String],
     order: &[StepNumber],
     steps: &[Step<'_>],
@@ -94,7 +94,7 @@ pub(super) fn check(
     complaints.extend(left_out.take(TOLD + 1));
     let is_complete = order.len() == steps.len();
     if complaints.is_empty() && is_complete {
-        complaints.extend(differences(&found, order, steps));
+        complaints.extend(order_differences(&found, order, steps));
     }
     if !complaints.is_empty() {
         if complaints.len() > TOLD {
@@ -110,7 +110,7 @@ pub(super) fn check(
 }
 
 /// Returns the places that differ, at most one more than [`TOLD`].
-fn differences(
+fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],
     steps: &[Step<'_>],

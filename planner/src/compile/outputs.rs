@@ -37,7 +37,7 @@ enum End<'a> {
 }
 
 /// Warns about a reference to a field that the output cannot have, or does not declare.
-pub(super) fn check(
+pub(super) fn check_outputs(
     steps: &[Step<'_>],
     site: &Site<'_>,
     list: Option<&Reference>,
@@ -45,7 +45,7 @@ pub(super) fn check(
     report: &mut Report,
 ) {
     let Some((whose, shape)) = looked_at(steps, site, list, &reference.target) else { return };
-    let (code, says, missing, shape) = match shape.at(reference.path.segments()) {
+    let (code, says, missing, shape) = match shape.walk_path(reference.path.segments()) {
         End::Found(_) => return,
         End::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
         End::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
@@ -54,7 +54,7 @@ pub(super) fn check(
         let text = clip(&reference.text);
         let message = format!("`{text}`: {whose} {says} `{}`", clip(missing));
         let place = site.place(&reference.text);
-        Diagnostic::warning(code, place, message).with_help(shape.help(missing))
+        Diagnostic::warning(code, place, message).with_help(shape.suggest_field(missing))
     });
 }
 
@@ -62,7 +62,8 @@ pub(super) fn check(
 pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
-    let End::Found(Shape::Of(Some(schema))) = target.shape().at(list.path.segments()) else {
+    let End::Found(Shape::Of(Some(schema))) = target.output_shape().walk_path(list.path.segments())
+    else {
         return;
     };
     let Some(kind) = plain_type(schema).filter(|kind| *kind != "array") else { return };
@@ -78,7 +79,8 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
             || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
             |(name, _)| format!("perhaps its `{name}` is meant"),
         );
-        Diagnostic::warning("plan.not_a_list", place::field(at, "forEach"), message).with_help(help)
+        Diagnostic::warning("plan.not_a_list", place::field_path(at, "forEach"), message)
+            .with_help(help)
     });
 }
 
@@ -94,7 +96,8 @@ fn looked_at<'a>(
             let step = &steps[target.get()];
             // A compensation of a loop belongs to one item.
             let is_own = site.is_undo() && target.get() == site.at;
-            let shape = if is_own { Shape::Of(step.choice.output_schema()) } else { step.shape() };
+            let shape =
+                if is_own { Shape::Of(step.choice.output_schema()) } else { step.output_shape() };
             Some((format!("the output of `{}`", step.choice.tool), shape))
         }
         Target::Item => Some(("the item".to_owned(), item_shape(steps, list?)?)),
@@ -105,7 +108,7 @@ fn looked_at<'a>(
 /// Returns the known shape of the items of a step's list.
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
-    match steps[target.get()].shape().at(list.path.segments()) {
+    match steps[target.get()].output_shape().walk_path(list.path.segments()) {
         End::Found(Shape::ListOf(schema)) => Some(Shape::Of(schema)),
         End::Found(Shape::Of(Some(schema)))
             if plain_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
@@ -118,39 +121,40 @@ fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a
 
 impl Step<'_> {
     /// Returns the known shape of the step's output.
-    fn shape(&self) -> Shape<'_> {
+    fn output_shape(&self) -> Shape<'_> {
         let schema = self.choice.output_schema();
         if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }
     }
 }
 
 impl<'a> Shape<'a> {
-    fn at(self, path: &'a [Segment]) -> End<'a> {
+    fn walk_path(self, path: &'a [Segment]) -> End<'a> {
         let (schema, path) = match (self, path) {
             (Self::ListOf(_), []) => return End::Found(self),
             (Self::ListOf(schema), [first, rest @ ..]) if is_index(first) => (schema, rest),
-            (Self::ListOf(_), [first, ..]) => return End::Missing(key(first), self),
+            (Self::ListOf(_), [first, ..]) => return End::Missing(segment_key(first), self),
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
-        if path.first().is_some_and(|segment| key(segment) == BESIDE) {
+        if path.first().is_some_and(|segment| segment_key(segment) == BESIDE) {
             return End::Found(Self::Of(None));
         }
-        walk(schema, path)
+        walk_schema(schema, path)
     }
 
-    fn help(self, missing: &str) -> String {
+    fn suggest_field(self, missing: &str) -> String {
         let Self::Of(Some(schema)) = self else {
             return "it is the list of what each item gave: take one of them, such as `[0]`, or go \
                     through it with `forEach`"
                 .to_owned();
         };
-        did_you_mean(missing, declared(schema)).unwrap_or_else(|| {
+        did_you_mean(missing, declared_fields(schema)).unwrap_or_else(|| {
             let listed: Vec<_> =
-                declared(schema).take(LISTED).map(|name| format!("`{name}`")).collect();
+                declared_fields(schema).take(LISTED).map(|name| format!("`{name}`")).collect();
             match plain_type(schema).unwrap_or("value") {
                 "object" if !listed.is_empty() => {
-                    let more = if declared(schema).nth(LISTED).is_some() { ", …" } else { "" };
+                    let more =
+                        if declared_fields(schema).nth(LISTED).is_some() { ", …" } else { "" };
                     format!("it declares {}{more}", listed.join(", "))
                 }
                 kind => format!("there, it is of type `{kind}`"),
@@ -159,7 +163,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-fn declared(schema: &Value) -> impl Iterator<Item = &str> {
+fn declared_fields(schema: &Value) -> impl Iterator<Item = &str> {
     let fields = schema.get("properties").and_then(Value::as_object);
     fields.into_iter().flat_map(|fields| fields.keys().map(String::as_str))
 }
@@ -167,15 +171,18 @@ fn declared(schema: &Value) -> impl Iterator<Item = &str> {
 /// Follows a path through a schema.
 ///
 /// References, several types and patterns allow everything.
-fn walk<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
-    let missing = |segment, schema| End::Missing(key(segment), Shape::Of(Some(schema)));
+fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
+    let missing = |segment, schema| End::Missing(segment_key(segment), Shape::Of(Some(schema)));
     for segment in path {
         let inner = match plain_type(schema) {
             Some("object") => {
-                match schema.get("properties").and_then(|properties| properties.get(key(segment))) {
+                match schema
+                    .get("properties")
+                    .and_then(|properties| properties.get(segment_key(segment)))
+                {
                     None if is_closed(schema) => return missing(segment, schema),
                     None if is_undeclared(segment, schema) => {
-                        return End::Undeclared(key(segment), Shape::Of(Some(schema)));
+                        return End::Undeclared(segment_key(segment), Shape::Of(Some(schema)));
                     }
                     inner => inner,
                 }
@@ -201,7 +208,7 @@ fn plain_type(schema: &Value) -> Option<&str> {
     }
 }
 
-fn key(segment: &Segment) -> &str {
+fn segment_key(segment: &Segment) -> &str {
     let (Segment::Key(key) | Segment::Quoted(key)) = segment;
     key
 }
@@ -215,14 +222,14 @@ fn is_index(segment: &Segment) -> bool {
 /// Returns whether a field most probably does not exist, because the schema lists others. A schema
 /// may announce further fields in its description; then only a misspelt name counts.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
-    if declared(schema).next().is_none()
+    if declared_fields(schema).next().is_none()
         || OTHER_WORDS.iter().any(|word| schema.get(word).is_some())
     {
         return false;
     }
     let says_more = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
     let says_more = says_more.iter().any(|word| schema.get(word).is_some());
-    !says_more || nearest(key(segment), declared(schema)).is_some()
+    !says_more || nearest(segment_key(segment), declared_fields(schema)).is_some()
 }
 
 fn is_closed(schema: &Value) -> bool {

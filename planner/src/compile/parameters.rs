@@ -74,7 +74,7 @@ impl Room {
 }
 
 fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report) -> Option<Value> {
-    let place = || place::field(at, field);
+    let place = || place::field_path(at, field);
     let value = match written {
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
         Some(Value::String(text)) => match serde_json::from_str(text) {
@@ -101,10 +101,10 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
 fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
     report.warning(at, || {
         let message = "the parameters are text that holds the JSON of an object";
-        Diagnostic::warning("plan.parameters_as_text", place::field(at, field), message)
+        Diagnostic::warning("plan.parameters_as_text", place::field_path(at, field), message)
             .with_help("write the object itself")
     });
-    for notice in numbers::rounded(text, &place::field(at, field)) {
+    for notice in numbers::find_rounded(text, &place::field_path(at, field)) {
         report.warning(at, || notice);
     }
 }
@@ -118,7 +118,7 @@ fn too_deep(place: String) -> Diagnostic {
 fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
     report.error(at, || {
         let message = format!("parameters must be an object, not {what}");
-        Diagnostic::error("plan.invalid_parameters", place::field(at, field), message)
+        Diagnostic::error("plan.invalid_parameters", place::field_path(at, field), message)
             .with_help("write `{\"name\": value}`")
     });
     None
@@ -231,7 +231,7 @@ impl<'a> Judge<'a> {
     }
 
     fn missing(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
-        let place = format!("{}{}", self.place(&misfit.at), place::key(property));
+        let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
         let schema = schema_at(self.schema, &misfit.at)
@@ -243,7 +243,7 @@ impl<'a> Judge<'a> {
     }
 
     fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
-        let place = format!("{}{}", self.place(&misfit.at), place::key(property));
+        let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
         let known = schema_at(self.schema, &misfit.at)
             .and_then(|schema| schema.get("properties")?.as_object());
@@ -261,7 +261,7 @@ impl<'a> Judge<'a> {
     }
 
     fn place(&self, pointer: &str) -> String {
-        let inside = place::pointer(pointer, self.parameters);
+        let inside = place::pointer_path(pointer, self.parameters);
         format!("tools[{}].{}{inside}", self.at, self.field)
     }
 }

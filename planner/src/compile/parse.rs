@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     }
     let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
     let mut draft = parse_value(value)?;
-    draft.notices.extend(numbers::rounded(text, ""));
+    draft.notices.extend(numbers::find_rounded(text, ""));
     Ok(draft)
 }
 
@@ -60,7 +60,7 @@ pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
 
 fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     let mut report = Report::default();
-    let draft = Reader { report: &mut report, step: 0, level }.draft(value);
+    let draft = Reader { report: &mut report, step: 0, level }.read_draft(value);
     let notices = report.into_diagnostics();
     match draft {
         Some(draft) => Ok(Draft { notices, ..draft }),
@@ -76,7 +76,7 @@ pub(super) fn compensation(
 ) -> Option<DraftCompensation> {
     let mut found = Report::default();
     let mut reader = Reader { report: &mut found, step: at, level: 0 };
-    let read = reader.compensation(&place::field(at, "compensate"), value.clone());
+    let read = reader.compensation(&place::field_path(at, "compensate"), value.clone());
     found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(at, || diagnostic));
     read
 }
@@ -110,7 +110,7 @@ impl Fields {
         self.fields.get(name).is_none_or(|value| value.is_null() || value.is_string())
     }
 
-    fn take(&mut self, name: &str) -> Option<(String, Value)> {
+    fn take_field(&mut self, name: &str) -> Option<(String, Value)> {
         let value = self.fields.get_mut(name).map(Value::take).filter(|value| !value.is_null())?;
         Some((format!("{}{name}", self.place), value))
     }
@@ -118,53 +118,55 @@ impl Fields {
 
 impl Reader<'_> {
     /// Reads a draft. Returns `None` if its steps cannot be read.
-    fn draft(&mut self, value: Value) -> Option<Draft> {
-        let mut fields = self.object("", value)?;
-        self.unknown(&mut fields, &DRAFT_FIELDS);
-        let query = self.text(&mut fields, "query");
-        let request_id = self.text(&mut fields, "requestId");
-        let execution_order = fields.take("executionOrder").map(|(place, value)| {
-            let names = self.list(&place, value).into_iter().enumerate();
+    fn read_draft(&mut self, value: Value) -> Option<Draft> {
+        let mut fields = self.read_object("", value)?;
+        self.report_unknown(&mut fields, &DRAFT_FIELDS);
+        let query = self.read_text(&mut fields, "query");
+        let request_id = self.read_text(&mut fields, "requestId");
+        let execution_order = fields.take_field("executionOrder").map(|(place, value)| {
+            let names = self.read_list(&place, value).into_iter().enumerate();
             names.filter_map(|(n, value)| self.as_text(&format!("{place}[{n}]"), value)).collect()
         });
-        let Some((place, tools)) = fields.take("tools") else {
-            self.wrong("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
+        let Some((place, tools)) = fields.take_field("tools") else {
+            self.report_error("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
             return None;
         };
         let is_list = tools.is_array();
-        let steps = self.list(&place, tools).into_iter().enumerate();
-        let steps: Vec<_> = steps.map(|(at, step)| self.step(at, step)).collect();
+        let steps = self.read_list(&place, tools).into_iter().enumerate();
+        let steps: Vec<_> = steps.map(|(at, step)| self.read_step(at, step)).collect();
         let tools = steps.into_iter().collect::<Option<_>>().filter(|_| is_list)?;
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
     /// Reads a step. Returns `None` if its tool cannot be read.
-    fn step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
+    fn read_step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
         self.step = at;
-        let mut fields = self.object(&format!("tools[{at}]"), value)?;
-        self.unknown(&mut fields, &STEP_FIELDS);
+        let mut fields = self.read_object(&format!("tools[{at}]"), value)?;
+        self.report_unknown(&mut fields, &STEP_FIELDS);
         let is_named = fields.is_text("name") && fields.is_text("toolName");
-        let plan = fields.take("plan").map(|(place, plan)| self.sub_draft(&place, plan));
+        let plan = fields.take_field("plan").map(|(place, plan)| self.sub_draft(&place, plan));
         let is_known = is_named && !matches!(plan, Some(None));
         let step = DraftStep {
-            id: self.text(&mut fields, "id"),
-            name: self.text(&mut fields, "name"),
-            tool_name: self.text(&mut fields, "toolName"),
+            id: self.read_text(&mut fields, "id"),
+            name: self.read_text(&mut fields, "name"),
+            tool_name: self.read_text(&mut fields, "toolName"),
             plan: plan.flatten(),
-            parameters: fields.take("parameters").map(|(_, value)| value),
-            depends_on: fields.take("dependsOn").map(|(_, value)| value),
-            output_mapping: self.mapping(&mut fields),
-            retry: fields.take("retry").and_then(|(place, value)| self.retry(&place, value)),
-            timeout_ms: self.whole(&mut fields, "timeoutMs"),
-            on_error: self.text(&mut fields, "onError"),
-            requires_approval: self.flag(&mut fields, "requiresApproval"),
-            when: self.text(&mut fields, "when"),
-            for_each: fields.take("forEach").and_then(|(place, value)| self.for_each(place, value)),
-            max_parallel: self.whole(&mut fields, "maxParallel"),
-            compensate: fields.take("compensate").map(|(_, value)| value),
-            idle_timeout_ms: self.whole(&mut fields, "idleTimeoutMs"),
-            cache_ttl_ms: self.whole(&mut fields, "cacheTtlMs"),
-            strict_templates: self.flag(&mut fields, "strictTemplates"),
+            parameters: fields.take_field("parameters").map(|(_, value)| value),
+            depends_on: fields.take_field("dependsOn").map(|(_, value)| value),
+            output_mapping: self.read_mapping(&mut fields),
+            retry: fields.take_field("retry").and_then(|(place, value)| self.retry(&place, value)),
+            timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
+            on_error: self.read_text(&mut fields, "onError"),
+            requires_approval: self.read_flag(&mut fields, "requiresApproval"),
+            when: self.read_text(&mut fields, "when"),
+            for_each: fields
+                .take_field("forEach")
+                .and_then(|(place, value)| self.for_each(place, value)),
+            max_parallel: self.read_integer(&mut fields, "maxParallel"),
+            compensate: fields.take_field("compensate").map(|(_, value)| value),
+            idle_timeout_ms: self.read_integer(&mut fields, "idleTimeoutMs"),
+            cache_ttl_ms: self.read_integer(&mut fields, "cacheTtlMs"),
+            strict_templates: self.read_flag(&mut fields, "strictTemplates"),
         };
         is_known.then_some(step)
     }
@@ -187,12 +189,12 @@ impl Reader<'_> {
                 };
                 let at = self.step;
                 for diagnostic in found {
-                    self.report.error(at, || sub_plan::inside(at, diagnostic));
+                    self.report.error(at, || sub_plan::with_step_path(at, diagnostic));
                 }
                 draft.map(|draft| SubDraft::Inline(Box::new(draft)))
             }
             other => {
-                self.unfit(place, "the id or the name of a plan, or a plan", &other);
+                self.report_type(place, "the id or the name of a plan, or a plan", &other);
                 None
             }
         }
@@ -209,31 +211,31 @@ impl Reader<'_> {
     }
 
     fn compensation(&mut self, place: &str, value: Value) -> Option<DraftCompensation> {
-        let mut fields = self.object(place, value)?;
-        self.unknown(&mut fields, &COMPENSATION_FIELDS);
+        let mut fields = self.read_object(place, value)?;
+        self.report_unknown(&mut fields, &COMPENSATION_FIELDS);
         Some(DraftCompensation {
-            name: self.text(&mut fields, "name"),
-            tool_name: self.text(&mut fields, "toolName"),
-            parameters: fields.take("parameters").map(|(_, value)| value),
-            retry: fields.take("retry").and_then(|(place, value)| self.retry(&place, value)),
-            timeout_ms: self.whole(&mut fields, "timeoutMs"),
+            name: self.read_text(&mut fields, "name"),
+            tool_name: self.read_text(&mut fields, "toolName"),
+            parameters: fields.take_field("parameters").map(|(_, value)| value),
+            retry: fields.take_field("retry").and_then(|(place, value)| self.retry(&place, value)),
+            timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
         })
     }
 
     fn retry(&mut self, place: &str, value: Value) -> Option<DraftRetry> {
-        let mut fields = self.object(place, value)?;
-        self.unknown(&mut fields, &RETRY_FIELDS);
+        let mut fields = self.read_object(place, value)?;
+        self.report_unknown(&mut fields, &RETRY_FIELDS);
         Some(DraftRetry {
-            max_attempts: self.whole(&mut fields, "maxAttempts"),
-            backoff_ms: self.whole(&mut fields, "backoffMs"),
-            max_backoff_ms: self.whole(&mut fields, "maxBackoffMs"),
-            multiplier: self.number(&mut fields, "multiplier"),
-            jitter: self.flag(&mut fields, "jitter"),
+            max_attempts: self.read_integer(&mut fields, "maxAttempts"),
+            backoff_ms: self.read_integer(&mut fields, "backoffMs"),
+            max_backoff_ms: self.read_integer(&mut fields, "maxBackoffMs"),
+            multiplier: self.read_number(&mut fields, "multiplier"),
+            jitter: self.read_flag(&mut fields, "jitter"),
         })
     }
 
-    fn mapping(&mut self, fields: &mut Fields) -> Option<Map<String, Value>> {
-        match fields.take("outputMapping")? {
+    fn read_mapping(&mut self, fields: &mut Fields) -> Option<Map<String, Value>> {
+        match fields.take_field("outputMapping")? {
             (_, Value::Object(mapping)) => Some(mapping),
             (place, other) => {
                 self.report.error(self.step, || {
@@ -247,29 +249,29 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, place: &str, value: Value) -> Option<Fields> {
+    fn read_object(&mut self, place: &str, value: Value) -> Option<Fields> {
         let dot = if place.is_empty() { "" } else { "." };
         match value {
             Value::Object(fields) => Some(Fields { place: format!("{place}{dot}"), fields }),
             other => {
-                self.unfit(place, "an object", &other);
+                self.report_type(place, "an object", &other);
                 None
             }
         }
     }
 
-    fn list(&mut self, place: &str, value: Value) -> Vec<Value> {
+    fn read_list(&mut self, place: &str, value: Value) -> Vec<Value> {
         match value {
             Value::Array(items) => items,
             other => {
-                self.unfit(place, "a list", &other);
+                self.report_type(place, "a list", &other);
                 Vec::new()
             }
         }
     }
 
-    fn text(&mut self, fields: &mut Fields, name: &str) -> Option<String> {
-        let (place, value) = fields.take(name)?;
+    fn read_text(&mut self, fields: &mut Fields, name: &str) -> Option<String> {
+        let (place, value) = fields.take_field(name)?;
         self.as_text(&place, value)
     }
 
@@ -277,51 +279,51 @@ impl Reader<'_> {
         match value {
             Value::String(text) => Some(text),
             other => {
-                self.unfit(place, "text", &other);
+                self.report_type(place, "text", &other);
                 None
             }
         }
     }
 
-    fn whole(&mut self, fields: &mut Fields, name: &str) -> Option<i64> {
-        let (place, value) = fields.take(name)?;
+    fn read_integer(&mut self, fields: &mut Fields, name: &str) -> Option<i64> {
+        let (place, value) = fields.take_field(name)?;
         if value.as_i64().is_none() {
-            self.unfit(&place, "a whole number", &value);
+            self.report_type(&place, "a whole number", &value);
         }
         value.as_i64()
     }
 
-    fn number(&mut self, fields: &mut Fields, name: &str) -> Option<f64> {
-        let (place, value) = fields.take(name)?;
+    fn read_number(&mut self, fields: &mut Fields, name: &str) -> Option<f64> {
+        let (place, value) = fields.take_field(name)?;
         if value.as_f64().is_none() {
-            self.unfit(&place, "a number", &value);
+            self.report_type(&place, "a number", &value);
         }
         value.as_f64()
     }
 
-    fn flag(&mut self, fields: &mut Fields, name: &str) -> Option<bool> {
-        let (place, value) = fields.take(name)?;
+    fn read_flag(&mut self, fields: &mut Fields, name: &str) -> Option<bool> {
+        let (place, value) = fields.take_field(name)?;
         if value.as_bool().is_none() {
-            self.unfit(&place, "true or false", &value);
+            self.report_type(&place, "true or false", &value);
         }
         value.as_bool()
     }
 
-    fn unfit(&mut self, place: &str, wanted: &str, value: &Value) {
+    fn report_type(&mut self, place: &str, wanted: &str, value: &Value) {
         let found = match value {
             Value::Number(number) => format!("`{number}`"),
             other => place::kind(other).to_owned(),
         };
-        self.wrong(place.to_owned(), format!("this must be {wanted}, not {found}"));
+        self.report_error(place.to_owned(), format!("this must be {wanted}, not {found}"));
     }
 
-    fn wrong(&mut self, place: String, message: String) {
+    fn report_error(&mut self, place: String, message: String) {
         self.report.error(self.step, || Diagnostic::error("plan.invalid_json", place, message));
     }
 
     /// Reports unknown fields. A misspelt field is read as the field with the nearest name, so that
     /// errors inside are reported too.
-    fn unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
+    fn report_unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
         let given = fields.fields.iter().filter(|(_, value)| !value.is_null());
         let unknown = given.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
@@ -338,7 +340,7 @@ impl Reader<'_> {
 }
 
 fn unknown_field(place: &str, name: &str, meant: Option<&str>, known: &[&str]) -> Diagnostic {
-    let inside = place::key(name);
+    let inside = place::key_path(name);
     let place = match place.strip_suffix('.') {
         Some(outside) => format!("{outside}{inside}"),
         None => inside.trim_start_matches('.').to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-pub(super) fn field(step: usize, field: &str) -> String {
+pub(super) fn field_path(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
@@ -13,26 +13,26 @@ pub(super) fn step_of(place: &str) -> usize {
 }
 
 /// Returns the path of the first string in a field's value that contains `text`.
-pub(super) fn template(step: usize, field: &str, value: &Value, text: &str) -> String {
-    format!("tools[{step}].{field}{}", holder(value, text).unwrap_or_default())
+pub(super) fn template_path(step: usize, field: &str, value: &Value, text: &str) -> String {
+    format!("tools[{step}].{field}{}", find_holder(value, text).unwrap_or_default())
 }
 
-fn holder(value: &Value, text: &str) -> Option<String> {
+fn find_holder(value: &Value, text: &str) -> Option<String> {
     match value {
         Value::String(string) => string.contains(text).then(String::new),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .find_map(|(n, item)| Some(format!("[{n}]{}", holder(item, text)?))),
-        Value::Object(fields) => fields
-            .iter()
-            .find_map(|(name, field)| Some(format!("{}{}", key(name), holder(field, text)?))),
+            .find_map(|(n, item)| Some(format!("[{n}]{}", find_holder(item, text)?))),
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| {
+            Some(format!("{}{}", key_path(name), find_holder(field, text)?))
+        }),
         _ => None,
     }
 }
 
 /// Returns the path segment of a key: `.key`, or `["any key"]`.
-pub(super) fn key(key: &str) -> String {
+pub(super) fn key_path(key: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':');
     if !key.is_empty() && key.chars().all(is_plain) {
         format!(".{key}")
@@ -42,7 +42,7 @@ pub(super) fn key(key: &str) -> String {
 }
 
 /// Returns the path segments of a JSON pointer into `value`.
-pub(super) fn pointer(pointer: &str, value: &Value) -> String {
+pub(super) fn pointer_path(pointer: &str, value: &Value) -> String {
     let mut place = String::new();
     let mut value = Some(value);
     for token in pointer.split('/').skip(1) {
@@ -51,7 +51,7 @@ pub(super) fn pointer(pointer: &str, value: &Value) -> String {
             place.extend(["[", &token, "]"]);
             value = token.parse().ok().and_then(|index: usize| items.get(index));
         } else {
-            place.push_str(&key(&token));
+            place.push_str(&key_path(&token));
             value = value.and_then(|object| object.get(&token));
         }
     }
@@ -86,7 +86,7 @@ mod tests {
             ("/0/0", ".0[0]"),
             ("/none/0", ".none.0"),
         ] {
-            assert_eq!(pointer(text, &value), expected);
+            assert_eq!(pointer_path(text, &value), expected);
         }
     }
 }

@@ -34,8 +34,8 @@ pub(super) fn read(
 ) -> StepPolicy {
     let default = StepPolicy::default();
     let mut range = Ranges { at, inside: "", code: "plan.invalid_timeout", report };
-    let timeout_ms = range.whole("timeoutMs", step.timeout_ms, 1, MOST_MS);
-    let idle_timeout_ms = range.whole("idleTimeoutMs", step.idle_timeout_ms, 1, MOST_MS);
+    let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MOST_MS);
+    let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MOST_MS);
     let retry = step.retry.as_ref().map(|retry| read_retry(at, "", retry, report));
     let on_error = step.on_error.as_deref().and_then(|written| read_on_error(at, written, report));
     StepPolicy {
@@ -61,7 +61,7 @@ pub(super) fn read_undo(
     const INSIDE: &str = "compensate.";
     let default = StepPolicy::default();
     let mut range = Ranges { at, inside: INSIDE, code: "plan.invalid_timeout", report };
-    let timeout_ms = range.whole("timeoutMs", undo.timeout_ms, 1, MOST_MS);
+    let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MOST_MS);
     let retry = undo.retry.as_ref().map(|retry| read_retry(at, INSIDE, retry, report));
     StepPolicy {
         effect: choice.definition.map_or(default.effect, |definition| definition.effect),
@@ -76,14 +76,14 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
     if step.max_parallel.is_some() && step.for_each.is_none() {
         report.warning(at, || {
             let message = "`maxParallel` is about the items of a list, and there is no `forEach`";
-            let place = place::field(at, "maxParallel");
+            let place = place::field_path(at, "maxParallel");
             Diagnostic::warning("plan.max_parallel_unused", place, message)
                 .with_help("leave it out; how many steps run at once is an option of the execution")
         });
         return None;
     }
     let mut range = Ranges { at, inside: "", code: "plan.invalid_max_parallel", report };
-    let most = range.whole("maxParallel", step.max_parallel, 1, MOST_PARALLEL)?;
+    let most = range.check_range("maxParallel", step.max_parallel, 1, MOST_PARALLEL)?;
     u32::try_from(most).ok()
 }
 
@@ -96,10 +96,10 @@ fn read_cache(
 ) -> Option<u64> {
     const CODE: &str = "plan.invalid_cache";
     let mut range = Ranges { at, inside: "", code: CODE, report };
-    let ttl = range.whole("cacheTtlMs", step.cache_ttl_ms, 1, MOST_MS)?;
+    let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MOST_MS)?;
     if let Some(message) = why_not_cached(choice) {
         report.error(at, || {
-            Diagnostic::error(CODE, place::field(at, "cacheTtlMs"), message)
+            Diagnostic::error(CODE, place::field_path(at, "cacheTtlMs"), message)
                 .with_help("leave `cacheTtlMs` out; only tools with the effect READ can be cached")
         });
         return None;
@@ -131,13 +131,13 @@ fn read_retry(
     let default = RetryPolicy::default();
     let mut range = Ranges { at, inside, code: "plan.invalid_retry", report };
     let attempts =
-        range.whole("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
-    let backoff = range.whole("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
-    let max_backoff = range.whole("retry.maxBackoffMs", retry.max_backoff_ms, 0, MOST_MS);
+        range.check_range("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
+    let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
+    let max_backoff = range.check_range("retry.maxBackoffMs", retry.max_backoff_ms, 0, MOST_MS);
     let multiplier = retry.multiplier.filter(|number| {
         let is_inside = (0.0..=MOST_MULTIPLIER).contains(number);
         if !is_inside {
-            range.outside("retry.multiplier", number, 0, &MOST_MULTIPLIER);
+            range.report_outside("retry.multiplier", number, 0, &MOST_MULTIPLIER);
         }
         is_inside
     });
@@ -162,7 +162,7 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
             );
             let help = did_you_mean(written, ON_ERROR.iter().map(|rule| rule.as_str()));
             let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
-            Diagnostic::error("plan.invalid_on_error", place::field(at, "onError"), message)
+            Diagnostic::error("plan.invalid_on_error", place::field_path(at, "onError"), message)
                 .with_help(help)
         });
     }
@@ -178,18 +178,24 @@ struct Ranges<'a> {
 }
 
 impl Ranges<'_> {
-    fn whole(&mut self, field: &str, value: Option<i64>, least: u64, most: u64) -> Option<u64> {
+    fn check_range(
+        &mut self,
+        field: &str,
+        value: Option<i64>,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
         let value = value?;
         let inside = u64::try_from(value).ok().filter(|number| (least..=most).contains(number));
         if inside.is_none() {
-            self.outside(field, &value, least, &most);
+            self.report_outside(field, &value, least, &most);
         }
         inside
     }
 
-    fn outside(&mut self, field: &str, value: &dyn Display, least: u64, most: &dyn Display) {
+    fn report_outside(&mut self, field: &str, value: &dyn Display, least: u64, most: &dyn Display) {
         let (at, code) = (self.at, self.code);
-        let place = || place::field(at, &format!("{}{field}", self.inside));
+        let place = || place::field_path(at, &format!("{}{field}", self.inside));
         self.report.error(at, || {
             let message = format!("`{value}` is out of range");
             Diagnostic::error(code, place(), message)

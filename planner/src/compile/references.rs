@@ -40,7 +40,11 @@ pub(super) struct Looks {
     pub(super) undo: Option<Template>,
 }
 
-pub(super) fn links<'a>(steps: &'a [Step<'a>], naming: &Naming<'a>, report: &mut Report) -> Links {
+pub(super) fn collect_links<'a>(
+    steps: &'a [Step<'a>],
+    naming: &Naming<'a>,
+    report: &mut Report,
+) -> Links {
     let mut room = DEPENDENCIES;
     let mut links = Links::default();
     links.edges.reserve(steps.len());
@@ -100,7 +104,7 @@ impl<'a> Site<'a> {
 
     /// Returns the path of the string that contains `text`.
     pub(super) fn place(&self, text: &str) -> String {
-        place::template(self.at, self.field, self.value, text)
+        place::template_path(self.at, self.field, self.value, text)
     }
 
     /// Returns whether this is a compensation, which knows the step's output.
@@ -123,17 +127,17 @@ struct Looking<'a, 'r> {
 }
 
 impl<'a> Looking<'a, '_> {
-    fn step(&self) -> &'a Step<'a> {
+    fn current_step(&self) -> &'a Step<'a> {
         &self.steps[self.at]
     }
 
     /// Returns the templates of the parameters and of the compensation.
     fn all(&mut self) -> (Template, Option<Template>) {
-        let step = self.step();
-        named(self.at, step, self.naming, &mut self.on, self.report);
+        let step = self.current_step();
+        add_named(self.at, step, self.naming, &mut self.on, self.report);
         let (mut own, mut undo) = (Template::default(), None);
         for site in Site::all(self.at, step) {
-            let template = self.site(&site);
+            let template = self.collect_site(&site);
             match site.field {
                 FOR_EACH => self.list = template.and_then(|template| self.check_list(template)),
                 PARAMETERS => own = template.unwrap_or_default(),
@@ -141,42 +145,42 @@ impl<'a> Looking<'a, '_> {
             }
         }
         if let Some(when) = &step.written.when {
-            self.condition(when);
+            self.add_condition(when);
         }
         (own, undo)
     }
 
     /// Collects the references of one string. Returns none if it is not valid.
-    fn site(&mut self, site: &Site<'a>) -> Option<Template> {
+    fn collect_site(&mut self, site: &Site<'a>) -> Option<Template> {
         match Template::parse_shared(site.value, &self.naming.names) {
             Ok(template) => {
-                template.visit_references(&mut |reference| self.reference(site, reference));
+                template.visit_references(&mut |reference| self.add_reference(site, reference));
                 Some(template)
             }
             Err(errors) => {
                 for error in errors {
-                    self.report.error(self.at, || diagnostic(site, &error, self.naming));
+                    self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
                 each_good(site.value, &naming.names, &mut |reference| {
-                    self.reference(site, reference);
+                    self.add_reference(site, reference);
                 });
                 None
             }
         }
     }
 
-    fn reference(&mut self, site: &Site<'_>, reference: &Reference) {
+    fn add_reference(&mut self, site: &Site<'_>, reference: &Reference) {
         match &reference.target {
             // A compensation knows the output of its own step.
             Target::Step(on) if site.is_undo() && on.get() == self.at => (),
             Target::Step(on) => self.on.push(*on),
             Target::Variable(name) => {
-                self.variable(name, &reference.text, &|text| site.place(text));
+                self.add_variable(name, &reference.text, &|text| site.place(text));
             }
             Target::Input => (),
             Target::Item | Target::Index => {
-                if self.step().for_each.is_none() || site.field == FOR_EACH {
+                if self.current_step().for_each.is_none() || site.field == FOR_EACH {
                     let (text, place) = (&reference.text, || site.place(&reference.text));
                     let is_list = site.field == FOR_EACH;
                     self.report.error(self.at, || {
@@ -190,12 +194,12 @@ impl<'a> Looking<'a, '_> {
                 }
             }
         }
-        outputs::check(self.steps, site, self.list.as_ref(), reference, self.report);
+        outputs::check_outputs(self.steps, site, self.list.as_ref(), reference, self.report);
     }
 
     fn check_list(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
-            let written = self.step().written.for_each.as_deref().unwrap_or_default();
+            let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
             self.report.error(self.at, || looping::not_whole(self.at, written));
             return None;
         };
@@ -204,7 +208,7 @@ impl<'a> Looking<'a, '_> {
     }
 
     /// Adds the steps that set a variable.
-    fn variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
+    fn add_variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
         if !self.variables.insert(Arc::clone(name)) {
             return;
         }
@@ -222,8 +226,8 @@ impl<'a> Looking<'a, '_> {
         });
     }
 
-    fn condition(&mut self, written: &str) {
-        let place = || place::field(self.at, "when");
+    fn add_condition(&mut self, written: &str) {
+        let place = || place::field_path(self.at, "when");
         if !self.report.may_have_patterns(0) {
             let why = "the patterns of the conditions before it are as many and as large as those of \
                        a plan may be";
@@ -252,7 +256,7 @@ impl<'a> Looking<'a, '_> {
                 Target::Step(on) => self.on.push(*on),
                 Target::Variable(name) => {
                     let text = format!("vars.{name}");
-                    self.variable(name, &text, &|_| place::field(at, "when"));
+                    self.add_variable(name, &text, &|_| place::field_path(at, "when"));
                 }
                 Target::Input | Target::Item | Target::Index => (),
             }
@@ -287,14 +291,14 @@ fn wrong_condition(
 }
 
 /// Adds the steps of `dependsOn`.
-fn named(
+fn add_named(
     at: usize,
     step: &Step<'_>,
     naming: &Naming<'_>,
     on: &mut Vec<StepNumber>,
     report: &mut Report,
 ) {
-    let place = || place::field(at, "dependsOn");
+    let place = || place::field_path(at, "dependsOn");
     let mut add = |place: &dyn Fn() -> String, written: &Value| match written {
         Value::String(name) => match naming.names.find(name) {
             Some(step) => on.push(step),
@@ -320,7 +324,7 @@ fn named(
     }
 }
 
-fn diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
+fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, why } => {
@@ -373,7 +377,7 @@ fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
 }
 
 /// Returns the place that makes one step depend on another, and a suggestion.
-pub(super) fn explain(
+pub(super) fn explain_dependency(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
     from: StepNumber,
@@ -387,7 +391,7 @@ pub(super) fn explain(
         other => is_named(other),
     });
     if is_dependency {
-        let place = place::field(from.get(), "dependsOn");
+        let place = place::field_path(from.get(), "dependsOn");
         let help = format!("for example, take `{id}` out of `{place}`");
         return (place, help);
     }
@@ -411,7 +415,7 @@ pub(super) fn explain(
             return (place, help);
         }
     }
-    let place = place::field(from.get(), "when");
+    let place = place::field_path(from.get(), "when");
     let help = format!("for example, do not look at `{id}` in `{place}`");
     (place, help)
 }

@@ -32,18 +32,18 @@ impl Report {
         let mut report = Self::default();
         for notice in notices {
             let kept = if notice.is_error() { &mut report.errors } else { &mut report.warnings };
-            kept.add(place::step_of(&notice.path), || notice.clone());
+            kept.add_diagnostic(place::step_of(&notice.path), || notice.clone());
         }
         report
     }
 
     /// Adds a diagnostic that prevents a plan.
     pub(super) fn error(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        self.errors.add(step, write);
+        self.errors.add_diagnostic(step, write);
     }
 
     pub(super) fn warning(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        self.warnings.add(step, write);
+        self.warnings.add_diagnostic(step, write);
     }
 
     /// Adds the cost of a pattern. Returns whether more patterns are allowed.
@@ -73,7 +73,7 @@ impl Report {
 }
 
 impl Kept {
-    fn add(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
+    fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         if self.shown.len() < SHOWN {
             self.shown.push((step, write()));
         } else {

@@ -47,11 +47,11 @@ impl Tree<'_> {
         let mut inline = Inline::new();
         for (at, step) in draft.tools.iter().enumerate() {
             if let Some(SubDraft::Inline(inner)) = &step.plan {
-                inline.insert(at, self.inner(at, inner, level));
+                inline.insert(at, self.compile_inner(at, inner, level));
             }
         }
         let world = World { catalog: self.catalog, plans: self.plans, inline: &inline };
-        let plan = super::one(draft, about, &world)?;
+        let plan = super::compile_one(draft, about, &world)?;
         let below = draft.tools.iter().enumerate().filter_map(|(at, step)| {
             let found = match step.plan.as_ref()? {
                 SubDraft::Named(name) => self.plans.find(name),
@@ -63,7 +63,12 @@ impl Tree<'_> {
         Ok((plan, depth))
     }
 
-    fn inner(&mut self, at: usize, draft: &Draft, level: u32) -> Result<SubPlan, Vec<Diagnostic>> {
+    fn compile_inner(
+        &mut self,
+        at: usize,
+        draft: &Draft,
+        level: u32,
+    ) -> Result<SubPlan, Vec<Diagnostic>> {
         if level >= limits::DEPTH {
             return Err(vec![too_deep(at)]);
         }
@@ -74,12 +79,14 @@ impl Tree<'_> {
                 self.done.push(plan);
                 Ok(SubPlan { id, depth, inputs: None })
             }
-            Err(found) => Err(found.into_iter().map(|diagnostic| inside(at, diagnostic)).collect()),
+            Err(found) => {
+                Err(found.into_iter().map(|diagnostic| with_step_path(at, diagnostic)).collect())
+            }
         }
     }
 }
 
-pub(super) fn choose<'a>(
+pub(super) fn choose_plan<'a>(
     at: usize,
     written: &SubDraft,
     world: &World<'a>,
@@ -90,7 +97,7 @@ pub(super) fn choose<'a>(
         SubDraft::Named(name) => {
             let found = world.plans.find(name);
             if found.is_none() && !name.is_empty() {
-                report.error(at, || unknown(at, name, world.plans));
+                report.error(at, || unknown_plan(at, name, world.plans));
             }
             (found, none(name))
         }
@@ -115,30 +122,30 @@ pub(super) fn choose<'a>(
     choice
 }
 
-fn unknown(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
+fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     let help = did_you_mean(name, plans.known()).unwrap_or_else(|| {
         "write the id of a plan, the name that one was saved under, or a plan: `{\"tools\": […]}`"
             .to_owned()
     });
     let message = format!("no plan is called `{}`", clip(name));
-    Diagnostic::error("plan.unknown_plan", place::field(at, "plan"), message).with_help(help)
+    Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
 }
 
 fn not_here(at: usize) -> Diagnostic {
     let message = "a plan inside a plan cannot be compiled here";
-    Diagnostic::error("plan.unknown_plan", place::field(at, "plan"), message)
+    Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message)
         .with_help("create that plan first, and write its id")
 }
 
 /// Reports plans that are nested too deep.
 pub(super) fn too_deep(at: usize) -> Diagnostic {
     let message = format!("more than {} plans are inside one another", limits::DEPTH);
-    Diagnostic::error("plan.too_deep", place::field(at, "plan"), message)
+    Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
         .with_help("let fewer plans execute others, or write the steps of one into the other")
 }
 
 /// Moves the path of a diagnostic of an inline draft into the outer draft.
-pub(super) fn inside(at: usize, mut diagnostic: Diagnostic) -> Diagnostic {
+pub(super) fn with_step_path(at: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
     diagnostic.path = format!("tools[{at}].plan{dot}{}", diagnostic.path);
     diagnostic

@@ -22,7 +22,7 @@ pub(super) struct Choice<'a> {
     pub(super) plan: Option<&'a SubPlan>,
 }
 
-pub(super) fn choose<'a>(
+pub(super) fn choose_tools<'a>(
     draft: &'a Draft,
     world: &World<'a>,
     report: &mut Report,
@@ -32,7 +32,7 @@ pub(super) fn choose<'a>(
         let call = Call::of_step(at, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written()) {
-            (Some(plan), None) => sub_plan::choose(at, plan, world, report),
+            (Some(plan), None) => sub_plan::choose_plan(at, plan, world, report),
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find(world.catalog, report);
@@ -157,7 +157,7 @@ impl<'a> Call<'a> {
         let found = catalog.find(written);
         match found {
             None if written.is_empty() => (),
-            None => report.error(self.at, || unknown(self.place(), written, catalog)),
+            None => report.error(self.at, || unknown_tool(self.place(), written, catalog)),
             Some(tool) => self.check_use(tool, report),
         }
         found
@@ -183,7 +183,7 @@ impl<'a> Call<'a> {
     }
 }
 
-fn unknown(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
+fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|tool| tool.definition.name.as_str());
     let qualified: Vec<ToolName> = catalog
         .tools()

@@ -104,7 +104,7 @@ impl Embedders {
 
     /// Returns the embedder to use now. Logs each skipped source once.
     pub async fn choose(&self) -> Arc<Choice> {
-        let mut slots = match self.chosen() {
+        let mut slots = match self.current_choice() {
             Some(Chosen { choice, again }) if is_later(again) => return choice,
             // Only one task waits for a source to come back. The others use the current choice.
             Some(Chosen { choice, .. }) => match self.slots.try_lock() {
@@ -113,17 +113,17 @@ impl Embedders {
             },
             None => self.slots.lock().await,
         };
-        if let Some(Chosen { choice, again }) = self.chosen()
+        if let Some(Chosen { choice, again }) = self.current_choice()
             && is_later(again)
         {
             return choice;
         }
-        let found = first(&mut slots, 0, &self.store).await;
+        let found = first_working(&mut slots, 0, &self.store).await;
         let next = found.map(|at| slots[at].name());
         for slot in slots.iter_mut().take(found.unwrap_or(usize::MAX)) {
             slot.tell(next.as_deref());
         }
-        self.keep(&slots)
+        self.keep_choice(&slots)
     }
 
     /// Reports that the embedder of a choice failed, and returns the next one that works. A failed
@@ -134,28 +134,28 @@ impl Embedders {
         let at = slots
             .iter()
             .position(|slot| slot.embedding().is_some_and(|embedding| embedding.is(failed)))?;
-        let next = first(&mut slots, at + 1, &self.store).await?;
+        let next = first_working(&mut slots, at + 1, &self.store).await?;
         let name = slots[next].name();
         if matches!(why, EmbedError::Text { .. }) {
             slots[at].tell_of(why, Some(&name));
         } else if slots[at].is_ready() {
             slots[at].pass_over(why.clone());
             slots[at].tell(Some(&name));
-            self.keep(&slots);
+            self.keep_choice(&slots);
         }
-        Some(Arc::new(choice(&slots, Some(next))))
+        Some(Arc::new(describe_choice(&slots, Some(next))))
     }
 
-    fn chosen(&self) -> Option<Chosen> {
+    fn current_choice(&self) -> Option<Chosen> {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Stores the current choice and returns it.
-    fn keep(&self, slots: &[Slot]) -> Arc<Choice> {
+    fn keep_choice(&self, slots: &[Slot]) -> Arc<Choice> {
         let at = slots.iter().position(Slot::is_ready);
         let before = &slots[..at.unwrap_or(slots.len())];
         let again = before.iter().filter_map(Slot::again).min();
-        let choice = Arc::new(choice(slots, at));
+        let choice = Arc::new(describe_choice(slots, at));
         let kept = Chosen { choice: Arc::clone(&choice), again };
         *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         choice
@@ -167,7 +167,7 @@ fn is_later(again: Option<Instant>) -> bool {
 }
 
 /// Returns the place of the first working source at or after `from`.
-async fn first(slots: &mut [Slot], from: usize, store: &Arc<dyn Vectors>) -> Option<usize> {
+async fn first_working(slots: &mut [Slot], from: usize, store: &Arc<dyn Vectors>) -> Option<usize> {
     for (at, slot) in slots.iter_mut().enumerate().skip(from) {
         if slot.works(store).await {
             return Some(at);
@@ -176,7 +176,7 @@ async fn first(slots: &mut [Slot], from: usize, store: &Arc<dyn Vectors>) -> Opt
     None
 }
 
-fn choice(slots: &[Slot], used: Option<usize>) -> Choice {
+fn describe_choice(slots: &[Slot], used: Option<usize>) -> Choice {
     let before = &slots[..used.unwrap_or(slots.len())];
     Choice {
         embedding: used.and_then(|at| slots[at].embedding().cloned()),

@@ -27,9 +27,9 @@ pub(super) struct Encoder {
 impl Encoder {
     /// Reads a model in a directory.
     pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
-        let shape = Shape::read(&shape::text(directory, CONFIG)?)?;
-        let pooling = shape::pooling(directory)?;
-        let reading = shape::reading(directory, &shape)?;
+        let shape = Shape::read(&shape::read_required(directory, CONFIG)?)?;
+        let pooling = shape::read_pooling(directory)?;
+        let reading = shape::read_limits(directory, &shape)?;
         let path = directory.join(TOKENIZER);
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer
@@ -55,7 +55,7 @@ impl Encoder {
     /// Returns a vector for each text. Each takes milliseconds.
     pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
         let tokens: Vec<Vec<u32>> =
-            texts.iter().map(|text| self.tokens(text)).collect::<Result<_, _>>()?;
+            texts.iter().map(|text| self.tokenize_text(text)).collect::<Result<_, _>>()?;
         let rows = self.transformer.run(&tokens)?;
         let mut start = 0;
         let vectors = tokens.iter().map(|tokens| {
@@ -66,7 +66,7 @@ impl Encoder {
         vectors.collect()
     }
 
-    fn tokens(&self, text: &str) -> Result<Vec<u32>, Broken> {
+    fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, Broken> {
         let lowered = self.is_lowered.then(|| text.to_lowercase());
         let text = lowered.as_deref().unwrap_or(text);
         let encoding = self.tokenizer.encode_fast(text, true);
@@ -79,10 +79,10 @@ impl Encoder {
     fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
         let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
         for way in &self.pooling.ways {
-            vector.extend(pooled(*way, tokens));
+            vector.extend(pool_by(*way, tokens));
         }
         if self.pooling.is_normalized {
-            math::normalize(&mut vector);
+            math::normalize_vector(&mut vector);
         }
         if vector.iter().all(|number| number.is_finite()) {
             return Ok(vector);
@@ -93,7 +93,7 @@ impl Encoder {
 
 /// Pools the vectors of tokens. Without tokens, the result is zero.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
-fn pooled(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
+fn pool_by(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
     match way {
         Way::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
@@ -116,14 +116,14 @@ mod tests {
     #[test]
     fn the_vectors_of_tokens_become_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
-        let pool = |way| pooled(way, &tokens.view());
+        let pool = |way| pool_by(way, &tokens.view());
         assert_eq!(pool(Way::First), [1.0, -2.0]);
         assert_eq!(pool(Way::Largest), [6.0, 2.0]);
         assert_eq!(pool(Way::Mean), [3.0, -1.0]);
         assert_eq!(pool(Way::MeanOfRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
         for way in [Way::First, Way::Largest, Way::Mean, Way::MeanOfRoot] {
-            assert_eq!(pooled(way, &none.view()), [0.0, 0.0], "{way:?}");
+            assert_eq!(pool_by(way, &none.view()), [0.0, 0.0], "{way:?}");
         }
     }
 }

@@ -42,7 +42,7 @@ impl Kept {
     }
 
     /// Embeds a few texts and stores their vectors.
-    async fn make(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
+    async fn make_vectors(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let _turn = self.turn.lock().await;
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
         let mut vectors = self.find(&hashes).await;
@@ -85,17 +85,17 @@ impl Embedder for Kept {
         // Texts of similar length are embedded together, which saves padding.
         missing.sort_by_key(|(_, text)| text.len());
         for texts in missing.chunks(CHUNK) {
-            let made = self.make(texts).await?;
+            let made = self.make_vectors(texts).await?;
             vectors.extend(texts.iter().map(|(hash, _)| *hash).zip(made));
         }
-        self.check(&vectors)?;
+        self.check_dimensions(&vectors)?;
         Ok(all.iter().filter_map(|hash| vectors.get(hash).cloned()).collect())
     }
 }
 
 impl Kept {
     /// Rejects vectors of different lengths.
-    fn check(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
+    fn check_dimensions(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
         let len = vectors.values().next().map_or(0, Vec::len);
         let Some(other) = vectors.values().find(|vector| vector.len() != len) else {
             return Ok(());
@@ -140,7 +140,7 @@ impl RecentTexts {
         Some(vector.clone())
     }
 
-    fn keep(&mut self, text: &str, vector: Vec<f32>) {
+    fn keep_vector(&mut self, text: &str, vector: Vec<f32>) {
         if text.len() > RECENT_BYTES {
             return;
         }
@@ -182,7 +182,7 @@ impl Embedder for Recent {
             let made = self.inner.embed(&asked).await?;
             let mut recent = lock();
             for (at, vector) in missing.into_iter().zip(made) {
-                recent.keep(texts[at], vector.clone());
+                recent.keep_vector(texts[at], vector.clone());
                 vectors[at] = Some(vector);
             }
         }

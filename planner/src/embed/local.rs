@@ -60,7 +60,7 @@ impl Local {
         let (encoder, model) = opened
             .await
             .map_err(|err| broken_off(&shown, &err))?
-            .map_err(|err| unusable(&shown, &err))?;
+            .map_err(|err| unusable_model(&shown, &err))?;
         Ok(Self::new(model, encoder))
     }
 
@@ -70,7 +70,7 @@ impl Local {
         let encoder = opened
             .await
             .map_err(|err| broken_off(BUILTIN, &err))?
-            .map_err(|err| unusable(BUILTIN, &err))?;
+            .map_err(|err| unusable_model(BUILTIN, &err))?;
         Ok(Self::new(BUILTIN.to_owned(), encoder))
     }
 
@@ -81,7 +81,7 @@ impl Local {
     }
 }
 
-fn unusable(model: &str, why: &Broken) -> EmbedError {
+fn unusable_model(model: &str, why: &Broken) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
 }
 
@@ -110,11 +110,11 @@ impl Embedder for Local {
         let lens: Vec<usize> = order.iter().map(|at| texts[*at].len()).collect();
         let mut encoded = Vec::with_capacity(texts.len());
         let mut jobs = JoinSet::new();
-        for batch in batches(&lens) {
+        for batch in batch_ranges(&lens) {
             let place = Arc::clone(&self.threads).acquire_owned().await;
             let place = place.expect("nobody closes the semaphore");
             while let Some(done) = jobs.try_join_next() {
-                encoded.extend(self.settle(done)?);
+                encoded.extend(self.collect_encoded(done)?);
             }
             let (batch, model) = (order[batch].to_vec(), Arc::clone(&self.encoder));
             let texts: Vec<String> = batch.iter().map(|at| texts[*at].to_owned()).collect();
@@ -125,7 +125,7 @@ impl Embedder for Local {
             });
         }
         while let Some(done) = jobs.join_next().await {
-            encoded.extend(self.settle(done)?);
+            encoded.extend(self.collect_encoded(done)?);
         }
         encoded.sort_by_key(|(at, _)| *at);
         Ok(encoded.into_iter().map(|(_, vector)| vector).collect())
@@ -136,17 +136,17 @@ impl Embedder for Local {
 type Encoded = Vec<(usize, Vec<f32>)>;
 
 impl Local {
-    fn settle(
+    fn collect_encoded(
         &self,
         done: Result<Result<Encoded, Broken>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
         let encoded = done.map_err(|err| broken_off(&self.model, &err))?;
-        encoded.map_err(|why| unusable(&self.model, &why))
+        encoded.map_err(|why| unusable_model(&self.model, &why))
     }
 }
 
 /// Splits texts, shortest first, into batches.
-fn batches(lens: &[usize]) -> Vec<Range<usize>> {
+fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, len) in lens.iter().enumerate() {
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn batches_have_few_bytes_and_few_texts() {
-        assert!(batches(&[]).is_empty());
-        assert_eq!(batches(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
-        assert_eq!(batches(&[1_500; 5]), [0..2, 2..4, 4..5]);
-        assert_eq!(batches(&[0; BATCH + 1]), [0..BATCH, BATCH..BATCH + 1]);
+        assert!(batch_ranges(&[]).is_empty());
+        assert_eq!(batch_ranges(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
+        assert_eq!(batch_ranges(&[1_500; 5]), [0..2, 2..4, 4..5]);
+        assert_eq!(batch_ranges(&[0; BATCH + 1]), [0..BATCH, BATCH..BATCH + 1]);
     }
 }

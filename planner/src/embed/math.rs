@@ -23,7 +23,7 @@ impl Linear {
 
     /// Adds the product of each row.
     pub(super) fn add_to(&self, out: &mut Array2<f32>, rows: &Array2<f32>) {
-        for_each_row(out, |row| add(row, &self.bias));
+        for_each_row(out, |row| add_assign(row, &self.bias));
         general_mat_mul(1.0, rows, &self.weight, 1.0, out);
     }
 }
@@ -69,15 +69,15 @@ pub(super) enum Activation {
 impl Activation {
     pub(super) fn apply(self, rows: &mut Array2<f32>) {
         for_each_row(rows, |row| match self {
-            Self::Gelu => row.iter_mut().for_each(|number| *number = gelu(*number)),
+            Self::Gelu => row.iter_mut().for_each(|number| *number = apply_gelu(*number)),
             Self::GeluTanh => row.iter_mut().for_each(|number| *number = gelu_tanh(*number)),
             Self::Relu => row.iter_mut().for_each(|number| *number = number.max(0.0)),
         });
     }
 }
 
-fn gelu(x: f32) -> f32 {
-    0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
+fn apply_gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + error_function(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
 fn gelu_tanh(x: f32) -> f32 {
@@ -87,7 +87,7 @@ fn gelu_tanh(x: f32) -> f32 {
 
 /// Returns the error function in `f32` precision, by the rational approximation of Cephes, Eigen
 /// and XLA. It has no branches, so compilers vectorize it.
-fn erf(x: f32) -> f32 {
+fn error_function(x: f32) -> f32 {
     const ABOVE: [f32; 7] = [
         -2.726_142_3e-10,
         2.770_681_4e-8,
@@ -105,7 +105,7 @@ fn erf(x: f32) -> f32 {
     x * of(&ABOVE) / of(&BELOW)
 }
 
-pub(super) fn softmax(row: &mut [f32]) {
+pub(super) fn apply_softmax(row: &mut [f32]) {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     for number in row.iter_mut() {
         *number = (*number - most).exp();
@@ -117,7 +117,7 @@ pub(super) fn softmax(row: &mut [f32]) {
 }
 
 /// Scales a vector to length 1. A zero vector stays.
-pub(super) fn normalize(vector: &mut [f32]) {
+pub(super) fn normalize_vector(vector: &mut [f32]) {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if length > 0.0 {
         for number in vector.iter_mut() {
@@ -126,7 +126,7 @@ pub(super) fn normalize(vector: &mut [f32]) {
     }
 }
 
-pub(super) fn add(to: &mut [f32], what: &[f32]) {
+pub(super) fn add_assign(to: &mut [f32], what: &[f32]) {
     to.iter_mut().zip(what).for_each(|(to, number)| *to += number);
 }
 
@@ -179,15 +179,15 @@ mod tests {
             (3.0, 0.999_977_909_503_001),
             (5.0, 1.0),
         ] {
-            near(erf(x), want);
-            near(erf(-x), -want);
+            near(error_function(x), want);
+            near(error_function(-x), -want);
         }
     }
 
     #[test]
     fn activations_are_those_of_the_papers() {
-        near(gelu(1.0), 0.841_344_746_068_543);
-        near(gelu(-1.0), -0.158_655_253_931_457);
+        near(apply_gelu(1.0), 0.841_344_746_068_543);
+        near(apply_gelu(-1.0), -0.158_655_253_931_457);
         near(gelu_tanh(1.0), 0.841_191_990_608_304);
         let mut rows = array![[-2.0, 0.5]];
         Activation::Relu.apply(&mut rows);
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn shares_add_up_to_one_however_large_the_numbers() {
         let mut row = [1_000.0, 1_000.0, f32::NEG_INFINITY];
-        softmax(&mut row);
+        apply_softmax(&mut row);
         assert!(row.iter().zip([0.5, 0.5, 0.0]).all(|(it, share)| (it - share).abs() < 1e-6));
     }
 

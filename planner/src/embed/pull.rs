@@ -111,7 +111,7 @@ pub enum PullError {
 }
 
 impl PullError {
-    fn disk(path: &Path, err: &std::io::Error) -> Self {
+    fn disk_error(path: &Path, err: &std::io::Error) -> Self {
         Self::Disk { path: path.display().to_string(), why: err.to_string() }
     }
 }
@@ -146,33 +146,34 @@ pub async fn pull(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Pulled, PullError> {
     let name = request.name;
-    let repository = repository(name)?;
+    let repository = repository_name(name)?;
     let pinned = request.pinned_sha256(&repository)?;
     let path = places.models.join(name);
     if path.is_dir() {
-        let model = check(&path).await?;
+        let model = check_model(&path).await?;
         return Ok(Pulled { path, model, from: None });
     }
     let unfinished = places.models.join(format!("{name}.part"));
-    fs::create_dir_all(&unfinished).map_err(|err| PullError::disk(&unfinished, &err))?;
-    let client = download::client(&places.hub)?;
+    fs::create_dir_all(&unfinished).map_err(|err| PullError::disk_error(&unfinished, &err))?;
+    let client = download::build_client(&places.hub)?;
     let source = Source { client, hub: &places.hub, repository: &repository, pinned };
-    let from = source.download(&unfinished, progress).await?;
-    let model = match check(&unfinished).await {
+    let from = source.download_files(&unfinished, progress).await?;
+    let model = match check_model(&unfinished).await {
         Ok(model) => model,
         Err(err) => {
             // A complete download would be found the next time.
-            fs::remove_dir_all(&unfinished).map_err(|err| PullError::disk(&unfinished, &err))?;
+            fs::remove_dir_all(&unfinished)
+                .map_err(|err| PullError::disk_error(&unfinished, &err))?;
             return Err(err.into());
         }
     };
-    fs::rename(&unfinished, &path).map_err(|err| PullError::disk(&path, &err))?;
+    fs::rename(&unfinished, &path).map_err(|err| PullError::disk_error(&path, &err))?;
     let model = model.replacen(".part@", "@", 1);
     Ok(Pulled { path, model, from: Some(from) })
 }
 
 /// Returns the repository of a model: `owner/name`.
-fn repository(name: &str) -> Result<String, PullError> {
+fn repository_name(name: &str) -> Result<String, PullError> {
     let is_part = |part: &str| {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_fit)
@@ -186,7 +187,7 @@ fn repository(name: &str) -> Result<String, PullError> {
     }
 }
 
-async fn check(directory: &Path) -> Result<String, EmbedError> {
+async fn check_model(directory: &Path) -> Result<String, EmbedError> {
     let model = Local::open(directory).await?;
     model.embed(&["hello"]).await?;
     Ok(model.model().to_owned())
@@ -203,30 +204,30 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Downloads the files of one revision. Returns the URL and the revision.
-    async fn download(
+    async fn download_files(
         &self,
         directory: &Path,
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<String, PullError> {
         let mut revision = "main".to_owned();
         for (file, is_needed) in FILES {
-            let Some(known) = self.ask(&revision, file, is_needed).await? else { continue };
+            let Some(known) = self.find_file(&revision, file, is_needed).await? else { continue };
             // All files are of the revision that the first answer names.
             revision = known.revision.unwrap_or(revision);
             let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
             let sha256 = pinned.or(known.sha256.as_ref()).map(String::as_str);
-            let wanted = Wanted { url: self.address(&revision, file)?, name: file, sha256 };
-            download::fetch(&self.client, &wanted, &directory.join(file), progress).await?;
+            let wanted = Wanted { url: self.file_url(&revision, file)?, name: file, sha256 };
+            download::fetch_file(&self.client, &wanted, &directory.join(file), progress).await?;
         }
-        Ok(format!("{}/{} at {revision}", self.hub(), self.repository))
+        Ok(format!("{}/{} at {revision}", self.hub_url(), self.repository))
     }
 
-    fn hub(&self) -> &str {
+    fn hub_url(&self) -> &str {
         self.hub.trim_end_matches('/')
     }
 
-    fn address(&self, revision: &str, file: &str) -> Result<Url, PullError> {
-        let hub = self.hub();
+    fn file_url(&self, revision: &str, file: &str) -> Result<Url, PullError> {
+        let hub = self.hub_url();
         let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
@@ -236,14 +237,14 @@ impl Source<'_> {
 
     /// Asks the hub for a file's revision and checksum. Returns `None` for an optional file that
     /// the repository lacks.
-    async fn ask(
+    async fn find_file(
         &self,
         revision: &str,
         file: &str,
         is_needed: bool,
     ) -> Result<Option<Known>, PullError> {
-        let url = self.address(revision, file)?;
-        match download::ask(&self.client, &url).await? {
+        let url = self.file_url(revision, file)?;
+        match download::ask_head(&self.client, &url).await? {
             Fetched::Is(known) => Ok(Some(known)),
             Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
                 Ok(None)
@@ -252,7 +253,7 @@ impl Source<'_> {
                 "the hub has no `{file}` of `{}` ({status}): look for the model's name at {}, and \
                  that it has weights in `safetensors`",
                 self.repository,
-                self.hub()
+                self.hub_url()
             ))),
         }
     }
@@ -264,7 +265,7 @@ pub fn list(models: &Path) -> Vec<String> {
         let entries = fs::read_dir(at).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names
-            .filter(|name| repository(name).is_ok() && name.strip_suffix(".part").is_none())
+            .filter(|name| repository_name(name).is_ok() && name.strip_suffix(".part").is_none())
             .collect::<Vec<_>>()
     };
     let mut found = Vec::new();
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_hub() {
-        let of = |name: &str| repository(name).map_err(|_| ());
+        let of = |name: &str| repository_name(name).map_err(|_| ());
         assert_eq!(of("all-MiniLM-L6-v2").unwrap(), "sentence-transformers/all-MiniLM-L6-v2");
         assert_eq!(of("BAAI/bge-small-en-v1.5").unwrap(), "BAAI/bge-small-en-v1.5");
         let long = "x".repeat(NAME_LEN + 1);

@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// Requests the vectors of a batch, with retries.
-    async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+    async fn request_vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
         let (mut pause, began) = (self.pause, Instant::now());
         for tried in 1.. {
@@ -159,14 +159,14 @@ impl Server {
             request = request.header(reqwest::header::AUTHORIZATION, key);
         }
         let answered = timeout(TIMEOUT, async {
-            let response = request.send().await.map_err(|err| lost(&err))?;
+            let response = request.send().await.map_err(|err| connection_error(&err))?;
             let (status, wait) = (response.status(), retry_after(&response));
             Ok::<_, Failed>((status, wait, read(response).await?))
         });
         let slow = |_| Failed::Now(format!("it did not answer in {} s", TIMEOUT.as_secs()), None);
         let (status, wait, body) = answered.await.map_err(slow)??;
         if status.is_success() {
-            return vectors(&body, texts.len()).map_err(Failed::ForGood);
+            return parse_vectors(&body, texts.len()).map_err(Failed::ForGood);
         }
         let said = String::from_utf8_lossy(&body);
         let said = said.trim().chars().take(SAID).collect::<String>();
@@ -199,8 +199,8 @@ impl Embedder for Server {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
         let mut rest = texts;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(batch(rest));
-            vectors.extend(self.ask(now).await?);
+            let (now, later) = rest.split_at(batch_len(rest));
+            vectors.extend(self.request_vectors(now).await?);
             rest = later;
         }
         let len = vectors.first().map_or(0, Vec::len);
@@ -235,7 +235,7 @@ impl Embedder for Server {
 }
 
 /// Returns the number of texts in the next request.
-fn batch(texts: &[&str]) -> usize {
+fn batch_len(texts: &[&str]) -> usize {
     let mut bytes = 0;
     let fit = texts.iter().take(BATCH).take_while(|text| {
         bytes += text.len();
@@ -245,7 +245,7 @@ fn batch(texts: &[&str]) -> usize {
 }
 
 /// Reads an answer. Its vectors have places and may come in any order.
-fn vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
+fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     let answer: Answer = serde_json::from_slice(body)
         .map_err(|err| format!("its answer is not a list of vectors ({err})"))?;
     let mut vectors = vec![Vec::new(); texts];
@@ -273,7 +273,7 @@ fn vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
 
 async fn read(mut response: Response) -> Result<Vec<u8>, Failed> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|err| lost(&err))? {
+    while let Some(chunk) = response.chunk().await.map_err(|err| connection_error(&err))? {
         if body.len() + chunk.len() > ANSWER_BYTES {
             return Err(Failed::ForGood(format!("it answered more than {ANSWER_BYTES} bytes")));
         }
@@ -288,7 +288,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn lost(err: &reqwest::Error) -> Failed {
+fn connection_error(err: &reqwest::Error) -> Failed {
     let mut why = String::from("it cannot be asked");
     let mut cause: Option<&dyn std::error::Error> = Some(err);
     while let Some(err) = cause {
@@ -306,16 +306,16 @@ mod tests {
 
     #[test]
     fn a_request_has_few_texts_and_few_bytes() {
-        assert_eq!(batch(&["a"; 3]), 3);
-        assert_eq!(batch(&["a"; BATCH + 1]), BATCH);
+        assert_eq!(batch_len(&["a"; 3]), 3);
+        assert_eq!(batch_len(&["a"; BATCH + 1]), BATCH);
         let half = "x".repeat(BATCH_BYTES / 2);
-        assert_eq!(batch(&[&half, &half, "a"]), 2);
-        assert_eq!(batch(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
+        assert_eq!(batch_len(&[&half, &half, "a"]), 2);
+        assert_eq!(batch_len(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
     }
 
     #[test]
     fn vectors_come_in_any_order() {
-        let read = |body: &str| vectors(body.as_bytes(), 2);
+        let read = |body: &str| parse_vectors(body.as_bytes(), 2);
         let body = r#"{"object": "list", "data": [
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
             {"object": "embedding", "index": 0, "embedding": [1e-3, 2]}]}"#;

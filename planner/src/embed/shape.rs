@@ -28,9 +28,9 @@ pub(super) struct Shape {
     pub(super) hidden_size: usize,
     pub(super) num_hidden_layers: usize,
     pub(super) num_attention_heads: usize,
-    #[serde(default = "gelu")]
+    #[serde(default = "default_activation")]
     hidden_act: String,
-    #[serde(default = "epsilon")]
+    #[serde(default = "default_epsilon")]
     pub(super) layer_norm_eps: f32,
     /// The most tokens of a text.
     pub(super) max_position_embeddings: usize,
@@ -38,11 +38,11 @@ pub(super) struct Shape {
     position_embedding_type: Option<String>,
 }
 
-fn gelu() -> String {
+fn default_activation() -> String {
     "gelu".to_owned()
 }
 
-fn epsilon() -> f32 {
+fn default_epsilon() -> f32 {
     1e-12
 }
 
@@ -143,7 +143,7 @@ struct PoolingModule {
 }
 
 impl PoolingModule {
-    fn ways(&self) -> Result<Vec<Way>, Broken> {
+    fn pooling_modes(&self) -> Result<Vec<Way>, Broken> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
             let why = "its pooling is by weights or by the last token, which is not known here";
             return Err(Broken(why.to_owned()));
@@ -173,11 +173,12 @@ impl PoolingModule {
 
 /// Reads the pooling of a model in a directory. A plain transformer uses the mean, like the
 /// original.
-pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
-    let Some(modules) = optional(directory, "modules.json")? else {
+pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
+    let Some(modules) = read_optional(directory, "modules.json")? else {
         let at = directory.join("1_Pooling");
-        let pooling: Option<PoolingModule> = optional(&at, "config.json")?;
-        let ways = pooling.map_or_else(|| Ok(vec![Way::Mean]), |pooling| pooling.ways())?;
+        let pooling: Option<PoolingModule> = read_optional(&at, "config.json")?;
+        let ways =
+            pooling.map_or_else(|| Ok(vec![Way::Mean]), |pooling| pooling.pooling_modes())?;
         return Ok(Pooling { ways, is_normalized: false });
     };
     let modules: Vec<Module> = modules;
@@ -187,9 +188,9 @@ pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
             "Transformer" if path.is_empty() => (),
             "Pooling" => {
                 let at = directory.join(&path);
-                let module = optional::<PoolingModule>(&at, "config.json")?;
+                let module = read_optional::<PoolingModule>(&at, "config.json")?;
                 let missing = || Broken(format!("`{path}/config.json` is missing"));
-                pooling.ways = module.ok_or_else(missing)?.ways()?;
+                pooling.ways = module.ok_or_else(missing)?.pooling_modes()?;
             }
             "Normalize" => pooling.is_normalized = true,
             _ => {
@@ -207,9 +208,9 @@ pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
 }
 
 /// Reads the preparation of texts for a model in a directory.
-pub(super) fn reading(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
+pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
-        optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
+        read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
     let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.max_position_embeddings);
     if tokens < 3 {
         return Err(Broken(format!("it reads {tokens} tokens of a text, which is not enough")));
@@ -217,7 +218,7 @@ pub(super) fn reading(directory: &Path, shape: &Shape) -> Result<Reading, Broken
     Ok(Reading { tokens, is_lowered: module.do_lower_case })
 }
 
-pub(super) fn text(directory: &Path, name: &str) -> Result<String, Broken> {
+pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Broken> {
     let path = directory.join(name);
     let unreadable =
         |err: &dyn std::fmt::Display| Broken(format!("`{}` cannot be read: {err}", path.display()));
@@ -228,10 +229,10 @@ pub(super) fn text(directory: &Path, name: &str) -> Result<String, Broken> {
     fs::read_to_string(&path).map_err(|err| unreadable(&err))
 }
 
-fn optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, Broken> {
+fn read_optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, Broken> {
     match fs::metadata(directory.join(name)) {
         Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
-        _ => parse(name, &text(directory, name)?).map(Some),
+        _ => parse(name, &read_required(directory, name)?).map(Some),
     }
 }
 

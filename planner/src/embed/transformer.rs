@@ -46,7 +46,7 @@ impl Transformer {
         let size = shape.hidden_size;
         let layers = (0..shape.num_hidden_layers).map(|layer| Layer::load(shape, weights, layer));
         Ok(Self {
-            words: table(weights, "embeddings.word_embeddings.weight", size, 1)?,
+            words: load_table(weights, "embeddings.word_embeddings.weight", size, 1)?,
             positions: load_positions(shape, weights)?,
             norm: weights.norm("embeddings.LayerNorm", size, shape.layer_norm_eps)?,
             layers: layers.collect::<Result<_, _>>()?,
@@ -59,7 +59,7 @@ impl Transformer {
         let mut rows = self.look_up(texts)?;
         self.norm.apply(&mut rows);
         for layer in &self.layers {
-            let mixed = layer.attend(&rows, texts, self.heads);
+            let mixed = layer.attend_tokens(&rows, texts, self.heads);
             layer.go_on(&mut rows, &mixed);
         }
         Ok(rows)
@@ -86,14 +86,14 @@ impl Transformer {
 /// of a text have.
 fn load_positions(shape: &Shape, weights: &Weights) -> Result<Array2<f32>, Broken> {
     let (size, count) = (shape.hidden_size, shape.max_position_embeddings);
-    let positions = table(weights, "embeddings.position_embeddings.weight", size, count)?;
+    let positions = load_table(weights, "embeddings.position_embeddings.weight", size, count)?;
     let mut positions = part(positions.view(), 0..count, 0..size).to_owned();
-    positions += &table(weights, "embeddings.token_type_embeddings.weight", size, 1)?.row(0);
+    positions += &load_table(weights, "embeddings.token_type_embeddings.weight", size, 1)?.row(0);
     Ok(positions)
 }
 
 /// Loads a matrix with rows of `columns` numbers, and at least `rows` of them.
-fn table(
+fn load_table(
     weights: &Weights,
     name: &str,
     columns: usize,
@@ -144,7 +144,7 @@ impl Layer {
     }
 
     /// Returns the attention of each token to the tokens of its text.
-    fn attend(&self, rows: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
+    fn attend_tokens(&self, rows: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
         let all = self.attention.apply(rows);
         let size = rows.ncols();
         let each = size / heads;
@@ -160,7 +160,7 @@ impl Layer {
                     part(all.view(), text.clone(), from..from + each)
                 };
                 general_mat_mul(1.0, &of(0), &of(1).t(), 0.0, &mut shares);
-                for_each_row(&mut shares, math::softmax);
+                for_each_row(&mut shares, math::apply_softmax);
                 let to = head * each..(head + 1) * each;
                 let mut to = part_mut(mixed.view_mut(), text.clone(), to);
                 general_mat_mul(1.0, &shares, &of(2), 0.0, &mut to);

@@ -32,7 +32,7 @@ const HEADER_BYTES: u64 = 16 << 20;
 pub(super) struct Broken(pub(super) String);
 
 impl Broken {
-    fn tensor(name: &str, why: impl std::fmt::Display) -> Self {
+    fn for_tensor(name: &str, why: impl std::fmt::Display) -> Self {
         Self(format!("its tensor `{name}` {why}"))
     }
 }
@@ -135,47 +135,47 @@ impl Weights {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.info(name).is_some()
+        self.find_tensor(name).is_some()
     }
 
     pub(super) fn vector(&self, name: &str) -> Result<Vec<f32>, Broken> {
-        let info = self.info(name).ok_or_else(|| Broken::tensor(name, "is missing"))?;
+        let info = self.find_tensor(name).ok_or_else(|| Broken::for_tensor(name, "is missing"))?;
         match info.shape[..] {
-            [_] => self.numbers(name, info),
-            _ => Err(Broken::tensor(name, format_args!("has the shape {:?}", info.shape))),
+            [_] => self.read_numbers(name, info),
+            _ => Err(Broken::for_tensor(name, format_args!("has the shape {:?}", info.shape))),
         }
     }
 
     /// Returns a matrix with one row for each output.
     pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
-        let Some(info) = self.info(name) else {
+        let Some(info) = self.find_tensor(name) else {
             return self.small_matrix(name);
         };
         let [rows, columns] = info.shape[..] else {
-            return Err(Broken::tensor(name, format_args!("has the shape {:?}", info.shape)));
+            return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", info.shape)));
         };
-        shaped(name, (rows, columns), self.numbers(name, info)?)
+        shape_matrix(name, (rows, columns), self.read_numbers(name, info)?)
     }
 
     /// Returns a quantised matrix.
     fn small_matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
-        let missing = || Broken::tensor(name, "is missing");
-        let halves = self.info(&format!("{name}.q4")).ok_or_else(missing)?;
-        let scales = self.info(&format!("{name}.scale")).ok_or_else(missing)?;
-        let scales = self.numbers(name, scales)?;
+        let missing = || Broken::for_tensor(name, "is missing");
+        let halves = self.find_tensor(&format!("{name}.q4")).ok_or_else(missing)?;
+        let scales = self.find_tensor(&format!("{name}.scale")).ok_or_else(missing)?;
+        let scales = self.read_numbers(name, scales)?;
         let [rows, half] = halves.shape[..] else {
-            return Err(Broken::tensor(name, format_args!("has the shape {:?}", halves.shape)));
+            return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", halves.shape)));
         };
         let bytes = self.bytes(name, halves)?;
         if halves.dtype != Kind::U8 || scales.len() * GROUP != bytes.len() * 2 {
-            return Err(Broken::tensor(name, "has as many scales as it has not groups"));
+            return Err(Broken::for_tensor(name, "has as many scales as it has not groups"));
         }
         let mut numbers = Vec::with_capacity(bytes.len() * 2);
         for (bytes, scale) in bytes.chunks_exact(GROUP / 2).zip(scales) {
             let halves = bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
             numbers.extend(halves.map(|half| (f32::from(half) - 8.0) * scale));
         }
-        shaped(name, (rows, half * 2), numbers)
+        shape_matrix(name, (rows, half * 2), numbers)
     }
 
     pub(super) fn linear(&self, name: &str, inputs: usize) -> Result<Linear, Broken> {
@@ -183,7 +183,7 @@ impl Weights {
         let bias = self.vector(&format!("{name}.bias"))?;
         if weight.dim() != (bias.len(), inputs) {
             let why = format_args!("is {:?}, not {:?}", weight.dim(), (bias.len(), inputs));
-            return Err(Broken::tensor(name, why));
+            return Err(Broken::for_tensor(name, why));
         }
         Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
     }
@@ -197,16 +197,16 @@ impl Weights {
         let scale = self.vector(&format!("{name}.{scale}"))?;
         let shift = self.vector(&format!("{name}.{shift}"))?;
         if (scale.len(), shift.len()) != (len, len) {
-            return Err(Broken::tensor(name, format_args!("has not {len} numbers")));
+            return Err(Broken::for_tensor(name, format_args!("has not {len} numbers")));
         }
         Ok(Norm { scale, shift, epsilon })
     }
 
-    fn info(&self, name: &str) -> Option<&Tensor> {
+    fn find_tensor(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(&format!("{}{name}", self.prefix))
     }
 
-    fn numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, Broken> {
+    fn read_numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, Broken> {
         let bytes = self.bytes(name, info)?;
         let halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
         match info.dtype {
@@ -215,22 +215,26 @@ impl Weights {
             }
             Kind::F16 => Ok(halves.map(from_half).collect()),
             Kind::BF16 => Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect()),
-            other => Err(Broken::tensor(name, format_args!("is of the kind {other:?}, not F32"))),
+            other => {
+                Err(Broken::for_tensor(name, format_args!("is of the kind {other:?}, not F32")))
+            }
         }
     }
 
     fn bytes(&self, name: &str, info: &Tensor) -> Result<Cow<'static, [u8]>, Broken> {
         let (from, to) = info.data_offsets;
         let start = self.start + from;
-        let len = usize::try_from(to - from).map_err(|_| Broken::tensor(name, "is too large"))?;
+        let len =
+            usize::try_from(to - from).map_err(|_| Broken::for_tensor(name, "is too large"))?;
         match &self.source {
             Source::Memory(all) => {
                 let start = usize::try_from(start).unwrap_or(usize::MAX);
                 let bytes = start.checked_add(len).and_then(|end| all.get(start..end));
-                bytes.map(Cow::Borrowed).ok_or_else(|| Broken::tensor(name, "is cut off"))
+                bytes.map(Cow::Borrowed).ok_or_else(|| Broken::for_tensor(name, "is cut off"))
             }
             Source::File(file) => {
-                let unreadable = |err| Broken::tensor(name, format_args!("cannot be read: {err}"));
+                let unreadable =
+                    |err| Broken::for_tensor(name, format_args!("cannot be read: {err}"));
                 let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
                 let mut bytes = vec![0; len];
@@ -241,8 +245,12 @@ impl Weights {
     }
 }
 
-fn shaped(name: &str, shape: (usize, usize), numbers: Vec<f32>) -> Result<Array2<f32>, Broken> {
-    Array2::from_shape_vec(shape, numbers).map_err(|err| Broken::tensor(name, err))
+fn shape_matrix(
+    name: &str,
+    shape: (usize, usize),
+    numbers: Vec<f32>,
+) -> Result<Array2<f32>, Broken> {
+    Array2::from_shape_vec(shape, numbers).map_err(|err| Broken::for_tensor(name, err))
 }
 
 /// Converts a half-precision number (sign, five bits of exponent, ten of fraction).

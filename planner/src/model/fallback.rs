@@ -38,13 +38,13 @@ impl Model for Fallback {
                 reply.missed.insert(0, first);
                 Ok(reply)
             }
-            Err(second) => Err(neither(&first, &second)),
+            Err(second) => Err(join_errors(&first, &second)),
         }
     }
 }
 
 /// Joins two errors. The result is temporary if one of them is.
-fn neither(first: &ModelError, second: &ModelError) -> ModelError {
+fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
     match (first, second) {
         (ModelError::Refused { .. }, ModelError::Refused { .. }) => {

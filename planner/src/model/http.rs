@@ -32,7 +32,7 @@ pub(super) enum ExchangeError {
 }
 
 /// Makes a client. It follows no redirect, so that a key goes to its provider only.
-pub(super) fn client() -> reqwest::Result<Client> {
+pub(super) fn build_client() -> reqwest::Result<Client> {
     // Another installed provider of cryptography is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -43,15 +43,15 @@ pub(super) fn client() -> reqwest::Result<Client> {
 }
 
 /// Sends a request and reads the answer. Closes the connection if the answer is too long.
-pub(super) async fn exchange(request: RequestBuilder) -> Result<Answer, ExchangeError> {
+pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
-    let mut response = response.map_err(|err| ExchangeError::Unreachable(cause(&err)))?;
+    let mut response = response.map_err(|err| ExchangeError::Unreachable(innermost_cause(&err)))?;
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let limit = if status.is_success() { ANSWER_BYTES } else { ERROR_BYTES };
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|err| ExchangeError::Lost(cause(&err)))?
+        response.chunk().await.map_err(|err| ExchangeError::Lost(innermost_cause(&err)))?
     {
         body.extend_from_slice(&chunk);
         if body.len() > limit {
@@ -65,7 +65,7 @@ pub(super) async fn exchange(request: RequestBuilder) -> Result<Answer, Exchange
     Ok(Answer { status, headers, body })
 }
 
-fn cause(err: &reqwest::Error) -> String {
+fn innermost_cause(err: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = err;
     while let Some(next) = cause.source() {
         cause = next;

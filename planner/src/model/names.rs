@@ -26,7 +26,7 @@ impl WireNames {
             if names.to.contains_key(name) {
                 continue;
             }
-            let plain = allowed(name);
+            let plain = allowed_name(name);
             let mut wire = plain.clone();
             for n in 2.. {
                 let is_taken =
@@ -47,7 +47,7 @@ impl WireNames {
     /// Returns the provider's name of a tool. A tool that is no longer offered also gets an allowed
     /// name.
     pub(super) fn wire(&self, tool: &str) -> String {
-        self.to.get(tool).cloned().unwrap_or_else(|| allowed(tool))
+        self.to.get(tool).cloned().unwrap_or_else(|| allowed_name(tool))
     }
 
     /// Returns the tool with a name at the provider, or the name itself.
@@ -57,10 +57,10 @@ impl WireNames {
 }
 
 fn is_allowed(name: &str) -> bool {
-    !name.is_empty() && allowed(name) == name
+    !name.is_empty() && allowed_name(name) == name
 }
 
-fn allowed(name: &str) -> String {
+fn allowed_name(name: &str) -> String {
     let one = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     let name: String = name.chars().take(LENGTH).map(one).collect();
     if name.is_empty() { "_".to_owned() } else { name }

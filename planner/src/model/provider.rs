@@ -53,7 +53,7 @@ impl Provider {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
         let base_url = base_url(settings).map_err(refused)?;
-        let client = http::client().map_err(|err| refused(err.to_string()))?;
+        let client = http::build_client().map_err(|err| refused(err.to_string()))?;
         let refuses_form = AtomicBool::new(false);
         Ok(Self { client, base_url, settings: settings.clone(), name, refuses_form })
     }
@@ -66,15 +66,17 @@ impl Provider {
         let names = WireNames::of(&question.tools);
         let (path, body) = match self.settings.provider.format {
             Format::OpenAi => {
-                ("chat/completions", openai::request(question, &names, &self.settings, form))
+                ("chat/completions", openai::write_request(question, &names, &self.settings, form))
             }
-            Format::Anthropic => ("messages", anthropic::request(question, &names, &self.settings)),
+            Format::Anthropic => {
+                ("messages", anthropic::write_request(question, &names, &self.settings))
+            }
         };
         let request = self.client.post(format!("{}{path}", self.base_url)).json(&body);
-        let answer = self.exchange(request).await?;
+        let answer = self.exchange_json(request).await?;
         let answer = match self.settings.provider.format {
-            Format::OpenAi => openai::answer(&answer, &names),
-            Format::Anthropic => anthropic::answer(&answer, &names),
+            Format::OpenAi => openai::read_answer(&answer, &names),
+            Format::Anthropic => anthropic::read_answer(&answer, &names),
         };
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
@@ -89,7 +91,7 @@ impl Provider {
     }
 
     /// Sends a request with the key, and returns the JSON of the answer.
-    async fn exchange(&self, request: RequestBuilder) -> Result<Value, ModelError> {
+    async fn exchange_json(&self, request: RequestBuilder) -> Result<Value, ModelError> {
         let request = match self.settings.provider.format {
             Format::OpenAi => request,
             Format::Anthropic => request.header("anthropic-version", anthropic::VERSION),
@@ -98,7 +100,7 @@ impl Provider {
             Some((name, key)) => request.header(name, key),
             None => request,
         };
-        let answer = timeout(self.settings.timeout, http::exchange(request)).await;
+        let answer = timeout(self.settings.timeout, http::send_request(request)).await;
         let seconds = self.settings.timeout.as_secs_f64();
         let slow = |_| self.lost(format!("it did not answer in {seconds} s"), None);
         let answer = answer.map_err(slow)?.map_err(|err| self.failed(err))?;
@@ -138,7 +140,7 @@ impl Provider {
 
     /// Returns whether the model is in the list of its provider.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
-        let list = self.exchange(self.client.get(format!("{}models", self.base_url))).await?;
+        let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();
         // Gemini lists `models/NAME`, and Ollama `NAME:TAG`.
         let is_wanted = |id: &str| {
@@ -222,7 +224,7 @@ fn read_arguments(written: &Value) -> Value {
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 

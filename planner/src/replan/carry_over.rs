@@ -12,34 +12,35 @@ use crate::{
 /// with other meanings of names.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
-        let called = called(step, catalog);
-        let alike = || earlier.tools.iter().filter(|step| self::called(step, catalog) == called);
+        let called = called_tool(step, catalog);
+        let alike =
+            || earlier.tools.iter().filter(|step| self::called_tool(step, catalog) == called);
         if alike().any(|step| step.requires_approval == Some(true)) {
             step.requires_approval = Some(true);
         }
         let id = step.id.as_ref().or(step.name.as_ref()).or(step.tool_name.as_ref());
         let Some(was) = alike().find(|step| step.id.as_ref() == id) else { continue };
-        keep(&mut step.compensate, was.compensate.as_ref());
-        keep(&mut step.retry, was.retry.as_ref());
-        keep(&mut step.timeout_ms, was.timeout_ms.as_ref());
-        keep(&mut step.idle_timeout_ms, was.idle_timeout_ms.as_ref());
-        keep(&mut step.cache_ttl_ms, was.cache_ttl_ms.as_ref());
-        keep(&mut step.strict_templates, was.strict_templates.as_ref());
-        keep(&mut step.output_mapping, was.output_mapping.as_ref());
+        keep_field(&mut step.compensate, was.compensate.as_ref());
+        keep_field(&mut step.retry, was.retry.as_ref());
+        keep_field(&mut step.timeout_ms, was.timeout_ms.as_ref());
+        keep_field(&mut step.idle_timeout_ms, was.idle_timeout_ms.as_ref());
+        keep_field(&mut step.cache_ttl_ms, was.cache_ttl_ms.as_ref());
+        keep_field(&mut step.strict_templates, was.strict_templates.as_ref());
+        keep_field(&mut step.output_mapping, was.output_mapping.as_ref());
         if step.for_each.is_some() {
-            keep(&mut step.max_parallel, was.max_parallel.as_ref());
+            keep_field(&mut step.max_parallel, was.max_parallel.as_ref());
         }
     }
 }
 
-fn keep<T: Clone>(is: &mut Option<T>, was: Option<&T>) {
+fn keep_field<T: Clone>(is: &mut Option<T>, was: Option<&T>) {
     if is.is_none() {
         *is = was.cloned();
     }
 }
 
 /// Returns the step's tool or plan under a name that is unique for it.
-fn called(step: &DraftStep, catalog: &Catalog) -> Option<String> {
+fn called_tool(step: &DraftStep, catalog: &Catalog) -> Option<String> {
     if let Some(SubDraft::Named(plan)) = &step.plan {
         return Some(format!("plan {plan}"));
     }

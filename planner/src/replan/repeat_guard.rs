@@ -77,7 +77,7 @@ impl<'a> RepeatGuard<'a> {
     pub fn new(ended: &'a Execution) -> Self {
         let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut guard = Self { ended, calls, lists, children, is_truncated: false };
-        guard.add(ended, |_| true);
+        guard.add_steps(ended, |_| true);
         guard
     }
 
@@ -85,7 +85,7 @@ impl<'a> RepeatGuard<'a> {
     /// so only the steps that it reused count.
     pub fn add_earlier(&mut self, earlier: &Execution, next: &Execution) {
         let is_retry = earlier.plan().id() == next.plan().id();
-        self.add(earlier, |id| {
+        self.add_steps(earlier, |id| {
             let is_reused =
                 || next.plan().step_number(id).is_some_and(|at| next.step(at).is_reused);
             !is_retry || is_reused()
@@ -113,7 +113,7 @@ impl<'a> RepeatGuard<'a> {
         self.is_truncated = is_truncated;
     }
 
-    fn add(&mut self, execution: &Execution, counts: impl Fn(&StepId) -> bool) {
+    fn add_steps(&mut self, execution: &Execution, counts: impl Fn(&StepId) -> bool) {
         let steps = execution.plan().steps().iter().zip(execution.steps());
         for (planned, step) in steps.filter(|(planned, _)| counts(&planned.id)) {
             self.add_step(planned, step);
@@ -146,13 +146,13 @@ impl<'a> RepeatGuard<'a> {
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
         // A plan that reuses too much is rejected for that reason.
-        let Some(begun) = begin(self.ended, plan) else { return Vec::new() };
+        let Some(begun) = create_execution(self.ended, plan) else { return Vec::new() };
         let budget = Cell::new(MAX_COMPARED_BYTES);
         let new = NewPlan { begun: &begun, reusable: &reusable, budget };
         let runs = plan.steps().iter().zip(&reusable).filter(|(_, reusable)| !**reusable);
         let repeats = runs.filter_map(|(step, _)| {
             let repeat = self.find_repeat(&new, step)?;
-            Some(diagnose(draft, step.id.as_str(), &repeat))
+            Some(repeat_diagnostic(draft, step.id.as_str(), &repeat))
         });
         repeats.collect()
     }
@@ -182,13 +182,13 @@ impl<'a> RepeatGuard<'a> {
         let calls = self.calls.get(&step.tool)?;
         let begun = new.begun;
         let Some(for_each) = &step.for_each else {
-            return match new.render(&Known::of(begun), step) {
+            return match new.render(&Known::from_start(begun), step) {
                 Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
                 Rendered::Unknown => None,
                 Rendered::TooLarge => Some(Repeat::TooLarge),
             };
         };
-        let found = Known::of(begun).list(&for_each.list);
+        let found = Known::from_start(begun).find_list(&for_each.list);
         let mut is_known = found.is_some();
         for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
             let known = Known { begun, item: Some((item, index.into())) };
@@ -246,7 +246,7 @@ impl NewPlan<'_> {
 }
 
 /// Returns the execution of a new plan as it would start.
-fn begin(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
+fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     let event = Event::Created(create_replan(ended, plan).ok()?);
     let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
@@ -260,18 +260,20 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn of(begun: &'a Execution) -> Self {
+    fn from_start(begun: &'a Execution) -> Self {
         Self { begun, item: None }
     }
 
-    fn list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
+    fn find_list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
         list.path.find(self.find(&list.target)?)?.as_array()
     }
 
     fn find(&self, target: &Target) -> Option<&'a Value> {
         let begun = self.begun;
         match target {
-            Target::Step(at) => begun.step(*at).output().or_else(|| echoed(begun.plan().step(*at))),
+            Target::Step(at) => {
+                begun.step(*at).output().or_else(|| echo_output(begun.plan().step(*at)))
+            }
             Target::Variable(name) => {
                 let mut steps = begun.plan().variables().get(name)?.iter();
                 let is_known = steps.all(|at| begun.step(*at).output().is_some());
@@ -294,7 +296,7 @@ impl LookUpValues for Known<'_> {
 }
 
 /// Returns the output of an unconditional `flow.echo` step with literal parameters.
-fn echoed(step: &ToolExecution) -> Option<&Value> {
+fn echo_output(step: &ToolExecution) -> Option<&Value> {
     match &step.template {
         Template::Literal(parameters) if step.tool.as_str() == ECHO => {
             (step.when.is_none() && step.for_each.is_none()).then_some(parameters)
@@ -321,7 +323,7 @@ fn is_lasting(step: &Step) -> bool {
     }
 }
 
-fn diagnose(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic {
+fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic {
     let is_step = |step: &DraftStep| {
         let name = || step.name.as_deref().or(step.tool_name.as_deref());
         step.id.as_deref().or_else(name) == Some(id)

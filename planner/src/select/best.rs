@@ -2,7 +2,7 @@
 
 /// Returns places that include the `most` best ones, if each score may be off by `slack`. `may`
 /// filters the places.
-pub(super) fn candidates(
+pub(super) fn candidate_places(
     scores: &[f64],
     most: usize,
     slack: f64,
@@ -22,7 +22,7 @@ pub(super) fn candidates(
 }
 
 /// Returns the best places, best first. Ties keep the order of places.
-pub(super) fn first(mut scored: Vec<(usize, f64)>, most: usize) -> Vec<(usize, f64)> {
+pub(super) fn best_first(mut scored: Vec<(usize, f64)>, most: usize) -> Vec<(usize, f64)> {
     scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     scored.truncate(most);
     scored

@@ -35,9 +35,9 @@ pub enum Similarity {
 pub struct TooManyPairs;
 
 impl Similarity {
-    fn of(self, a: &[f32], b: &[f32]) -> f64 {
+    fn between(self, a: &[f32], b: &[f32]) -> f64 {
         match self {
-            Self::Dot => vector::dot(a, b),
+            Self::Dot => vector::dot_product(a, b),
             Self::Cosine => vector::cosine(a, b),
         }
     }
@@ -45,7 +45,7 @@ impl Similarity {
 
 /// Returns every pair of rows whose similarity is at least `threshold`, in the order of the tools.
 /// `may` filters the tools.
-pub(super) fn pairs(
+pub(super) fn similar_pairs(
     rows: &Rows,
     similarity: Similarity,
     threshold: f64,
@@ -56,7 +56,7 @@ pub(super) fn pairs(
     let mut found = Vec::new();
     for first in (0..taking_part.len()).step_by(BLOCK) {
         for second in (first..taking_part.len()).step_by(BLOCK) {
-            side.block(first, second, similarity, threshold, &mut found);
+            side.compare_blocks(first, second, similarity, threshold, &mut found);
             if found.len() > COLLISIONS {
                 return Err(TooManyPairs);
             }
@@ -75,7 +75,7 @@ struct Side<'a> {
 
 impl Side<'_> {
     /// Compares two blocks fast, and the candidates exactly.
-    fn block(
+    fn compare_blocks(
         &self,
         first: usize,
         second: usize,
@@ -96,7 +96,7 @@ impl Side<'_> {
                 if (quick + self.slack) * lengths < threshold {
                     continue;
                 }
-                let exact = similarity.of(self.rows.row(a), self.rows.row(b));
+                let exact = similarity.between(self.rows.row(a), self.rows.row(b));
                 if exact >= threshold {
                     let (a, b) = (self.rows.owner(a), self.rows.owner(b));
                     found.push(Collision { a: a.min(b), b: a.max(b), similarity: exact });

@@ -25,9 +25,9 @@ impl Figures {
             self.hits += 1.0;
         }
         if !right.is_empty() {
-            self.recall += share(found.len(), right.len());
+            self.recall += ratio(found.len(), right.len());
         }
-        self.reciprocal += place.map_or(0.0, |place| share(1, place + 1));
+        self.reciprocal += place.map_or(0.0, |place| ratio(1, place + 1));
     }
 
     /// Returns the number of queries.
@@ -37,25 +37,25 @@ impl Figures {
 
     /// Returns the share of queries whose first tool was right.
     pub fn hit_at_1(&self) -> f64 {
-        self.mean(self.hits)
+        self.mean_of(self.hits)
     }
 
     /// Returns the mean share of the right tools among the first five.
     pub fn recall_at_5(&self) -> f64 {
-        self.mean(self.recall)
+        self.mean_of(self.recall)
     }
 
     /// Returns the mean of one divided by the rank of the first right tool.
     pub fn reciprocal_rank(&self) -> f64 {
-        self.mean(self.reciprocal)
+        self.mean_of(self.reciprocal)
     }
 
-    fn mean(&self, sum: f64) -> f64 {
+    fn mean_of(&self, sum: f64) -> f64 {
         if self.queries == 0 { 0.0 } else { sum / f64::from(self.queries) }
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are few tools to a query")]
-fn share(part: usize, whole: usize) -> f64 {
+fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

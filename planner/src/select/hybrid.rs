@@ -45,15 +45,16 @@ impl Selector {
         }
         let texts: Vec<&str> = std::iter::once(ask.query).chain(parts::parts(ask.query)).collect();
         let words = self.index().await.words(tools);
-        let (meaning, without_meaning) = match self.meaning(tools, &texts).await {
+        let (meaning, without_meaning) = match self.embed_query(tools, &texts).await {
             Ok(meaning) => (Some(meaning), None),
             Err(err) => (None, err),
         };
         let allowed: Vec<bool> = (0..tools.len()).map(may).collect();
-        let said: Vec<Vec<f32>> = texts.iter().map(|text| said(&words, text, &allowed)).collect();
-        let learned = self.taught(tools, ask, meaning.as_ref()).await;
+        let said: Vec<Vec<f32>> =
+            texts.iter().map(|text| lexical_scores(&words, text, &allowed)).collect();
+        let learned = self.learned_scores(tools, ask, meaning.as_ref()).await;
         let field = Field { said: &said, meaning: meaning.as_ref(), learned: &learned };
-        let best = field.best(&allowed, ask.limit).into_iter();
+        let best = field.best_tools(&allowed, ask.limit).into_iter();
         let matches = best
             .map(|found| Match { learned: learned.get(&found.0).copied(), ..Match::plain(found) });
         Ok(Selection { matches: matches.collect(), without_meaning })
@@ -61,7 +62,7 @@ impl Selector {
 
     /// Returns the learned scores of tools for similar queries, by place. Empty if they cannot be
     /// computed.
-    async fn taught(
+    async fn learned_scores(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
@@ -82,7 +83,11 @@ impl Selector {
     }
 
     /// Embeds texts. Without vectors, returns the reason, or none without an embedder.
-    async fn meaning(&self, tools: &Tools, texts: &[&str]) -> Result<Meaning, Option<EmbedError>> {
+    async fn embed_query(
+        &self,
+        tools: &Tools,
+        texts: &[&str],
+    ) -> Result<Meaning, Option<EmbedError>> {
         let Some(pair) = self.embedders() else { return Err(None) };
         let found = async {
             let tools = self.index().await.meanings(tools, &*pair.texts).await?;
@@ -101,7 +106,7 @@ impl Selector {
 }
 
 /// Returns the scores of words and names, for each tool.
-fn said(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
+fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut said, names) = words.scores_and_names(text);
     let most =
         said.iter().zip(allowed).filter(|score| *score.1).map(|score| *score.0).fold(0.0, f32::max);
@@ -123,38 +128,41 @@ struct Field<'a> {
 impl Field<'_> {
     /// Returns the tools with the highest scores above 0. One fast pass finds the candidates for
     /// all texts. Only these are scored exactly.
-    fn best(&self, allowed: &[bool], most: usize) -> Vec<(usize, f64)> {
+    fn best_tools(&self, allowed: &[bool], most: usize) -> Vec<(usize, f64)> {
         let mut quick = self.said.to_vec();
         if let Some(meaning) = self.meaning {
             meaning
                 .tools
                 .quick_cosines(&meaning.texts, |text, tool, cosine| quick[text][tool] += cosine);
         }
-        let score = |tool: usize| together(quick.iter().map(|points| f64::from(points[tool])));
+        let score =
+            |tool: usize| combine_points(quick.iter().map(|points| f64::from(points[tool])));
         let mut scores: Vec<f64> = (0..allowed.len()).map(score).collect();
         for (tool, verdict) in self.learned {
             scores[*tool] += LEARNED * verdict;
         }
         let slack = self.meaning.map_or(0.0, |meaning| meaning.tools.slack());
-        let places = best::candidates(&scores, most, slack, |tool| allowed[tool]);
-        let exact =
-            places.into_iter().map(|tool| (tool, self.exact(tool))).filter(|scored| scored.1 > 0.0);
-        best::first(exact.collect(), most)
+        let places = best::candidate_places(&scores, most, slack, |tool| allowed[tool]);
+        let exact = places
+            .into_iter()
+            .map(|tool| (tool, self.exact_score(tool)))
+            .filter(|scored| scored.1 > 0.0);
+        best::best_first(exact.collect(), most)
     }
 
-    fn exact(&self, tool: usize) -> f64 {
+    fn exact_score(&self, tool: usize) -> f64 {
         let points = self.said.iter().enumerate().map(|(text, points)| {
             let cosine = self
                 .meaning
                 .map_or(0.0, |meaning| meaning.tools.cosine(tool, &meaning.texts[text]));
             f64::from(points[tool]) + cosine
         });
-        together(points) + LEARNED * self.learned.get(&tool).copied().unwrap_or_default()
+        combine_points(points) + LEARNED * self.learned.get(&tool).copied().unwrap_or_default()
     }
 }
 
 /// Returns the score of a tool from the points of the query and of each part.
-fn together(mut points: impl Iterator<Item = f64>) -> f64 {
+fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };
     (1.0 - PART) * whole + PART * part

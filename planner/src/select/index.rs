@@ -50,7 +50,7 @@ impl Centroid {
         if examples.iter().any(|example| example.len() != first.len()) {
             return None;
         }
-        let mean = vector::mean(examples.iter().map(Vec::as_slice))?;
+        let mean = vector::mean_vector(examples.iter().map(Vec::as_slice))?;
         let cosines = examples.iter().map(|example| vector::cosine(example, &mean)).enumerate();
         let (least, least_similar) = cosines.min_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Self { mean, least, least_similar })
@@ -75,15 +75,15 @@ pub struct Centroids {
 impl Index {
     /// Returns the place of each tool, by its qualified name.
     pub(super) fn places(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
-        if let Ok(places) = Part::current(self.places.as_ref(), tools) {
+        if let Ok(places) = Part::current_or_earlier(self.places.as_ref(), tools) {
             return places;
         }
         let places = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
-        Part::keep(&mut self.places, tools, places.collect())
+        Part::keep_part(&mut self.places, tools, places.collect())
     }
 
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
-        let earlier = match Part::current(self.words.as_ref(), tools) {
+        let earlier = match Part::current_or_earlier(self.words.as_ref(), tools) {
             Ok(words) => return words,
             Err(earlier) => earlier,
         };
@@ -91,7 +91,7 @@ impl Index {
             let (words, before) = earlier.find(at)?;
             Some(words.document(before))
         });
-        Part::keep(&mut self.words, tools, words)
+        Part::keep_part(&mut self.words, tools, words)
     }
 
     /// Returns the vectors of descriptions. A blank one has none.
@@ -101,7 +101,7 @@ impl Index {
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
         let text = |tool: &ToolDefinition| tool.description.clone();
-        rows(&mut self.descriptions, tools, embedder, text).await
+        text_rows(&mut self.descriptions, tools, embedder, text).await
     }
 
     /// Returns the vectors of names and descriptions.
@@ -114,7 +114,7 @@ impl Index {
             "" => tool.name.to_string(),
             description => format!("{}: {description}", tool.name),
         };
-        rows(&mut self.meanings, tools, embedder, text).await
+        text_rows(&mut self.meanings, tools, embedder, text).await
     }
 
     pub(super) async fn centroids(
@@ -122,7 +122,7 @@ impl Index {
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Centroids>, EmbedError> {
-        let earlier = match Part::current(self.centroids.as_ref(), tools) {
+        let earlier = match Part::current_or_earlier(self.centroids.as_ref(), tools) {
             Ok(centroids) => return Ok(centroids),
             Err(earlier) => earlier,
         };
@@ -135,7 +135,7 @@ impl Index {
             }
             found.push(known);
         }
-        for places in batches(&wanted, |at| examples(&tools[at]).count()) {
+        for places in text_batches(&wanted, |at| examples(&tools[at]).count()) {
             let texts: Vec<&str> = places.iter().flat_map(|tool| examples(&tools[*tool])).collect();
             let mut vectors = embedded(embedder, &texts).await?.into_iter();
             for at in places {
@@ -145,18 +145,18 @@ impl Index {
             }
         }
         let centroids = Centroids::new(&found);
-        Ok(Part::keep(&mut self.centroids, tools, centroids))
+        Ok(Part::keep_part(&mut self.centroids, tools, centroids))
     }
 }
 
 /// Returns the vectors of one text for each tool. A blank text has none.
-async fn rows(
+async fn text_rows(
     part: &mut Option<Part<Rows>>,
     tools: &Tools,
     embedder: &dyn Embedder,
     text: impl Fn(&ToolDefinition) -> String,
 ) -> Result<Arc<Rows>, EmbedError> {
-    let earlier = match Part::current(part.as_ref(), tools) {
+    let earlier = match Part::current_or_earlier(part.as_ref(), tools) {
         Ok(rows) => return Ok(rows),
         Err(earlier) => earlier,
     };
@@ -179,13 +179,16 @@ async fn rows(
     let vectors =
         vectors.iter().enumerate().filter_map(|(at, vector)| Some((at, vector.as_deref()?)));
     let rows = Rows::new(vectors);
-    Ok(Part::keep(part, tools, rows))
+    Ok(Part::keep_part(part, tools, rows))
 }
 
 impl<T> Part<T> {
     /// Returns the part if it belongs to these tools. Otherwise returns the entries that can be
     /// reused.
-    fn current<'a>(part: Option<&'a Self>, tools: &Tools) -> Result<Arc<T>, Earlier<'a, T>> {
+    fn current_or_earlier<'a>(
+        part: Option<&'a Self>,
+        tools: &Tools,
+    ) -> Result<Arc<T>, Earlier<'a, T>> {
         let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
         let has_same = || {
             part.tools.len() == tools.len()
@@ -195,15 +198,15 @@ impl<T> Part<T> {
             return Ok(Arc::clone(&part.known));
         }
         let names: BTreeMap<Key<'_>, usize> =
-            part.tools.iter().enumerate().map(|(at, tool)| (key(tool), at)).collect();
+            part.tools.iter().enumerate().map(|(at, tool)| (tool_key(tool), at)).collect();
         let place = |tool: &Arc<ToolDefinition>| {
-            let at = *names.get(&key(tool))?;
+            let at = *names.get(&tool_key(tool))?;
             is_same(&part.tools[at], tool).then_some(at)
         };
         Err(Earlier { known: Some(&part.known), places: tools.iter().map(place).collect() })
     }
 
-    fn keep(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
+    fn keep_part(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
         let known = Arc::new(known);
         *part = Some(Self { tools: Arc::clone(tools), known: Arc::clone(&known) });
         known
@@ -244,7 +247,7 @@ impl Centroids {
         threshold: f64,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Collision>, TooManyPairs> {
-        collision::pairs(&self.rows, similarity, threshold, may)
+        collision::similar_pairs(&self.rows, similarity, threshold, may)
     }
 
     pub(super) fn get(&self, owner: usize) -> Option<Centroid> {
@@ -260,7 +263,7 @@ impl Centroids {
 
 type Key<'a> = (&'a ToolSetName, &'a ToolName);
 
-fn key(tool: &ToolDefinition) -> Key<'_> {
+fn tool_key(tool: &ToolDefinition) -> Key<'_> {
     (&tool.set, &tool.name)
 }
 
@@ -278,7 +281,7 @@ pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
 }
 
 /// Splits places into batches of about [`TEXTS`] texts.
-fn batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
+fn text_batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, at) in places.iter().enumerate() {
         count += texts(*at);

@@ -68,7 +68,7 @@ impl Lexical {
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
         let total: f32 = documents.iter().map(|document| document.length).sum();
-        let mean = (total / count(documents.len())).max(f32::MIN_POSITIVE);
+        let mean = (total / to_real(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
         for (at, document) in (0_u32..).zip(&documents) {
             let room = SATURATION * (1.0 - LENGTH + LENGTH * document.length / mean);
@@ -83,7 +83,7 @@ impl Lexical {
             }
         }
         for word in words.values_mut() {
-            let (all, have) = (count(documents.len()), count(word.postings.len()));
+            let (all, have) = (to_real(documents.len()), to_real(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
             for (_, said) in &mut word.postings {
                 *said *= word.weight;
@@ -114,20 +114,20 @@ impl Lexical {
 
     /// Returns the score of each tool for a query.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
-        self.said(&asked(query))
+        self.score_words(&query_words(query))
     }
 
     /// Returns the same scores, and the share of each tool's name that the query contains.
     pub(super) fn scores_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
-        let asked = asked(query);
+        let asked = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];
         for word in asked.keys().filter_map(|word| self.words.get(word)) {
             add(&word.names, 1.0, &mut shares);
         }
-        (self.said(&asked), shares)
+        (self.score_words(&asked), shares)
     }
 
-    fn said(&self, asked: &BTreeMap<String, f32>) -> Vec<f32> {
+    fn score_words(&self, asked: &BTreeMap<String, f32>) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
         for (word, times) in asked {
             if let Some(word) = self.words.get(word) {
@@ -148,7 +148,7 @@ fn add(postings: &[Posting], times: f32, to: &mut [f32]) {
 }
 
 /// Returns the words of a query and their frequencies.
-fn asked(query: &str) -> BTreeMap<String, f32> {
+fn query_words(query: &str) -> BTreeMap<String, f32> {
     let mut asked = BTreeMap::new();
     for word in words::of(query) {
         *asked.entry(word).or_default() += 1.0;
@@ -165,7 +165,7 @@ impl Document {
         name.dedup();
         document.name = name;
         document.add(words::of(description(tool)), DESCRIPTION);
-        for name in parameters(&tool.input_schema) {
+        for name in parameter_names(&tool.input_schema) {
             document.add(words::of(name), PARAMETER);
         }
         for example in tool.examples.iter().take(EXAMPLES) {
@@ -189,12 +189,12 @@ pub(super) fn description(tool: &ToolDefinition) -> &str {
     described.unwrap_or(&tool.description).trim_start()
 }
 
-fn parameters(schema: &Value) -> impl Iterator<Item = &str> {
+fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(PARAMETERS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are fewer tools than an `f32` can count")]
-fn count(of: usize) -> f32 {
+fn to_real(of: usize) -> f32 {
     of as f32
 }

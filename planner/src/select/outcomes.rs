@@ -75,8 +75,9 @@ impl Outcomes {
         at: Timestamp,
     ) {
         let weight = self.weight(at);
-        let place =
-            kind.filter(|place| *place < self.kinds.len()).unwrap_or_else(|| self.begin(query));
+        let place = kind
+            .filter(|place| *place < self.kinds.len())
+            .unwrap_or_else(|| self.begin_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
         let known = &mut kind.tools;
@@ -96,7 +97,7 @@ impl Outcomes {
     }
 
     /// Starts a kind. It replaces the kind with the least weight if there are too many.
-    fn begin(&mut self, query: &str) -> usize {
+    fn begin_kind(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(BYTES)].to_owned();
         let kind = Kind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < KINDS {

@@ -58,8 +58,8 @@ static BEGINS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BEGINNINGS.split_whit
 /// Returns the parts of a query, in order. Empty if the query has one part only.
 pub(super) fn parts(query: &str) -> Vec<&str> {
     let mut parts = Vec::new();
-    for sentence in sentences(query) {
-        clauses(sentence, &mut parts);
+    for sentence in split_sentences(query) {
+        split_clauses(sentence, &mut parts);
         if parts.len() >= PARTS {
             break;
         }
@@ -72,7 +72,7 @@ pub(super) fn parts(query: &str) -> Vec<&str> {
 }
 
 /// Splits a query into sentences, except inside quotation marks.
-fn sentences(query: &str) -> Vec<&str> {
+fn split_sentences(query: &str) -> Vec<&str> {
     let (mut sentences, mut start, mut is_quoted) = (Vec::new(), 0, false);
     let mut chars = query.char_indices().peekable();
     while let Some((at, char)) = chars.next() {
@@ -97,8 +97,8 @@ fn sentences(query: &str) -> Vec<&str> {
 }
 
 /// Cuts a sentence before each clause that begins like a request.
-fn clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let words = words(sentence);
+fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
+    let words = split_words(sentence);
     let (mut start, mut quotes) = (0, 0);
     for (at, word) in words.iter().enumerate() {
         let is_quoted = quotes % 2 == 1;
@@ -106,16 +106,16 @@ fn clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
         if is_quoted || at == 0 || !BEGINS.contains(word.lower.as_str()) {
             continue;
         }
-        if let Some(end) = parting(&words[..at], start) {
-            keep(&words[start..end], sentence, parts);
+        if let Some(end) = parting_end(&words[..at], start) {
+            keep_part(&words[start..end], sentence, parts);
             start = at;
         }
     }
-    keep(&words[start..], sentence, parts);
+    keep_part(&words[start..], sentence, parts);
 }
 
 /// Returns the end of the clause before `start`, if the clauses are separated.
-fn parting(before: &[Word<'_>], start: usize) -> Option<usize> {
+fn parting_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;
     while end > start && BETWEEN.contains(&before[end - 1].lower.as_str()) {
@@ -126,7 +126,7 @@ fn parting(before: &[Word<'_>], start: usize) -> Option<usize> {
     (is_parted && end > start).then_some(end)
 }
 
-fn keep<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
+fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
     let said = words.iter().take_while(|word| JOINTS.contains(&word.lower.as_str())).count();
     let words = &words[said..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
@@ -145,7 +145,7 @@ struct Word<'a> {
     lower: String,
 }
 
-fn words(sentence: &str) -> Vec<Word<'_>> {
+fn split_words(sentence: &str) -> Vec<Word<'_>> {
     let start = |text: &str| text.as_ptr() as usize - sentence.as_ptr() as usize;
     let words = sentence.split_whitespace().map(|text| {
         let bare = text.trim_matches(|c: char| !c.is_alphanumeric());

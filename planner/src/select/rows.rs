@@ -29,7 +29,7 @@ impl Rows {
                 rows.dimensions = vector.len();
             }
             if vector.len() == rows.dimensions {
-                let norm = vector::norm(vector);
+                let norm = vector::vector_norm(vector);
                 rows.owners.push(owner);
                 rows.cells.extend_from_slice(vector);
                 rows.norms.push(norm);
@@ -75,7 +75,7 @@ impl Rows {
 
     /// Returns a vector, normalized and as integers.
     pub(super) fn whole(&self, row: usize) -> &[i16] {
-        let width = vector::width(self.dimensions);
+        let width = vector::padded_width(self.dimensions);
         &self.whole[row * width..(row + 1) * width]
     }
 
@@ -96,7 +96,7 @@ impl Rows {
         asked: &[Compared],
         mut tell: impl FnMut(usize, usize, f32),
     ) {
-        let rows = self.whole.chunks_exact(vector::width(self.dimensions).max(1));
+        let rows = self.whole.chunks_exact(vector::padded_width(self.dimensions).max(1));
         for (owner, row) in self.owners.iter().zip(rows) {
             for (at, vector) in asked.iter().enumerate() {
                 tell(at, *owner, vector.quick_cosine(row));
@@ -119,8 +119,8 @@ impl Rows {
         self.quick_cosines(std::slice::from_ref(asked), |_, _, cosine| {
             quick.push(f64::from(cosine))
         });
-        let rows = best::candidates(&quick, most, self.slack(), |row| may(self.owners[row]));
+        let rows = best::candidate_places(&quick, most, self.slack(), |row| may(self.owners[row]));
         let exact = |row: usize| asked.cosine(self.row(row), self.norms[row]);
-        best::first(rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(), most)
+        best::best_first(rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(), most)
     }
 }

@@ -44,7 +44,7 @@ struct Kinds {
 
 impl Kinds {
     /// Returns the vectors of all kinds, in order. Embeds only new texts.
-    async fn rows(
+    async fn query_rows(
         &mut self,
         outcomes: &Outcomes,
         embedder: &dyn Embedder,
@@ -156,16 +156,16 @@ impl Selector {
     pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
         let pair =
             embedder.map(|embedder| Pair { texts: Arc::clone(&embedder), queries: embedder });
-        Self::over(pair)
+        Self::with_embedders(pair)
     }
 
     /// Creates a selector without an index, with the two embedders of one model.
     pub fn with(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
-        Self::over(Some(Pair { texts, queries }))
+        Self::with_embedders(Some(Pair { texts, queries }))
     }
 
-    fn over(embedders: Option<Pair>) -> Self {
+    fn with_embedders(embedders: Option<Pair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
         Self { embedders, index, kinds, told_of_learned: Told::default() }
     }
@@ -197,13 +197,13 @@ impl Selector {
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let Pair { texts, queries } = self.needed("by their examples")?;
+        let Pair { texts, queries } = self.required_embedders("by their examples")?;
         let centroids = self.index().await.centroids(tools, &**texts).await?;
-        let query = query(&**queries, ask.query, &centroids.rows).await?;
+        let query = embed_query(&**queries, ask.query, &centroids.rows).await?;
         let nearest = centroids.rows.nearest(&query, ask.limit, may);
         Ok(nearest
             .into_iter()
-            .filter_map(|found| judged(tools, &centroids, found, ask.margin))
+            .filter_map(|found| judge_match(tools, &centroids, found, ask.margin))
             .collect())
     }
 
@@ -213,9 +213,9 @@ impl Selector {
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let Pair { texts, queries } = self.needed("by their description")?;
+        let Pair { texts, queries } = self.required_embedders("by their description")?;
         let rows = self.index().await.descriptions(tools, &**texts).await?;
-        let query = query(&**queries, ask.query, &rows).await?;
+        let query = embed_query(&**queries, ask.query, &rows).await?;
         Ok(rows.nearest(&query, ask.limit, may).into_iter().map(Match::plain).collect())
     }
 
@@ -227,8 +227,9 @@ impl Selector {
     ) -> Vec<Match> {
         let words = self.index().await.words(tools);
         let scores: Vec<f64> = words.scores(ask.query).into_iter().map(f64::from).collect();
-        let places = best::candidates(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && may(at));
-        let best = best::first(
+        let places =
+            best::candidate_places(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && may(at));
+        let best = best::best_first(
             places.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
         );
@@ -237,7 +238,7 @@ impl Selector {
 
     /// Returns the centroids of tools.
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
-        let Pair { texts, .. } = self.needed("that collide")?;
+        let Pair { texts, .. } = self.required_embedders("that collide")?;
         Ok(self.index().await.centroids(tools, &**texts).await?)
     }
 
@@ -247,7 +248,7 @@ impl Selector {
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        let Pair { queries, .. } = self.needed("with learned outcomes")?;
+        let Pair { queries, .. } = self.required_embedders("with learned outcomes")?;
         let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
         Ok(self.kind_of(outcomes, &Compared::new(asked)).await?)
     }
@@ -258,7 +259,7 @@ impl Selector {
         asked: &Compared,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
-        let rows = self.kinds.lock().await.rows(outcomes, &*pair.queries).await?;
+        let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.queries).await?;
         if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
             // The model changed.
             *self.kinds.lock().await = Kinds::default();
@@ -273,7 +274,7 @@ impl Selector {
         self.index.lock().await
     }
 
-    fn needed(&self, how: &'static str) -> Result<&Pair, SelectError> {
+    fn required_embedders(&self, how: &'static str) -> Result<&Pair, SelectError> {
         self.embedders.as_ref().ok_or(SelectError::NoEmbedder(how))
     }
 }
@@ -286,7 +287,7 @@ impl Match {
 }
 
 /// Judges whether a near tool is a hit.
-fn judged(
+fn judge_match(
     tools: &Tools,
     centroids: &Centroids,
     (at, score): (usize, f64),
@@ -303,7 +304,11 @@ fn judged(
     })
 }
 
-async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Compared, EmbedError> {
+async fn embed_query(
+    embedder: &dyn Embedder,
+    query: &str,
+    rows: &Rows,
+) -> Result<Compared, EmbedError> {
     let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {

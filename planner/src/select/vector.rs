@@ -20,7 +20,7 @@ pub(super) struct Compared {
 
 impl Compared {
     pub(super) fn new(numbers: Vec<f32>) -> Self {
-        let (norm, mut whole) = (norm(&numbers), Vec::new());
+        let (norm, mut whole) = (vector_norm(&numbers), Vec::new());
         append_whole(&numbers, norm, &mut whole);
         Self { numbers, norm, whole }
     }
@@ -32,7 +32,7 @@ impl Compared {
     /// Returns the cosine to a vector with a known norm.
     pub(super) fn cosine(&self, other: &[f32], norm: f64) -> f64 {
         let norms = self.norm * norm;
-        if norms > 0.0 { dot(&self.numbers, other) / norms } else { 0.0 }
+        if norms > 0.0 { dot_product(&self.numbers, other) / norms } else { 0.0 }
     }
 
     /// Returns the cosine to an integer vector, with an error of at most [`slack`].
@@ -44,7 +44,7 @@ impl Compared {
 }
 
 /// Returns the dot product in full precision.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0_f64; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a.iter().zip(b) {
@@ -56,18 +56,20 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
-pub(super) fn norm(a: &[f32]) -> f64 {
-    dot(a, a).sqrt()
+pub(super) fn vector_norm(a: &[f32]) -> f64 {
+    dot_product(a, a).sqrt()
 }
 
 /// Returns the cosine, or 0 for a zero vector.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let norms = norm(a) * norm(b);
-    if norms > 0.0 { dot(a, b) / norms } else { 0.0 }
+    let norms = vector_norm(a) * vector_norm(b);
+    if norms > 0.0 { dot_product(a, b) / norms } else { 0.0 }
 }
 
 /// Returns the mean, which is not normalized. Returns none without vectors.
-pub(super) fn mean<'a>(vectors: impl ExactSizeIterator<Item = &'a [f32]>) -> Option<Vec<f32>> {
+pub(super) fn mean_vector<'a>(
+    vectors: impl ExactSizeIterator<Item = &'a [f32]>,
+) -> Option<Vec<f32>> {
     let count = vectors.len();
     let mut sums: Vec<f64> = Vec::new();
     for vector in vectors {
@@ -77,19 +79,19 @@ pub(super) fn mean<'a>(vectors: impl ExactSizeIterator<Item = &'a [f32]>) -> Opt
         }
     }
     let count = u32::try_from(count).map(f64::from).ok().filter(|count| *count > 0.0)?;
-    Some(sums.into_iter().map(|sum| narrow(sum / count)).collect())
+    Some(sums.into_iter().map(|sum| to_f32(sum / count)).collect())
 }
 
 /// Returns the padded length of an integer vector.
-pub(super) fn width(dimensions: usize) -> usize {
+pub(super) fn padded_width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(RUN)
 }
 
 /// Appends a normalized integer vector of [`width`] numbers.
 pub(super) fn append_whole(vector: &[f32], norm: f64, to: &mut Vec<i16>) {
     let scale = if norm > 0.0 { ONE / norm } else { 0.0 };
-    let end = to.len() + width(vector.len());
-    to.extend(vector.iter().map(|number| round(f64::from(*number) * scale)));
+    let end = to.len() + padded_width(vector.len());
+    to.extend(vector.iter().map(|number| to_whole(f64::from(*number) * scale)));
     to.resize(end, 0);
 }
 
@@ -101,7 +103,7 @@ pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
     // fits.
     let product = |(a, b): (&i16, &i16)| i32::from(*a).wrapping_mul(i32::from(*b));
     let sum = a.iter().zip(b).map(product).fold(0, i32::wrapping_add);
-    narrow(f64::from(sum) / (ONE * ONE))
+    to_f32(f64::from(sum) / (ONE * ONE))
 }
 
 /// Returns the error bound of a fast cosine: half of one of [`ONE`] for each number on both sides
@@ -112,11 +114,11 @@ pub(super) fn slack(dimensions: usize) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a vector keeps what an `f32` can hold")]
-fn narrow(value: f64) -> f32 {
+fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is between -`ONE` and `ONE`")]
-fn round(value: f64) -> i16 {
+fn to_whole(value: f64) -> i16 {
     value.round() as i16
 }

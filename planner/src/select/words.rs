@@ -21,14 +21,14 @@ static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::
 
 /// Returns the stemmed words of a sentence or a name.
 pub(super) fn of(text: &str) -> Vec<String> {
-    let words = split(&text[..text.floor_char_boundary(BYTES)]);
+    let words = split_words(&text[..text.floor_char_boundary(BYTES)]);
     let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
     words.map(|word| STEMMER.stem(&word).into_owned()).collect()
 }
 
 /// Splits `camelCase`, `snake_case`, `HTTPServer2` and sentences into lower-case words. In scripts
 /// without spaces, each character is a word.
-fn split(text: &str) -> Vec<String> {
+fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut before = Kind::Other;
@@ -45,18 +45,18 @@ fn split(text: &str) -> Vec<String> {
             _ => false,
         };
         if begins {
-            keep(&mut words, &mut word);
+            keep_word(&mut words, &mut word);
         }
         if kind != Kind::Other {
             word.extend(char.to_lowercase());
         }
         before = kind;
     }
-    keep(&mut words, &mut word);
+    keep_word(&mut words, &mut word);
     words
 }
 
-fn keep(words: &mut Vec<String>, word: &mut String) {
+fn keep_word(words: &mut Vec<String>, word: &mut String) {
     let word = std::mem::take(word);
     if (1..=LENGTH).contains(&word.len()) {
         words.push(word);

@@ -71,7 +71,7 @@ impl Changes {
     /// changes.
     pub fn note(&mut self, configured: &Toolkit, before: &Toolkit, after: &Toolkit) {
         for (name, _) in before.nodes().filter(|(name, _)| after.get(name.as_str()).is_none()) {
-            self.forget(name);
+            self.forget_node(name);
             if configured.get(name.as_str()).is_some() {
                 let change = NodeChange { is_removed: true, node: None };
                 self.nodes.insert(name.clone(), change);
@@ -102,7 +102,7 @@ impl Changes {
     }
 
     /// Drops the changes of a vertex and of its edges.
-    fn forget(&mut self, name: &NodeName) {
+    fn forget_node(&mut self, name: &NodeName) {
         self.nodes.shift_remove(name);
         self.edges.remove(name);
         self.edges.retain(|_, edges| {

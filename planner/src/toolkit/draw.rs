@@ -19,7 +19,7 @@ const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
 /// Draws a toolkit as a Mermaid flowchart. Nodes are numbered, because names may contain any text.
 pub fn mermaid(toolkit: &Toolkit) -> String {
     let mut text = String::from("flowchart TD\n");
-    let numbers = numbers(toolkit);
+    let numbers = node_numbers(toolkit);
     for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
         let name = escape::mermaid(name.as_str());
         let _ = match node.kind {
@@ -44,7 +44,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
 /// Draws a toolkit as a graph for Graphviz.
 pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
-    let numbers = numbers(toolkit);
+    let numbers = node_numbers(toolkit);
     for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
         let name = escape::dot(name.as_str());
         let (shape, (fill, stroke)) = match node.kind {
@@ -70,7 +70,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
 }
 
 /// Numbers the nodes in the order of [`Toolkit::ordered`].
-fn numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
+fn node_numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
     toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
 }
 

@@ -71,7 +71,7 @@ impl Learned {
     /// Adds the calls of an execution that succeeded. `after` has pairs of places; the second call
     /// follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
-        let weight = self.weight(at);
+        let weight = self.lesson_weight(at);
         for tool in calls {
             self.tools.entry(tool.clone()).or_default().calls += weight;
         }
@@ -87,7 +87,7 @@ impl Learned {
     }
 
     /// Returns the weight of a new observation.
-    fn weight(&mut self, at: Timestamp) -> f64 {
+    fn lesson_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
         if ages < AGES {
@@ -104,7 +104,7 @@ impl Learned {
     }
 
     /// Returns the factor that converts weights to counts at a time.
-    fn faded(&self, at: Timestamp) -> f64 {
+    fn fade_factor(&self, at: Timestamp) -> f64 {
         self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
     }
 
@@ -116,7 +116,7 @@ impl Learned {
     /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
     /// before the tools that are called most.
     pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
-        let faded = self.faded(at);
+        let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
         let seen = self.tools.get(tool);
         let left = seen.map_or(0.0, |seen| seen.left) * faded;
@@ -158,14 +158,14 @@ impl Learned {
         } else {
             let others = edges().filter(|edge| edge.kind == EdgeKind::Next);
             let (all, choices) = others.fold((0.0, 0.0), |(sum, n), edge| {
-                (sum + self.transitions(toolkit, from, edge.to, &tool), n + 1.0)
+                (sum + self.transition_count(toolkit, from, edge.to, &tool), n + 1.0)
             });
-            (self.transitions(toolkit, from, to, &tool), all, choices)
+            (self.transition_count(toolkit, from, to, &tool), all, choices)
         };
         if all <= 0.0 {
             return None;
         }
-        let faded = self.faded(at);
+        let faded = self.fade_factor(at);
         let score = (seen * faded + PRIOR / choices) / (all * faded + PRIOR);
         Some(score.clamp(FLOOR, 1.0))
     }
@@ -178,11 +178,11 @@ impl Learned {
         tool: &impl Fn(&NodeName) -> Option<ToolName>,
     ) -> f64 {
         let seen = tool(name).and_then(|tool| self.tools.get(&tool)).map_or(0.0, |seen| seen.calls);
-        seen / callers(toolkit, name)
+        seen / caller_count(toolkit, name)
     }
 
     /// Returns the number of transitions from a tool of one action to a tool of another.
-    fn transitions(
+    fn transition_count(
         &self,
         toolkit: &Toolkit,
         from: &NodeName,
@@ -193,7 +193,7 @@ impl Learned {
             let edges = toolkit.successors(action.as_str());
             let calls = edges.filter(|edge| edge.kind == EdgeKind::Call);
             calls
-                .filter_map(|edge| Some((tool(edge.to)?, callers(toolkit, edge.to))))
+                .filter_map(|edge| Some((tool(edge.to)?, caller_count(toolkit, edge.to))))
                 .collect::<Vec<(ToolName, f64)>>()
         };
         let after = tools(to);
@@ -208,7 +208,7 @@ impl Learned {
     }
 }
 
-fn callers(toolkit: &Toolkit, tool: &NodeName) -> f64 {
+fn caller_count(toolkit: &Toolkit, tool: &NodeName) -> f64 {
     let count = toolkit.predecessors(tool.as_str()).count();
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)).max(1.0)
 }

@@ -10,8 +10,8 @@ impl Toolkit {
     /// Returns actions and tools in topological order. Each generation keeps the order of addition.
     /// A graph with a cycle keeps it as a whole.
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
-        let order = self.order();
-        order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named).collect()
+        let order = self.topological_order();
+        order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named_node).collect()
     }
 
     /// Returns the names of [`Self::ordered`], and the edges as pairs of places in them.
@@ -26,7 +26,7 @@ impl Toolkit {
 
     /// Returns the edges, ordered by source and then by target.
     pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
-        let order = self.order();
+        let order = self.topological_order();
         let mut places = vec![0; order.len()];
         for (place, at) in order.iter().enumerate() {
             places[*at] = place;
@@ -35,7 +35,7 @@ impl Toolkit {
         for at in order {
             let Some((from, vertex)) = self.vertices.get_index(at) else { continue };
             let begin = edges.len();
-            edges.extend(vertex.next.iter().map(|(to, score)| self.edge(from, to, *score)));
+            edges.extend(vertex.next.iter().map(|(to, score)| self.edge_between(from, to, *score)));
             edges[begin..].sort_by_key(|edge: &Edge<'_>| {
                 self.vertices.get_index_of(edge.to).and_then(|to| places.get(to))
             });
@@ -45,7 +45,7 @@ impl Toolkit {
 
     /// Returns the places of all vertices in topological order, or in the order of addition if
     /// there is a cycle.
-    fn order(&self) -> Vec<usize> {
+    fn topological_order(&self) -> Vec<usize> {
         let mut waiting: Vec<usize> =
             self.vertices.values().map(|vertex| vertex.before.len()).collect();
         let mut order = Vec::with_capacity(self.len());
@@ -69,6 +69,6 @@ impl Toolkit {
     }
 }
 
-fn named<'a>((name, vertex): (&'a NodeName, &'a super::Vertex)) -> (&'a NodeName, &'a Node) {
+fn named_node<'a>((name, vertex): (&'a NodeName, &'a super::Vertex)) -> (&'a NodeName, &'a Node) {
     (name, &vertex.node)
 }

@@ -35,7 +35,7 @@ impl Toolkit {
     #[must_use]
     pub fn subgraph<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let kept: BTreeSet<&str> = names.into_iter().collect();
-        self.part(&kept, f64::NEG_INFINITY)
+        self.strong_part(&kept, f64::NEG_INFINITY)
     }
 
     /// Returns the graph near some actions: the actions within reach, their tools, and the edges
@@ -55,7 +55,7 @@ impl Toolkit {
         for _ in 0..reach.hops {
             let mut next = Vec::new();
             for from in frontier {
-                for to in self.strong(from, NodeKind::Action, reach.threshold) {
+                for to in self.strong_successors(from, NodeKind::Action, reach.threshold) {
                     if kept.insert(to) {
                         next.push(to);
                     }
@@ -68,9 +68,9 @@ impl Toolkit {
         }
         let reached: Vec<&str> = kept.iter().copied().collect();
         for from in reached {
-            kept.extend(self.strong(from, NodeKind::Tool, reach.threshold));
+            kept.extend(self.strong_successors(from, NodeKind::Tool, reach.threshold));
         }
-        self.part(&kept, reach.threshold)
+        self.strong_part(&kept, reach.threshold)
     }
 
     /// Returns the tools and the actions, each in topological order.
@@ -81,7 +81,12 @@ impl Toolkit {
     }
 
     /// Returns the successors of a kind over edges that reach the threshold.
-    fn strong(&self, from: &str, kind: NodeKind, threshold: f64) -> impl Iterator<Item = &str> {
+    fn strong_successors(
+        &self,
+        from: &str,
+        kind: NodeKind,
+        threshold: f64,
+    ) -> impl Iterator<Item = &str> {
         let next = self.vertices.get(from).into_iter().flat_map(|vertex| &vertex.next);
         next.filter(move |(_, score)| **score >= threshold)
             .map(|(to, _)| to.as_str())
@@ -89,7 +94,7 @@ impl Toolkit {
     }
 
     /// Returns the graph of these vertices and the edges that reach the threshold.
-    fn part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
+    fn strong_part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
         let mut part = Self::default();
         let chosen = || self.vertices.iter().filter(|(name, _)| kept.contains(name.as_str()));
         for (name, vertex) in chosen() {

@@ -39,11 +39,11 @@ pub fn read(file: &Value) -> Result<Written, String> {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
     };
     let mut warnings = Vec::new();
-    let tools = tools(file, &mut warnings)?;
+    let tools = parse_tools(file, &mut warnings)?;
     let actions = actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
     let mut seen = BTreeSet::new();
-    for (at, chain) in list(file, "toolkit")?.iter().enumerate() {
+    for (at, chain) in list_field(file, "toolkit")?.iter().enumerate() {
         let place = format!("toolkit[{at}]");
         let Value::Array(links) = chain else {
             return Err(format!("`{place}` must be a list of actions"));
@@ -52,7 +52,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
         let mut last: Option<&NodeName> = None;
         for (link, written) in links.iter().enumerate() {
             let place = format!("{place}[{link}]");
-            let (name, score) = named(written, &place)?;
+            let (name, score) = named_entry(written, &place)?;
             let Some((name, action)) = actions.get_key_value(name.as_str()) else {
                 warnings.push(format!("`{place}`: there is no action `{name}`; it was left out"));
                 continue;
@@ -61,7 +61,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
             let before: Vec<_> = last.map(|last| (last.clone(), score)).into_iter().collect();
             // All names are known here, so these calls return no warnings.
             toolkit.add_action(name, &action.node.description, &[], &before).map_err(refused)?;
-            for (tool, node, score) in called(name, action, &tools, &mut warnings) {
+            for (tool, node, score) in called_tools(name, action, &tools, &mut warnings) {
                 toolkit.add_tool(tool, node, &[(name.clone(), score)]).map_err(refused)?;
             }
             last = Some(name);
@@ -70,7 +70,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
     for name in actions.keys().filter(|name| !seen.contains(*name)) {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
-    arrange(&mut toolkit, list(file, "order")?, &mut warnings)?;
+    arrange_nodes(&mut toolkit, list_field(file, "order")?, &mut warnings)?;
     // An action in two chains gives one warning.
     let mut told = BTreeSet::new();
     warnings.retain(|warning| told.insert(warning.clone()));
@@ -78,7 +78,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
 }
 
 /// Puts vertices in an order. Other vertices come last, in their order.
-fn arrange(
+fn arrange_nodes(
     toolkit: &mut Toolkit,
     order: &[Value],
     warnings: &mut Vec<String>,
@@ -98,7 +98,7 @@ fn arrange(
 }
 
 /// Returns the known tools that an action calls.
-fn called<'a>(
+fn called_tools<'a>(
     name: &NodeName,
     action: &Action,
     tools: &'a IndexMap<NodeName, Node>,
@@ -116,25 +116,25 @@ fn called<'a>(
     called
 }
 
-fn tools(
+fn parse_tools(
     file: &Map<String, Value>,
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Node>, String> {
     let mut tools = IndexMap::new();
-    for (at, tool) in list(file, "tools")?.iter().enumerate() {
+    for (at, tool) in list_field(file, "tools")?.iter().enumerate() {
         let place = format!("tools[{at}]");
-        let (name, _) = named(tool, &place)?;
-        let name = parsed(&name, &place)?;
+        let (name, _) = named_entry(tool, &place)?;
+        let name = parse_name(&name, &place)?;
         let origin = match tool.get("type") {
-            None | Some(Value::Null) => module(tool),
-            Some(Value::String(kind)) if kind == "LOCAL_TOOL" => module(tool),
+            None | Some(Value::Null) => tool_origin(tool),
+            Some(Value::String(kind)) if kind == "LOCAL_TOOL" => tool_origin(tool),
             Some(Value::String(kind)) if kind == "MCP" || kind == "MCP_TOOL" => Some(Origin::Mcp),
             Some(other) => {
                 let why = "must be either LOCAL_TOOL or MCP";
-                return Err(format!("`{place}.type` is `{}`; it {why}", shown(other)));
+                return Err(format!("`{place}.type` is `{}`; it {why}", format_value(other)));
             }
         };
-        let description = text(tool, &["desc", "description"]).unwrap_or_default();
+        let description = text_field(tool, &["desc", "description"]).unwrap_or_default();
         let node = Node { kind: NodeKind::Tool, description, origin };
         if tools.insert(name.clone(), node).is_some() {
             warnings.push(format!("`{place}`: tool `{name}` exists twice; the last one counts"));
@@ -148,15 +148,15 @@ fn actions(
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Action>, String> {
     let mut actions = IndexMap::new();
-    for (at, action) in list(file, "actions")?.iter().enumerate() {
+    for (at, action) in list_field(file, "actions")?.iter().enumerate() {
         let place = format!("actions[{at}]");
-        let (name, _) = named(action, &place)?;
-        let name = parsed(&name, &place)?;
-        let node = Node::action(text(action, &["desc", "description"]).unwrap_or_default());
+        let (name, _) = named_entry(action, &place)?;
+        let name = parse_name(&name, &place)?;
+        let node = Node::action(text_field(action, &["desc", "description"]).unwrap_or_default());
         let mut tools = Vec::new();
         if let Some(fields) = action.as_object() {
-            for (tool, written) in list(fields, "tools")?.iter().enumerate() {
-                tools.push(named(written, &format!("{place}.tools[{tool}]"))?);
+            for (tool, written) in list_field(fields, "tools")?.iter().enumerate() {
+                tools.push(named_entry(written, &format!("{place}.tools[{tool}]"))?);
             }
         }
         if actions.insert(name.clone(), Action { node, tools }).is_some() {
@@ -166,7 +166,7 @@ fn actions(
     Ok(actions)
 }
 
-fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
+fn list_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -175,7 +175,7 @@ fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], St
 }
 
 /// Returns the name and the score of an entry.
-fn named(entry: &Value, place: &str) -> Result<(String, f64), String> {
+fn named_entry(entry: &Value, place: &str) -> Result<(String, f64), String> {
     let Some(fields) = entry.as_object() else {
         return Err(format!("`{place}` must be a map with a `name`"));
     };
@@ -196,29 +196,29 @@ fn named(entry: &Value, place: &str) -> Result<(String, f64), String> {
     Ok((name, score))
 }
 
-fn parsed(name: &str, place: &str) -> Result<NodeName, String> {
+fn parse_name(name: &str, place: &str) -> Result<NodeName, String> {
     name.parse().map_err(|err| format!("`{place}.name`: {err}"))
 }
 
-fn module(tool: &Value) -> Option<Origin> {
-    text(tool, &["module_path"]).map(Origin::Module)
+fn tool_origin(tool: &Value) -> Option<Origin> {
+    text_field(tool, &["module_path"]).map(Origin::Module)
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn text(entry: &Value, keys: &[&str]) -> Option<String> {
+fn text_field(entry: &Value, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned)
 }
 
 /// Writes a graph. [`read`] returns the same graph.
 pub fn write(toolkit: &Toolkit) -> Value {
     let of = |kind| toolkit.nodes().filter(move |(_, node)| node.kind == kind);
-    let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool(name, node)).collect();
+    let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool_entry(name, node)).collect();
     let actions: Vec<Value> =
-        of(NodeKind::Action).map(|(name, node)| action(toolkit, name, node)).collect();
-    let (chains, told) = chains(toolkit);
+        of(NodeKind::Action).map(|(name, node)| action_entry(toolkit, name, node)).collect();
+    let (chains, told) = list_chains(toolkit);
     let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
     // A tool without an action is in no file.
     let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| told.contains(*name));
@@ -228,27 +228,27 @@ pub fn write(toolkit: &Toolkit) -> Value {
     file
 }
 
-fn tool(name: &NodeName, node: &Node) -> Value {
-    let mut entry = entry(name, node);
+fn tool_entry(name: &NodeName, node: &Node) -> Value {
+    let mut entry = node_entry(name, node);
     match &node.origin {
         Some(Origin::Mcp) => entry["type"] = json!("MCP"),
-        Some(Origin::Module(module)) => entry["module_path"] = json!(module),
+        Some(Origin::Module(tool_origin)) => entry["module_path"] = json!(tool_origin),
         None => (),
     }
     entry
 }
 
-fn action(toolkit: &Toolkit, name: &NodeName, node: &Node) -> Value {
-    let mut entry = entry(name, node);
+fn action_entry(toolkit: &Toolkit, name: &NodeName, node: &Node) -> Value {
+    let mut entry = node_entry(name, node);
     let calls = toolkit.successors(name.as_str()).filter(|edge| edge.kind == EdgeKind::Call);
-    let tools: Vec<Value> = calls.map(|edge| link(edge.to, edge.score)).collect();
+    let tools: Vec<Value> = calls.map(|edge| link_entry(edge.to, edge.score)).collect();
     if !tools.is_empty() {
         entry["tools"] = Value::Array(tools);
     }
     entry
 }
 
-fn entry(name: &NodeName, node: &Node) -> Value {
+fn node_entry(name: &NodeName, node: &Node) -> Value {
     let mut entry = json!({ "name": name });
     if !node.description.is_empty() {
         entry["desc"] = json!(node.description);
@@ -256,7 +256,7 @@ fn entry(name: &NodeName, node: &Node) -> Value {
     entry
 }
 
-fn link(name: &NodeName, score: f64) -> Value {
+fn link_entry(name: &NodeName, score: f64) -> Value {
     if score == DEFAULT_SCORE {
         json!({ "name": name })
     } else {
@@ -266,7 +266,7 @@ fn link(name: &NodeName, score: f64) -> Value {
 
 /// Returns chains with each `next` edge once and each action at least once, and the order in which
 /// a reader meets actions and tools.
-fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
+fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let edges = |name: &NodeName, kind: EdgeKind| {
         let edges = toolkit.successors(name.as_str()).filter(move |edge| edge.kind == kind);
         edges.collect::<Vec<Edge<'_>>>()
@@ -281,11 +281,11 @@ fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
             let is_told = told.contains(start);
             let mut chain = vec![json!({ "name": start })];
             let mut at = start;
-            tell(&mut told, start, &edges(start, EdgeKind::Call));
+            note_action(&mut told, start, &edges(start, EdgeKind::Call));
             while let Some(edge) = left.get_mut(at).and_then(Iterator::next) {
-                chain.push(link(edge.to, edge.score));
+                chain.push(link_entry(edge.to, edge.score));
                 at = edge.to;
-                tell(&mut told, at, &edges(at, EdgeKind::Call));
+                note_action(&mut told, at, &edges(at, EdgeKind::Call));
             }
             if chain.len() == 1 && is_told {
                 break;
@@ -297,7 +297,7 @@ fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
 }
 
 /// Adds an action and its tools to the order.
-fn tell<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
+fn note_action<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
     if told.insert(action) {
         told.extend(calls.iter().map(|edge| edge.to));
     }

@@ -77,11 +77,11 @@ pub(super) fn read(
         }
         return Err(vec![no_json()]);
     };
-    if let Some(why) = impossible(&found) {
+    if let Some(why) = impossible_reason(&found) {
         return Ok(Written::Impossible(why));
     }
     let mut notices = Vec::new();
-    let draft = shaped(found, (catalog, known), &mut notices);
+    let draft = shape_plan(found, (catalog, known), &mut notices);
     let draft = compile::parse_value(draft)?;
     notices.extend(draft.notices.iter().cloned());
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
@@ -105,14 +105,14 @@ fn find(text: &str) -> Option<Value> {
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
         return Some(value);
     }
-    let mut found = lenient::all(text);
-    let best = found.iter().enumerate().max_by_key(|(at, value)| (likeness(value), *at))?.0;
-    Some(found.swap_remove(best)).filter(|value| likeness(value) > 0)
+    let mut found = lenient::read_all(text);
+    let best = found.iter().enumerate().max_by_key(|(at, value)| (plan_likeness(value), *at))?.0;
+    Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
 /// Returns how much a value looks like a plan. Of several plans the last one counts, because models
 /// correct themselves.
-fn likeness(value: &Value) -> u8 {
+fn plan_likeness(value: &Value) -> u8 {
     match value {
         Value::Object(fields) if steps_of(fields).is_some() => 4,
         Value::Object(fields) if fields.contains_key("impossible") => 3,
@@ -140,7 +140,7 @@ fn is_step(value: &Value) -> bool {
     value.as_object().is_some_and(|fields| names().any(|name| fields.contains_key(name)))
 }
 
-fn impossible(found: &Value) -> Option<String> {
+fn impossible_reason(found: &Value) -> Option<String> {
     let fields = found.as_object().filter(|fields| {
         steps_of(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
@@ -158,13 +158,13 @@ fn impossible(found: &Value) -> Option<String> {
 }
 
 /// Gives a plan the fields of a draft.
-fn shaped(
+fn shape_plan(
     found: Value,
     (catalog, plans): (&Catalog, &BTreeSet<&str>),
     notices: &mut Vec<Diagnostic>,
 ) -> Value {
     let mut fields = match found {
-        Value::Object(fields) => unwrapped(fields),
+        Value::Object(fields) => unwrap_plan(fields),
         Value::Array(steps) => Map::from_iter([("tools".to_owned(), Value::Array(steps))]),
         other => return other,
     };
@@ -176,7 +176,9 @@ fn shaped(
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
-        .map(|(at, written)| step(written, &mut Reading { at, names: &names, plans, notices }))
+        .map(|(at, written)| {
+            shape_step(written, &mut Reading { at, names: &names, plans, notices })
+        })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
     let order = fields.shift_remove("executionOrder");
@@ -192,7 +194,7 @@ fn is_order(order: &Value) -> bool {
 }
 
 /// Returns the plan inside an answer.
-fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
+fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     for _ in 0..PLANS.len() {
         if steps_of(&fields).is_some() {
             break;
@@ -218,13 +220,13 @@ struct Reading<'a, 'b> {
 }
 
 impl Reading<'_, '_> {
-    fn notice(&mut self, field: &str, message: String) {
+    fn add_notice(&mut self, field: &str, message: String) {
         let path = format!("tools[{}].{field}", self.at);
         self.notices.push(Diagnostic::warning("plan.understood", path, message));
     }
 }
 
-fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
+fn shape_step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
     let mut fields = match written {
         Value::Object(fields) => fields,
         other => return other,
@@ -261,17 +263,17 @@ fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
         fields.shift_remove("plan");
     }
     if let Some(unread) = fields.keys().next() {
-        reading.notice(unread, format!("a step has no field `{unread}`: it was left out"));
+        reading.add_notice(unread, format!("a step has no field `{unread}`: it was left out"));
     }
-    mend(&mut step, reading);
+    repair_fields(&mut step, reading);
     Value::Object(step)
 }
 
-fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
+fn repair_fields(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
     if let Some(Value::Number(id)) = step.get("id") {
         // Step ids begin templates, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
-        reading.notice("id", format!("the id is a number; it was taken for `{id}`"));
+        reading.add_notice("id", format!("the id is a number; it was taken for `{id}`"));
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
@@ -280,7 +282,7 @@ fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
         && known.name.as_str().eq_ignore_ascii_case(name)
     {
         let (name, known) = (name.clone(), known.name.to_string());
-        reading.notice("name", format!("`{name}` was taken for the tool `{known}`"));
+        reading.add_notice("name", format!("`{name}` was taken for the tool `{known}`"));
         step.insert("name".to_owned(), json!(known));
     }
     if let Some(Value::String(text)) = step.get("parameters") {
@@ -289,7 +291,7 @@ fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
             text => find_object(text),
         };
         if let Some(object) = object {
-            reading.notice("parameters", "the parameters are text; it was read".to_owned());
+            reading.add_notice("parameters", "the parameters are text; it was read".to_owned());
             step.insert("parameters".to_owned(), object);
         }
     }
@@ -310,7 +312,7 @@ fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
 
 fn find_object(text: &str) -> Option<Value> {
     let strict = serde_json::from_str(text).ok().filter(Value::is_object);
-    strict.or_else(|| lenient::all(text).into_iter().find(Value::is_object))
+    strict.or_else(|| lenient::read_all(text).into_iter().find(Value::is_object))
 }
 
 #[cfg(test)]

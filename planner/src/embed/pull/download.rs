@@ -50,21 +50,21 @@ pub(super) enum Fetched {
     Not(StatusCode),
 }
 
-pub(super) fn client(place: &str) -> Result<Client, PullError> {
+pub(super) fn build_client(place: &str) -> Result<Client, PullError> {
     // Another installed provider is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
     let client = client.redirect(Policy::none()).no_gzip().build();
-    client.map_err(|err| unreachable(place, &err))
+    client.map_err(|err| unreachable_error(place, &err))
 }
 
 /// Requests the metadata of a file.
-pub(super) async fn ask(client: &Client, url: &Url) -> Result<Fetched, PullError> {
-    let response = answer(client.head(url.clone()), url).await?;
+pub(super) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
+    let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
-        return Ok(Fetched::Is(known(response.headers())));
+        return Ok(Fetched::Is(read_headers(response.headers())));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return Err(place_answered(url, status));
@@ -72,7 +72,7 @@ pub(super) async fn ask(client: &Client, url: &Url) -> Result<Fetched, PullError
     Ok(Fetched::Not(status))
 }
 
-fn known(headers: &HeaderMap) -> Known {
+fn read_headers(headers: &HeaderMap) -> Known {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(|value| value.trim_matches('"'));
     let is_hash =
         |hash: &&str, len| hash.len() == len && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,7 +83,7 @@ fn known(headers: &HeaderMap) -> Known {
 }
 
 /// Downloads a file, or the rest of it.
-pub(super) async fn fetch(
+pub(super) async fn fetch_file(
     client: &Client,
     wanted: &Wanted<'_>,
     path: &Path,
@@ -92,7 +92,7 @@ pub(super) async fn fetch(
     if path.is_file() {
         return Ok(());
     }
-    let disk = |err| PullError::disk(path, &err);
+    let disk = |err| PullError::disk_error(path, &err);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(disk)?;
     }
@@ -114,8 +114,8 @@ pub(super) async fn fetch(
     let mut reported = None;
     while let Some(chunk) = timeout(SILENCE, response.chunk())
         .await
-        .map_err(|_| silent(&wanted.url))?
-        .map_err(|err| unreachable(&host(&wanted.url), &err))?
+        .map_err(|_| silent_error(&wanted.url))?
+        .map_err(|err| unreachable_error(&host_name(&wanted.url), &err))?
     {
         file.write_all(&chunk).map_err(disk)?;
         bytes += chunk.len() as u64;
@@ -130,7 +130,7 @@ pub(super) async fn fetch(
     file.sync_all().map_err(disk)?;
     drop(file);
     progress(Progress { file: wanted.name.to_owned(), bytes, of: Some(bytes) });
-    check(wanted, part)?;
+    verify_file(wanted, part)?;
     fs::rename(part, path).map_err(disk)
 }
 
@@ -142,7 +142,7 @@ async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullErro
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
-        let response = answer(request, &at).await?;
+        let response = send_request(request, &at).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -150,7 +150,7 @@ async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullErro
         if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
             // The part is complete or belongs to another file, so the whole file is requested.
             let request = client.get(at.clone());
-            let response = answer(request, &at).await?;
+            let response = send_request(request, &at).await?;
             return if response.status().is_success() {
                 Ok(response)
             } else {
@@ -177,15 +177,15 @@ fn starts_at(headers: &HeaderMap) -> Option<u64> {
     range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
-async fn answer(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
-    let answered = timeout(SILENCE, request.send()).await.map_err(|_| silent(url))?;
-    answered.map_err(|err| unreachable(&host(url), &err))
+async fn send_request(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
+    let answered = timeout(SILENCE, request.send()).await.map_err(|_| silent_error(url))?;
+    answered.map_err(|err| unreachable_error(&host_name(url), &err))
 }
 
 /// Checks the size and the checksum of a download, and removes a wrong one.
-fn check(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
+fn verify_file(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
     let Some(want) = wanted.sha256 else { return Ok(()) };
-    let disk = |err| PullError::disk(part, &err);
+    let disk = |err| PullError::disk_error(part, &err);
     let mut file = File::open(part).map_err(disk)?;
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
     loop {
@@ -205,20 +205,20 @@ fn check(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
     )))
 }
 
-fn host(url: &Url) -> String {
+fn host_name(url: &Url) -> String {
     url.host_str().unwrap_or("the server").to_owned()
 }
 
-fn silent(url: &Url) -> PullError {
+fn silent_error(url: &Url) -> PullError {
     let why = format!("it says nothing for {} s", SILENCE.as_secs());
-    PullError::Unreachable { place: host(url), why }
+    PullError::Unreachable { place: host_name(url), why }
 }
 
 fn place_answered(url: &Url, status: StatusCode) -> PullError {
-    PullError::Unreachable { place: host(url), why: format!("{url} answers {status}") }
+    PullError::Unreachable { place: host_name(url), why: format!("{url} answers {status}") }
 }
 
-fn unreachable(place: &str, err: &reqwest::Error) -> PullError {
+fn unreachable_error(place: &str, err: &reqwest::Error) -> PullError {
     let mut cause: &dyn std::error::Error = err;
     while let Some(deeper) = cause.source() {
         cause = deeper;

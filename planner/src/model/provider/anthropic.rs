@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, object_schema, read_arguments, text};
+use super::{Answer, object_schema, read_arguments, value_text};
 use crate::model::{Message, NativeCall, Question, Settings, Stop, Tokens, names::WireNames};
 
 /// The version of the format.
@@ -12,7 +12,7 @@ const MAX_TOKENS: u32 = 32_000;
 /// Older models, and the limits that they allow.
 const OLD_MODELS: [(&str, u32); 2] = [("claude-3-5", 8_192), ("claude-3-", 4_096)];
 
-pub(super) fn request(question: &Question, names: &WireNames, settings: &Settings) -> Value {
+pub(super) fn write_request(question: &Question, names: &WireNames, settings: &Settings) -> Value {
     let mut body = Map::new();
     let model = settings.model.as_str();
     let old = OLD_MODELS.iter().find(|(prefix, _)| model.starts_with(prefix));
@@ -73,11 +73,11 @@ fn message(message: &Message, names: &WireNames) -> Option<Value> {
     }
 }
 
-pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
+pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     let parts = || answer["content"].as_array().into_iter().flatten();
     let calls = parts().filter(|part| part["type"] == "tool_use").map(|part| NativeCall {
-        id: text(&part["id"]),
-        tool: names.tool(&text(&part["name"])),
+        id: value_text(&part["id"]),
+        tool: names.tool(&value_text(&part["name"])),
         arguments: read_arguments(&part["input"]),
         signatures: Vec::new(),
     });
@@ -92,7 +92,7 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
     Answer {
         text: parts()
             .filter(|part| part["type"] == "text")
-            .map(|part| text(&part["text"]))
+            .map(|part| value_text(&part["text"]))
             .collect(),
         calls: calls.collect(),
         stop,

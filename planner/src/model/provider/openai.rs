@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, object_schema, read_arguments, text, without_thoughts};
+use super::{Answer, object_schema, read_arguments, value_text, without_thoughts};
 use crate::model::{
     AnswerForm, Message, NativeCall, OfferedTool, Question, Settings, Stop, Tokens,
     names::WireNames,
@@ -13,7 +13,7 @@ const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 /// The field of a call with data that Gemini wants back, such as thought signatures.
 const EXTRA: &str = "extra_content";
 
-pub(super) fn request(
+pub(super) fn write_request(
     question: &Question,
     names: &WireNames,
     settings: &Settings,
@@ -22,10 +22,10 @@ pub(super) fn request(
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(settings.model));
     if !question.tools.is_empty() {
-        let tools = question.tools.iter().map(|offered| tool(offered, names));
+        let tools = question.tools.iter().map(|offered| write_tool(offered, names));
         body.insert("tools".to_owned(), tools.collect());
     }
-    let messages = question.messages.iter().flat_map(|said| messages(said, names));
+    let messages = question.messages.iter().flat_map(|said| write_messages(said, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
         // The strict form does not allow open parameter objects.
@@ -44,7 +44,7 @@ pub(super) fn request(
     Value::Object(body)
 }
 
-fn tool(tool: &OfferedTool, names: &WireNames) -> Value {
+fn write_tool(tool: &OfferedTool, names: &WireNames) -> Value {
     json!({ "type": "function", "function": {
         "name": names.wire(tool.name.as_str()),
         "description": tool.description,
@@ -52,7 +52,7 @@ fn tool(tool: &OfferedTool, names: &WireNames) -> Value {
     } })
 }
 
-fn messages(message: &Message, names: &WireNames) -> Vec<Value> {
+fn write_messages(message: &Message, names: &WireNames) -> Vec<Value> {
     match message {
         Message::System(text) => vec![json!({ "role": "system", "content": text })],
         Message::User(text) => vec![json!({ "role": "user", "content": text })],
@@ -83,13 +83,13 @@ fn call(call: &NativeCall, names: &WireNames) -> Value {
     written
 }
 
-pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
+pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     let choice = &answer["choices"][0];
     let message = &choice["message"];
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     let calls = calls.map(|call| NativeCall {
-        id: text(&call["id"]),
-        tool: names.tool(&text(&call["function"]["name"])),
+        id: value_text(&call["id"]),
+        tool: names.tool(&value_text(&call["function"]["name"])),
         arguments: read_arguments(&call["function"]["arguments"]),
         signatures: call.get(EXTRA).map(Value::to_string).into_iter().collect(),
     });
@@ -101,9 +101,9 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
         _ => Stop::Other,
     });
     let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
-    let said = content(&message["content"]);
+    let said = message_text(&message["content"]);
     // A refusal has a field of its own, without content.
-    let said = if said.trim().is_empty() { text(&message["refusal"]) } else { said };
+    let said = if said.trim().is_empty() { value_text(&message["refusal"]) } else { said };
     Answer {
         text: without_thoughts(&said).to_owned(),
         calls: calls.collect(),
@@ -113,7 +113,7 @@ pub(super) fn answer(answer: &Value, names: &WireNames) -> Answer {
 }
 
 /// Returns the text of a message. Mistral sends parts, and some are thoughts.
-fn content(content: &Value) -> String {
+fn message_text(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts: String = parts.filter_map(|part| part["text"].as_str()).collect();
     content.as_str().map_or(texts, str::to_owned)

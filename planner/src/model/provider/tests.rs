@@ -208,7 +208,7 @@ fn a_conversation_in_the_format_of_openai() {
     let mut settings = settings_of(ProviderKind::named("gemini").unwrap(), None);
     settings.max_tokens = Some(9);
     let form = AnswerForm { name: "plan", schema: json!({ "type": "object" }) };
-    let body = openai::request(&question, &names, &settings, Some(&form));
+    let body = openai::write_request(&question, &names, &settings, Some(&form));
     let function = json!({ "name": "blog_list", "arguments": "{\"n\":1}" });
     let expected = json!({
         "model": "m",
@@ -227,7 +227,7 @@ fn a_conversation_in_the_format_of_openai() {
     });
     assert_eq!(body, expected);
     let extra = json!({ "google": 1 });
-    let answer = openai::answer(
+    let answer = openai::read_answer(
         &json!({
             "choices": [{ "finish_reason": "tool_calls", "message": {
                 "content": "<think>hm</think>\nNow.",
@@ -247,7 +247,7 @@ fn a_conversation_in_the_format_of_openai() {
 fn a_refusal_is_the_text_where_there_is_no_other() {
     let text = |message: Value| {
         let answer = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] });
-        openai::answer(&answer, &WireNames::default()).text
+        openai::read_answer(&answer, &WireNames::default()).text
     };
     assert_eq!(text(json!({ "content": null, "refusal": "I will not." })), "I will not.");
     assert_eq!(text(json!({ "content": "Yes.", "refusal": null })), "Yes.");
@@ -272,8 +272,8 @@ fn a_conversation_in_the_format_of_anthropic() {
                 [{ "type": "tool_result", "tool_use_id": "c1", "content": "[]" }] },
         ],
     });
-    assert_eq!(anthropic::request(&question, &names, &settings), expected);
-    let answer = anthropic::answer(
+    assert_eq!(anthropic::write_request(&question, &names, &settings), expected);
+    let answer = anthropic::read_answer(
         &json!({
             "content": [
                 { "type": "thinking", "thinking": "hm" },

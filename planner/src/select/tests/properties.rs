@@ -44,7 +44,7 @@ proptest! {
     fn blocks_miss_no_collision(rows in vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at, it.as_slice())));
         let similarity = if cosines { Similarity::Cosine } else { Similarity::Dot };
-        let found = collision::pairs(&index, similarity, threshold, |at| at != 1).unwrap();
+        let found = collision::similar_pairs(&index, similarity, threshold, |at| at != 1).unwrap();
         let of = |a: &[f32], b: &[f32]| {
             let dot: f64 = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
             if cosines { cosine(a, b) } else { dot }

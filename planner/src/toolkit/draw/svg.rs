@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ACTION, TOOL, numbers, score};
+use super::{ACTION, TOOL, node_numbers, score};
 use crate::{
     escape,
     layout::{Direction, Drawing, Point, Size, Style, layout_graph},
@@ -28,19 +28,19 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     let nodes: Vec<(&NodeName, &Node, String)> = toolkit
         .ordered()
         .into_iter()
-        .map(|(name, node)| (name, node, cut(name.as_str())))
+        .map(|(name, node)| (name, node, cut_name(name.as_str())))
         .collect();
     let sizes: Vec<Size> = nodes
         .iter()
-        .map(|(_, _, shown)| Size { width: width(shown) + 2.0 * PADDING, height: HEIGHT })
+        .map(|(_, _, shown)| Size { width: text_width(shown) + 2.0 * PADDING, height: HEIGHT })
         .collect();
-    let numbers = numbers(toolkit);
+    let numbers = node_numbers(toolkit);
     let edges = toolkit.ordered_edges();
     let ends: Vec<(usize, usize)> =
         edges.iter().map(|edge| (numbers[edge.from], numbers[edge.to])).collect();
     let style = Style { direction: Direction::Down, ..Style::default() };
     let drawing = layout_graph(&sizes, &ends, &style);
-    let mut text = head(&drawing, title);
+    let mut text = svg_head(&drawing, title);
     for (edge, points) in edges.iter().zip(&drawing.edges) {
         draw_edge(&mut text, edge, points);
     }
@@ -55,9 +55,9 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     text
 }
 
-fn head(drawing: &Drawing, title: &str) -> String {
+fn svg_head(drawing: &Drawing, title: &str) -> String {
     let title = escape::xml(title);
-    let width = (drawing.width + 2.0 * MARGIN).max(self::width(&title) + 2.0 * MARGIN);
+    let width = (drawing.width + 2.0 * MARGIN).max(self::text_width(&title) + 2.0 * MARGIN);
     let height = drawing.height + 2.0 * MARGIN + TITLE;
     let ((action, action_border), (tool, tool_border)) = (ACTION, TOOL);
     format!(
@@ -76,14 +76,14 @@ fn head(drawing: &Drawing, title: &str) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"{MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
          <g transform=\"translate({MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
-        marker("tk-next-end", action_border),
-        marker("tk-call-end", tool_border),
+        svg_marker("tk-next-end", action_border),
+        svg_marker("tk-call-end", tool_border),
         MARGIN + 8.0,
         MARGIN + TITLE,
     )
 }
 
-fn marker(id: &str, colour: &str) -> String {
+fn svg_marker(id: &str, colour: &str) -> String {
     format!(
         "<marker id=\"{id}\" viewBox=\"0 0 8 8\" refX=\"7.5\" refY=\"4\" markerWidth=\"8\" \
          markerHeight=\"8\" orient=\"auto-start-reverse\">\
@@ -155,22 +155,22 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     );
 }
 
-fn letter(c: char) -> f64 {
+fn letter_width(c: char) -> f64 {
     // From here on most scripts are as wide as high.
     if c >= '\u{1100}' { LETTER.1 } else { LETTER.0 }
 }
 
-fn width(text: &str) -> f64 {
-    text.chars().map(letter).sum()
+fn text_width(text: &str) -> f64 {
+    text.chars().map(letter_width).sum()
 }
 
-fn cut(name: &str) -> String {
-    if width(name) <= NAME {
+fn cut_name(name: &str) -> String {
+    if text_width(name) <= NAME {
         return name.to_owned();
     }
     let mut room = NAME - LETTER.0;
     let fits = |c: &char| {
-        room -= letter(*c);
+        room -= letter_width(*c);
         room >= 0.0
     };
     name.chars().take_while(fits).chain(['…']).collect()
