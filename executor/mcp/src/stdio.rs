@@ -16,7 +16,7 @@ use rmcp::{
 };
 use sandbox::{
     Launcher,
-    process::{Group, Program, STOP_GRACE, Tail, describe},
+    process::{ProcessGroup, Program, STOP_GRACE, Tail, describe_status},
 };
 use secrets::{Redaction, variables};
 use shared::id::ToolSetName;
@@ -185,7 +185,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) struct Child {
     set: ToolSetName,
     command: String,
-    group: Group,
+    group: ProcessGroup,
     stderr: Arc<std::sync::Mutex<Tail>>,
     seen: Arc<Redaction>,
     _log: JoinSet<()>,
@@ -202,13 +202,14 @@ impl Child {
     ) -> Result<(Self, StdioTransport), String> {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
-        launcher.note_passed(&spec.pass, &mut seen);
+        launcher.note_passed_secrets(&spec.pass, &mut seen);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
         let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
-        let unfit = |err: std::io::Error| program.complaint(&err);
-        let mut command = program.command(launcher).map_err(unfit)?;
+        let unfit = |err: std::io::Error| program.start_error(&err);
+        let mut command = program.watched_command(launcher).map_err(unfit)?;
         command.args(&spec.args);
-        let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;
+        let mut group =
+            ProcessGroup::spawn(&mut command).map_err(|err| program.start_error(&err))?;
         let child = group.child();
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -238,7 +239,7 @@ impl Child {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
         let how = match ended {
-            Ok(Ok(status)) => format!("`{command}` {}", describe(status)),
+            Ok(Ok(status)) => format!("`{command}` {}", describe_status(status)),
             Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
         };
         self.with_stderr_tail(how)
@@ -246,7 +247,7 @@ impl Child {
 
     /// Adds the tail of standard error.
     pub(super) fn with_stderr_tail(&self, how: String) -> String {
-        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text(&self.seen) {
+        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).redacted_text(&self.seen) {
             text if text.is_empty() => how,
             text => format!("{how}: {text}"),
         }

@@ -248,7 +248,7 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
     }
     scene.write().await;
     assert!(scene.driver.execution.agenda().is_finished());
-    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
     // A command that no task waits for leaves the inbox at once.
     scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
     for envelope in scene.store.list_commands(Some(id)).await.unwrap() {

@@ -446,7 +446,10 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
     let id = without_plan(&store, &*worker.context.clock).await;
     let at = worker.context.clock.now();
     let command = Command::Pause;
-    store.send_command(SentCommand { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
+    store
+        .send_command(SentCommand { id: CommandId::draw(at), execution: id, at, command })
+        .await
+        .unwrap();
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));

@@ -247,7 +247,7 @@ impl CommandTool {
                  parameters: add it to the properties in `parameters`"
             ));
         }
-        if self.confinement().is_some() && !launcher.confines() {
+        if self.confinement().is_some() && !launcher.can_confine() {
             return Err(format!(
                 "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` \
                  binary, or leave out `confine`"
@@ -438,7 +438,7 @@ impl Running {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
-        let error = ToolError::failed(format!("`{program}` {}{said}", describe(status)));
+        let error = ToolError::failed(format!("`{program}` {}{said}", describe_status(status)));
         // A command chooses its exit status itself. A signal stops it at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
@@ -506,7 +506,8 @@ mod tests {
         let parameters = json!({ "text": "x".repeat(1 << 20) });
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
         // From here on, no task reads or writes for the command.
-        let running = Running::start((&run, &env), &Launcher::none(), &parameters, &cx).unwrap();
+        let running =
+            Running::start((&run, &env), &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");

@@ -59,7 +59,7 @@ impl Drive {
         loop {
             match self.poll_execution(id).await {
                 Ok(Poll::Over) => return,
-                Ok(Poll::Wanted) => self.handle.claim(id).await,
+                Ok(Poll::Wanted) => self.handle.claim_execution(id).await,
                 Ok(Poll::Fine) => (),
                 Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }

@@ -1,6 +1,6 @@
 //! The setting `limits.calls`: limits on calls of tools.
 
-use executor::limits::{CallLimits, Limited, Rule};
+use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;

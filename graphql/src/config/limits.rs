@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use executor::{limits::CallLimits, options::Options};
+use executor::{call_limits::CallLimits, options::Options};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::limits;

@@ -86,7 +86,7 @@ impl Executions {
         let Some(plan) = self.plans.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
         };
-        self.start_order(&plan, order, IdempotencyKey::plan(id)).await
+        self.start_order(&plan, order, IdempotencyKey::plan_subject(id)).await
     }
 
     /// Starts an execution of the newest plan of a request.
@@ -98,7 +98,7 @@ impl Executions {
         if self.store.request(id).await?.is_none() {
             return Err(EngineError::not_found("request", id));
         }
-        let plans = self.store.plans_of(id).await?;
+        let plans = self.store.plan_versions(id).await?;
         let Some(newest) = plans.last() else {
             return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
         };
@@ -150,7 +150,7 @@ impl Executions {
             // A concurrent request with the key waits for this plan.
             _lock = Some(self.locks.lock(format!("key {key}")).await);
             let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
-            if let Some(id) = self.control.find(&key, &order.options).await? {
+            if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
         }
@@ -180,7 +180,7 @@ impl Executions {
         let Order { mut options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
-            && let Some(id) = self.control.find(key, &options).await?
+            && let Some(id) = self.control.find_by_key(key, &options).await?
         {
             // Nothing starts, so nothing counts for the limits.
             return Ok(id);

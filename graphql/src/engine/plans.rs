@@ -206,7 +206,8 @@ impl Plans {
         let (plan, proposal) = self.store_proposed(request.id, 1, proposed, transcript).await?;
         if let Some(key) = cache_key.filter(|_| is_new) {
             let entry = CachedDraft::new(request.id, &proposal).to_value();
-            if let Err(err) = self.store.cache(&key, &entry, self.clock.now() + CACHED).await {
+            if let Err(err) = self.store.cache_output(&key, &entry, self.clock.now() + CACHED).await
+            {
                 tracing::warn!(%err, "cannot add a draft to the plan cache");
             }
         }
@@ -250,7 +251,7 @@ impl Plans {
         planner: &str,
         compiler: &dyn PlanCompiler,
     ) -> Result<Option<ProposedPlan>, EngineError> {
-        let entry = match self.store.cached(key, self.clock.now()).await {
+        let entry = match self.store.find_output(key, self.clock.now()).await {
             Ok(entry) => entry,
             // A damaged entry must not keep a query from being planned.
             Err(err @ StoreError::Corrupt { .. }) => {

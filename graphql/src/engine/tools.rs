@@ -7,11 +7,11 @@ pub(super) mod toolkit_store;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use executor::{options::Options, worker::Handle};
+use executor::{options::Options, worker::WorkerHandle};
 use planner::{
     calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for},
     catalog::Catalog,
-    nearest::did_you_mean,
+    suggest::did_you_mean,
     toolkit::{NodeKind, Toolkit, ToolkitError},
 };
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ pub struct Tools {
     /// What the caller may do.
     pub(super) grant: Grant,
     /// Counts calls that have a limit.
-    worker: Option<Handle>,
+    worker: Option<WorkerHandle>,
     /// The catalog of all tools, with the revision of the toolbox that it was built from.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
 }
@@ -52,7 +52,7 @@ pub struct Tools {
 impl Tools {
     pub(super) fn new(
         registry: Registry,
-        worker: Option<Handle>,
+        worker: Option<WorkerHandle>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: Options,

@@ -273,7 +273,7 @@ impl Execution {
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let engine = ctx.data::<Engine>()?;
         let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
-        let mail = engine.store().inbox(Some(self.0.id())).await.map_err(ApiError::from)?;
+        let mail = engine.store().list_commands(Some(self.0.id())).await.map_err(ApiError::from)?;
         let reader = waits::Reader::new(&self.0, &engine.tools.options().calls, &mail);
         Ok(reader.waits(head.as_ref(), engine.clock().now()))
     }

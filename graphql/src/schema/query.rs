@@ -96,8 +96,8 @@ impl WorkQuery {
         let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
         // What is gone meanwhile is left out, so places and plans are matched by identifier.
         let mut plans = plans.into_iter().peekable();
-        let items = listing.items.into_iter().filter_map(|(cursor, id)| {
-            plans.next_if(|plan| plan.id() == id).map(|plan| (cursor, Plan(plan)))
+        let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
+            plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))
         });
         Ok(part(&page, items, listing.has_more))
     }

@@ -57,7 +57,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     let mut entries = vec![of_request(request)];
     let transcript = engine.store().transcript(request.id).await?;
     entries.extend(transcript.into_iter().map(of_transcript));
-    for id in engine.store().plans_of(request.id).await? {
+    for id in engine.store().plan_versions(request.id).await? {
         entries.extend(engine.plans.library.load(id).await?.map(|plan| of_plan(&plan)));
     }
     let mut logs = Vec::new();

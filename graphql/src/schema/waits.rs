@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let scope = self.execution.template_scope(task);
         let parameters = callee.template.render(&scope, limits::OUTPUT_BYTES).ok();
         let parameters = parameters.map(|rendered| rendered.value).unwrap_or_default();
-        let keys = self.limits.of(callee.tool, &parameters);
+        let keys = self.limits.limits_of_call(callee.tool, &parameters);
         if !keys.is_empty() {
             let keys = keys.into_iter().map(|limit| limit.key).collect::<Vec<_>>().join(", ");
             return Some(Wait::new("limit", format!("waits for a limit: {keys}")).named(keys));

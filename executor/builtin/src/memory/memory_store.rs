@@ -81,7 +81,7 @@ impl MemoryStore {
     }
 
     async fn find_record(&self, name: &str) -> Result<Option<Record>, ToolError> {
-        self.store.record(RecordKind::Memory, name).await.map_err(|err| store_failure(&err))
+        self.store.find_record(RecordKind::Memory, name).await.map_err(|err| store_failure(&err))
     }
 
     /// Returns the memory of a key. The error names another scope that has the key.
@@ -272,7 +272,7 @@ impl<'a> RecordPages<'a> {
         let page =
             RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE_RECORDS) };
         let page = page.with_prefix(&self.prefix);
-        let records = self.memory_store.store.records(RecordKind::Memory, page).await;
+        let records = self.memory_store.store.list_records(RecordKind::Memory, page).await;
         let records = records.map_err(|err| store_failure(&err))?;
         self.is_over = records.len() < PAGE_RECORDS;
         self.after = records.last().map(|record| record.name.clone());

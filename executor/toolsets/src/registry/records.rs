@@ -50,7 +50,7 @@ pub async fn added_set(
     store: &dyn Store,
     name: &ToolSetName,
 ) -> Result<Option<SetConfig>, StoreError> {
-    let record = store.record(RecordKind::ToolSet, name.as_str()).await?;
+    let record = store.find_record(RecordKind::ToolSet, name.as_str()).await?;
     Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 

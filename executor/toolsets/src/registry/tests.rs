@@ -521,7 +521,7 @@ async fn how_a_set_is_switched_goes_with_it() {
             _ => registry.unregister(&"local.t".parse().unwrap()).await.unwrap(),
         };
         assert!(is_removed);
-        assert_eq!(store.record(RecordKind::Switch, name).await.unwrap(), None);
+        assert_eq!(store.find_record(RecordKind::Switch, name).await.unwrap(), None);
         // Another node may have written an activation later.
         let left = Record {
             kind: RecordKind::Switch,

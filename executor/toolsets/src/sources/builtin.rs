@@ -144,7 +144,7 @@ impl BuiltinSet {
         let hidden = needs.launcher.protected_paths();
         let open = || {
             let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
-            root.map(|root| root.hiding(&hidden))
+            root.map(|root| root.with_protected(&hidden))
         };
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),

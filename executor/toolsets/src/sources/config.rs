@@ -171,7 +171,7 @@ impl SetConfig {
     /// Returns `true` if the set has commands that `support` cannot confine as required.
     pub fn is_refused(&self, support: Support) -> bool {
         let is_refused = |confinement: &Confinement| {
-            confinement.required && support.missing(confinement).is_some()
+            confinement.required && support.missing_for(confinement).is_some()
         };
         match &self.source {
             Source::Builtin(set) => {

@@ -94,7 +94,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
         checks.extend(check_server_sets(app, &server.value).await);
     } else {
         let sets = &config.toolsets.value;
-        checks.push(safety::confinement(sets, sandbox::kernel_support()));
+        checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
         // A wrong setting has its default value here. That value needs no check.
         if faults.knows("access") {
             let access = &config.access.value;
@@ -208,15 +208,15 @@ async fn check_store(app: &App) -> Check {
 /// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
 async fn check_clock(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
-    let difference = describe_difference(store.time().await.ok()?, WallClock.now())?;
+    let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
     let help = "stop every process that uses the store, and start them again";
     Some(Check::new("clock", Err(difference), help))
 }
 
 async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
     let local = LocalEngine::open(app.setup(), Need::Tools).await?;
-    local.engine.catalog().await;
-    let toolbox = local.engine.toolbox();
+    local.engine.tools.catalog().await;
+    let toolbox = local.engine.tools.inventory.toolbox();
     let sets: Vec<ApiToolSet> =
         Client::local(local.schema.clone()).query("toolSets", &[], SET_FIELDS).await?;
     let help = |set: &ApiToolSet| match set.error.as_deref() {
@@ -226,7 +226,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
         _ => "check that its `source` in the configuration starts, or remove the set",
     };
     let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
-    let complaints = local.engine.registry().complaints().await?;
+    let complaints = local.engine.tools.inventory.registry().complaints().await?;
     let help = "correct it in the configuration, or remove the added toolset or tool with \
                 `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
     let complaints = complaints.into_iter();
@@ -239,7 +239,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
         checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }
     checks.push(check_limits(config.limits.calls(), toolbox));
-    let choice = local.engine.embedders().choose().await;
+    let choice = local.engine.selection.embedders().choose().await;
     checks.push(check_embedding(&choice));
     checks.push(check_retention(config));
     local.close().await;
@@ -259,8 +259,8 @@ fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
     let found = match lost {
         None => Ok(count(limits.rules().len(), "rule")),
-        Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
-        Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
+        Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
+        Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
     };
     let help = "correct `limits.calls` in the configuration: `faber tools list` lists the tools";
     Check::new("limits on calls", found, help)

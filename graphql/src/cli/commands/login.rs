@@ -36,7 +36,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     let (logins, server) = (app.config.logins(), mcp_server_of(&set)?);
     let listener = bind_callback(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| listen_failure(&err))?;
-    let begun = Login::begin(&logins, &set.name, server, callback.address()).await;
+    let begun = Login::start(&logins, &set.name, server, callback.address()).await;
     let begun = begun.map_err(|err| login_failure(&err))?;
     show_address(app, name, begun.url(), no_browser);
     tokio::select! {
@@ -49,7 +49,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find_set(app, name).await?;
-    let forgotten = app.config.logins().forget(&set.name, mcp_server_of(&set)?).await;
+    let forgotten = app.config.logins().log_out(&set.name, mcp_server_of(&set)?).await;
     let forgotten = forgotten.map_err(|err| login_failure(&err))?;
     let screen = &app.screen;
     if screen.json {
@@ -95,7 +95,7 @@ async fn bind_callback(
     set: &ToolSetName,
     server: &McpServer,
 ) -> Result<TcpListener, Failure> {
-    let wanted = logins.port(set, server).map_err(|err| login_failure(&err))?;
+    let wanted = logins.preferred_port(set, server).map_err(|err| login_failure(&err))?;
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
         Err(_) if !has_port(server) => {

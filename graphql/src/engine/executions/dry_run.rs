@@ -6,7 +6,7 @@ use executor::{
     control::Start,
     machine::{CheckedStep, missing_input, unresolved_error},
 };
-use planner::{catalog::Catalog, compile::compile_with, draft::Draft, plans::SubPlans};
+use planner::{catalog::Catalog, compile::compile_with, draft::Draft, sub_plans::SubPlans};
 use serde_json::{Map, Value};
 use shared::{
     diagnostic::Diagnostic,
@@ -100,7 +100,7 @@ struct DryRun<'a> {
 
 impl DryRun<'_> {
     /// Returns the verdict of every step, in plan order.
-    fn check_steps(&self) -> Vec<Verdict> {
+    fn check_steps(&self) -> Vec<CheckedStep> {
         let mut verdicts: Vec<_> =
             self.plan.steps().iter().map(|step| self.check_step(step)).collect();
         for found in self.compile_again() {
@@ -116,7 +116,7 @@ impl DryRun<'_> {
     }
 
     /// Checks a step with the input alone.
-    fn check_step(&self, step: &ToolExecution) -> Verdict {
+    fn check_step(&self, step: &ToolExecution) -> CheckedStep {
         let input = InputOnly(&self.options.input);
         let mut error = match step.kind {
             StepKind::Plan(id) => self.missing.get(&id).cloned(),
@@ -140,7 +140,7 @@ impl DryRun<'_> {
             error.get_or_insert(unresolved_error(&missing, "in the input"));
         }
         error = error.or_else(|| check_list(step, &input));
-        Verdict { parameters, warnings, error }
+        CheckedStep { parameters, warnings, error }
     }
 
     /// Compiles the plan again with its input and the current tools.

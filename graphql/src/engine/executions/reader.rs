@@ -167,7 +167,7 @@ impl ExecutionReader {
         let mut after: Option<Cursor> = None;
         while heads.len() < most {
             let first = PAGE.min(most - heads.len());
-            let page = self.store.heads(filter, &Page { first, after }).await?;
+            let page = self.store.list_heads(filter, &Page { first, after }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             heads.extend(page.items.into_iter().map(|(_, head)| head).filter(|head| is_new(head)));
@@ -222,7 +222,7 @@ impl ExecutionReader {
             return Ok(*retry_of);
         }
         let Some(Event::Created(Created { retry_of, .. })) =
-            self.store.read_first(id).await?.map(|recorded| recorded.event)
+            self.store.read(id, Seq::START).await?.into_iter().next().map(|first| first.event)
         else {
             return Ok(None);
         };

@@ -3,7 +3,7 @@
 use planner::reuse::{RetryScope, kept_steps};
 use shared::{
     execution::{Execution, Step, StepState},
-    id::{ExecutionId, Seq, StepId, ToolName},
+    id::{ExecutionId, StepId, ToolName},
     plan::{StepKind, ToolExecution},
     tool::Effect,
 };

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use planner::{
     draft::Draft,
-    nearest::did_you_mean,
-    plans::{SubPlan, SubPlans, names},
     reuse::{RetryScope, ReuseError, kept_steps},
+    sub_plans::{SubPlan, SubPlans, names},
+    suggest::did_you_mean,
 };
 use serde_json::Value;
 use shared::{
@@ -50,7 +50,7 @@ impl PlanLibrary {
         request: RequestId,
     ) -> Result<u32, StoreError> {
         // Older versions may have been pruned, so versions are not counted.
-        for id in self.store.plans_of(request).await?.into_iter().rev() {
+        for id in self.store.plan_versions(request).await?.into_iter().rev() {
             if let Some(newest) = self.load(id).await? {
                 return Ok(newest.info().version.saturating_add(1));
             }
@@ -190,7 +190,7 @@ impl PlanLibrary {
         after: Option<&str>,
         first: usize,
     ) -> Result<Vec<SavedPlan>, StoreError> {
-        self.store.saved_plans(after, first).await
+        self.store.list_saved_plans(after, first).await
     }
 
     /// Returns the plan that is saved under a name, if there is one.
@@ -198,7 +198,7 @@ impl PlanLibrary {
         if name.is_empty() || name.len() > MAX_NAME {
             return Ok(None);
         }
-        self.store.saved_plan(name).await
+        self.store.find_saved_plan(name).await
     }
 
     /// Returns the plan that is saved under a name, or an error with a similar name.

@@ -22,7 +22,8 @@ use shared::{
     execution::ExecutionState,
     id::ToolName,
     store::{
-        ExecutionFilter, ExecutionHead, Page, Record, RecordKind, Store, StoreError, WriteCondition,
+        ExecutionFilter, ExecutionHead, HeadQuery, Page, Record, RecordKind, Store, StoreError,
+        WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -253,7 +254,8 @@ impl Learning {
     ) -> Result<Finished, EngineError> {
         let mut most = MAX_HEADS;
         loop {
-            let heads = self.store.ended(since, until, most).await?;
+            let heads =
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
             let has_more = heads.len() == most;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // More executions may have finished in the same microsecond as the last. All of these
@@ -291,7 +293,7 @@ impl Learning {
         let mut finished = Vec::new();
         let mut seen = 0;
         loop {
-            let listed = self.store.heads(&filter, &page).await?;
+            let listed = self.store.list_heads(&filter, &page).await?;
             seen += listed.items.len();
             page.after = listed.items.last().map(|(cursor, _)| cursor.clone());
             finished.extend(listed.items.into_iter().filter_map(|(_, head)| {
@@ -308,7 +310,7 @@ impl Learning {
 }
 
 async fn read_lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), StoreError> {
-    let record = store.record(RecordKind::Learned, RECORD).await?;
+    let record = store.find_record(RecordKind::Learned, RECORD).await?;
     let Some(found) = &record else { return Ok((None, Lessons::default())) };
     let lessons = serde_json::from_value(found.value.as_ref().clone());
     let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use planner::{
-    nearest::did_you_mean,
+    suggest::did_you_mean,
     toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
 };
 use shared::{

@@ -110,7 +110,8 @@ impl Tools {
         let parameters = Arc::new(call.parameters.clone());
         let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
         let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
-        let result = call::outside(tool, parameters, cx, self.toolbox(), &self.options).await;
+        let result =
+            call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|output| self.visible_result(&call.tool, output));
         call.result = result.map_err(|err| err.to_string());
@@ -130,7 +131,7 @@ impl Tools {
         tool: &ToolName,
         left: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
-        let limits = self.options.calls.of(tool, &call.parameters);
+        let limits = self.options.calls.limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
             return Ok(None);
         }
@@ -143,11 +144,11 @@ impl Tools {
             let why = "this process cannot count them, so let a server call it";
             return Err(refused(why.to_owned()));
         };
-        if worker.waiting_for_permits() >= MAX_WAITING {
+        if worker.waiting_call_count() >= MAX_WAITING {
             return Err(refused(format!("{MAX_WAITING} calls wait already; try again later")));
         }
         let permit = tokio::select! {
-            permit = worker.permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
+            permit = worker.acquire_permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
             () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
         };
         let seconds = PERMIT_WAIT.as_secs();
@@ -164,15 +165,15 @@ impl Tools {
             Found::Tool(tool) => Callee::Tool(tool),
             Found::Inactive(tool) => {
                 let tool = tool.definition();
-                let why = call::inactive(&self.toolbox().shown(tool), &tool.set);
+                let why = call::inactive_error(&self.toolbox().shown(tool), &tool.set);
                 Callee::Refused(tool.qualified_name(), why)
             }
             Found::Connecting => {
-                let why = call::late(&name, self.options.connect);
+                let why = call::connect_timeout_error(&name, self.options.connect);
                 Callee::Refused(name, why)
             }
             Found::Failed { set, error } if is_of(&set) => {
-                Callee::Refused(name, call::failed(&set, &error))
+                Callee::Refused(name, call::failed_set_error(&set, &error))
             }
             Found::Failed { .. } | Found::Unknown => Callee::Unknown,
         }
@@ -218,7 +219,7 @@ impl Tools {
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // Tools that only agents have cannot be looked up.
         let is_internal = |usage: &Usage| set_prefix(usage.tool.as_str()) == Some(dispatch::SET);
-        for usage in self.store.usage().await? {
+        for usage in self.store.list_usage().await? {
             if !self.grant.allows(&usage.tool) || is_internal(&usage) {
                 continue;
             }

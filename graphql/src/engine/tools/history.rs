@@ -88,7 +88,8 @@ pub(super) async fn list_calls(
     let most = first.min(MAX_CALLS);
     loop {
         let page = RecordPage { after, newest: true, ..RecordPage::first_records(MAX_CALLS) };
-        let names = store.record_names(RecordKind::Call, page).await?;
+        let names = store.list_records(RecordKind::Call, page.names_only()).await?;
+        let names: Vec<String> = names.into_iter().map(|record| record.name).collect();
         after = names.last().cloned();
         let is_last = names.len() < MAX_CALLS;
         for name in names.iter().filter(|name| tool_of(name).is_none_or(&is_wanted)) {
@@ -96,7 +97,7 @@ pub(super) async fn list_calls(
                 return Ok(calls);
             }
             // The record may have been removed since.
-            let found = store.record(RecordKind::Call, name).await?.and_then(read_call);
+            let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
             if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
                 let result = call.result.as_ref().map_or_else(String::len, json_size);
                 bytes += json_size(&call.parameters) + result;

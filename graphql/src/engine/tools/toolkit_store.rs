@@ -55,7 +55,7 @@ impl ToolkitStore {
         if let Some(toolkit) = cached {
             return Ok(toolkit);
         }
-        let record = self.store.record(RecordKind::Toolkit, RECORD).await?;
+        let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
         Ok(self.cache(revision, record.as_ref())?)
     }
 
@@ -68,7 +68,7 @@ impl ToolkitStore {
     ) -> Result<(T, Arc<Toolkit>), EngineError> {
         let _changing = self.changing.lock().await;
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.store.record(RecordKind::Toolkit, RECORD).await?;
+            let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
             let mut changes = changes_of(record.as_ref())?;
             let before = changes.applied_to(&self.configured);
             let mut after = before.clone();
