@@ -166,7 +166,7 @@ pub fn decide(
         Input::Ended { task, attempt, result } => decision.record_result(task, attempt, result),
         Input::NotCalled { task, attempt, error } => decision.return_uncalled(task, attempt, error),
         Input::Progressed { task, attempt, progress } => {
-            decision.record_progress(task, attempt, progress)
+            decision.record_progress(task, attempt, progress);
         }
         Input::Permitted(task) => decision.start_permitted(task),
         Input::Command(envelope) => decision.apply_command(envelope),

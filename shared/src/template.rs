@@ -160,7 +160,9 @@ impl Template {
             }),
             Self::Array(items) => items.iter().for_each(|item| item.visit_references(visit)),
             Self::Object(fields) => {
-                fields.iter().for_each(|(_, field)| field.visit_references(visit))
+                for (_, field) in fields {
+                    field.visit_references(visit);
+                }
             }
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn take_progress(
     let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
     match notification.notification {
         ServerNotification::ProgressNotification(progress) => {
-            tokens.deliver_report(progress.params)
+            tokens.deliver_report(progress.params);
         }
         // An invalid progress report.
         ServerNotification::CustomNotification(custom)

@@ -314,7 +314,8 @@ impl Story {
             }
         }
         self.told = self.log.len();
-        expected.assert_eq(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        expected
+            .assert_eq(&lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>());
         self.replays();
         if let Some(Event::Finished { outcome }) = self.log.last().map(|last| &last.event) {
             let state = match outcome {

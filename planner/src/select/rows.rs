@@ -117,7 +117,7 @@ impl Rows {
         }
         let mut quick = Vec::with_capacity(self.len());
         self.quick_cosines(std::slice::from_ref(asked), |_, _, cosine| {
-            quick.push(f64::from(cosine))
+            quick.push(f64::from(cosine));
         });
         let rows = best::candidate_places(&quick, most, self.slack(), |row| may(self.owners[row]));
         let exact = |row: usize| asked.cosine(self.row(row), self.norms[row]);

@@ -57,13 +57,13 @@ pub struct SavedPlan {
 }
 
 impl Reservation {
-    fn from_record(record: Record) -> Result<Self, StoreError> {
+    fn from_record(record: &Record) -> Result<Self, StoreError> {
         Ok(Self { key: record.name.clone(), ..record.parse_value()? })
     }
 }
 
 impl SavedPlan {
-    fn from_record(record: Record) -> Result<Self, StoreError> {
+    fn from_record(record: &Record) -> Result<Self, StoreError> {
         Ok(Self { name: record.name.clone(), at: record.at, ..record.parse_value()? })
     }
 }
@@ -93,7 +93,11 @@ impl dyn Store + '_ {
 
     /// Returns the reservation of a key.
     pub async fn find_reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
-        self.find_record(RecordKind::Key, key).await?.map(Reservation::from_record).transpose()
+        self.find_record(RecordKind::Key, key)
+            .await?
+            .as_ref()
+            .map(Reservation::from_record)
+            .transpose()
     }
 
     /// Saves a plan under a name, and replaces an earlier plan of this name.
@@ -104,7 +108,11 @@ impl dyn Store + '_ {
 
     /// Returns the plan with a name.
     pub async fn find_saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        self.find_record(RecordKind::SavedPlan, name).await?.map(SavedPlan::from_record).transpose()
+        self.find_record(RecordKind::SavedPlan, name)
+            .await?
+            .as_ref()
+            .map(SavedPlan::from_record)
+            .transpose()
     }
 
     /// Returns saved plans after a name, in byte order of their names.
@@ -116,7 +124,7 @@ impl dyn Store + '_ {
         let after = after.map(str::to_owned);
         let page = RecordPage { after, ..RecordPage::first_records(first) };
         let records = self.list_records(RecordKind::SavedPlan, page).await?;
-        parse_all(records.into_iter().map(SavedPlan::from_record))
+        parse_all(records.iter().map(SavedPlan::from_record))
     }
 
     /// Removes the name of a saved plan. The plan stays. Returns `false` if there is no such name.

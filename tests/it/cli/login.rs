@@ -206,5 +206,8 @@ async fn who_cannot_log_in_is_told_why() {
         assert!(message.starts_with(why), "{message}");
     }
     let elsewhere = home.run(&["login", "gone", "--server", "http://127.0.0.1:1"]).await;
-    assert!(elsewhere.err.contains("a login is kept where the tools are called"), "{elsewhere:?}");
+    assert!(
+        elsewhere.err.contains("a login is stored on the machine that calls the tools"),
+        "{elsewhere:?}"
+    );
 }

@@ -35,7 +35,7 @@ async fn a_retry_lists_the_calls_that_it_repeats() {
     // Nobody can be asked here, so that it is only said.
     let failed = home.run(&["retry", &id]).await;
     assert_eq!(failed.status, 1, "{failed:?}");
-    assert!(failed.err.contains("slow  own.slow  1 call, and nobody knows"), "{failed:?}");
+    assert!(failed.err.contains("slow  own.slow  1 call, with an unknown outcome"), "{failed:?}");
     assert!(!failed.err.contains("flow.effect"), "{failed:?}");
     let all = home.run(&["retry", &id, "--all", "--json"]).await;
     assert!(all.err.contains("paid  flow.effect  1 call\n"), "{all:?}");

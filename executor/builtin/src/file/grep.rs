@@ -132,7 +132,9 @@ impl ContentSearch {
                     if self.has_context && self.lines.len() > 0 {
                         self.push_line("--");
                     }
-                    lines.iter().for_each(|line| self.push_line(line));
+                    for line in &lines {
+                        self.push_line(line);
+                    }
                     self.is_full |= is_full;
                 }
             }

@@ -121,11 +121,11 @@ pub(super) fn search_file(
     matcher: &RegexMatcher,
     see: impl FnMut(SeenLine<'_>) -> bool,
 ) -> Result<bool, ToolError> {
-    let searched = match walk.root.open_canonical(path) {
+    let outcome = match walk.root.open_canonical(path) {
         Ok((file, _)) => search_reader(file, walk.stop, searcher, matcher, see),
         Err(_) => SearchEnd::Unreadable,
     };
-    match searched {
+    match outcome {
         SearchEnd::Done => {}
         SearchEnd::Binary => return Ok(false),
         SearchEnd::Unreadable => walk.count_unreadable(),

@@ -102,9 +102,9 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for char in self.0.chars() {
             if char.is_control() {
-                write!(f, "{}", char.escape_default())?
+                write!(f, "{}", char.escape_default())?;
             } else {
-                write!(f, "{char}")?
+                write!(f, "{char}")?;
             }
         }
         Ok(())

@@ -190,10 +190,10 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                 let text = String::from_utf8_lossy(&text);
                 match (part, found.last_mut()) {
                     (Some(ResultPart::Title), Some(result)) => {
-                        push_limited(&mut result.title, &text)
+                        push_limited(&mut result.title, &text);
                     }
                     (Some(ResultPart::Snippet), Some(result)) => {
-                        push_limited(&mut result.snippet, &text)
+                        push_limited(&mut result.snippet, &text);
                     }
                     _ => (),
                 }

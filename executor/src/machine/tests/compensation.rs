@@ -94,11 +94,11 @@ fn nothing_is_undone_of_what_ended_well() {
 #[test]
 fn nothing_done_is_nothing_to_undo() {
     let mut story = Story::with(steps(), compensating());
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 failed tool.failed, b skipped ExecutionFailed, c skipped ExecutionFailed,
           x skipped ExecutionFailed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]

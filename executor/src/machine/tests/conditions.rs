@@ -130,9 +130,9 @@ fn nothing_is_judged_during_a_pause_nor_by_a_worker_that_is_about_to_end() {
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).check(expect![[r"
         0 resumed, b skipped Condition, finished Completed
-    "#]]);
+    "]]);
 }
 
 #[test]

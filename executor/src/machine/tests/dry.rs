@@ -33,11 +33,11 @@ fn everything() -> Vec<UncheckedStep> {
 #[test]
 fn a_dry_run_begins_nothing_and_is_over_at_once() {
     let mut story = dry(everything(), vec![verdict(None); 6]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 a checked, a skipped DryRun, b checked, b skipped DryRun, c checked, c skipped DryRun,
           d checked, d skipped DryRun, e checked, e skipped DryRun, f checked, f skipped DryRun,
           finished Completed
-    "#]]);
+    "]]);
     for step in story.execution.steps() {
         assert_eq!((step.attempts, step.warnings.len()), (0, 1));
         assert_eq!(step.parameters.as_deref(), Some(&json!({ "x": "{{a.y}}" })));
@@ -51,11 +51,11 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
     let mut story = dry(everything(), verdicts);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 a checked, a#1 failed tool.invalid_parameters, b checked, b skipped DryRun, c checked,
           c skipped DryRun, d checked, d skipped DryRun, e checked, e skipped DryRun, f checked,
           f skipped DryRun, finished Failed
-    "#]]);
+    "]]);
     let tally = story.is_over(ExecutionState::Failed);
     assert_eq!((tally.failed, tally.skipped), (1, 5));
 }

@@ -15,12 +15,12 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
     ];
     let mut story = Story::new(steps);
     story.end("c", Err(failed()));
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started, b#1 started, c#1 started
         0 c#1 retry_scheduled tool.failed until 100
         0 a#1 failed tool.failed, c#1 failed tool.failed, d skipped ExecutionFailed,
           e skipped ExecutionFailed
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
     story.ok("b").check(expect![[r#"
         0 b#1 succeeded {"by":"b"}, finished Failed
@@ -32,11 +32,11 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
 #[test]
 fn a_second_failure_while_failing_is_not_tried_again() {
     let mut story = Story::new(vec![call("a", &[]), tries(3, call("b", &[]))]);
-    story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r"
         0 claimed, a#1 started, b#1 started
         0 a#1 failed tool.failed
         0 b#1 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -98,15 +98,15 @@ fn wait_asks_a_person_who_may_try_again_or_give_up() {
     let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[])), call("b", &["a"])]);
     story.end("a", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.approve("a", true).end("a", Err(failed())).check(expect![[r#"
+    story.approve("a", true).end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started
         0 a waiting decision tool.failed
         0 a approved, a#2 started
         0 a waiting decision tool.failed
-    "#]]);
-    story.approve("a", false).check(expect![[r#"
+    "]]);
+    story.approve("a", false).check(expect![[r"
         0 a#2 failed tool.failed, b skipped ExecutionFailed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -115,29 +115,29 @@ fn retries_back_off_and_end_with_the_budget() {
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
     story.wake(99).wake(100).end("a", Err(failed())).wake(299).wake(300);
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         100 a#2 started
         100 a#2 retry_scheduled tool.failed until 300
         300 a#3 started
         300 a#3 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn an_error_that_no_other_try_can_help_is_final() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
-    story.end("a", Err(failed().without_retry())).check(expect![[r#"
+    story.end("a", Err(failed().without_retry())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
     let invalid = ToolError::new(ErrorCode::INVALID_PARAMETERS, "no");
-    story.end("a", Err(invalid)).check(expect![[r#"
+    story.end("a", Err(invalid)).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 failed tool.invalid_parameters, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn interruptions_use_up_no_attempts() {
     let mut story = Story::new(vec![tries(2, call("a", &[]))]);
     story.claim().claim();
     story.end("a", Err(failed())).wake(100).claim().end("a", Err(failed()));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, a#1 started
         0 claimed, a#1 interrupted, a#2 started
         0 claimed, a#2 interrupted, a#3 started
@@ -163,7 +163,7 @@ fn interruptions_use_up_no_attempts() {
         100 a#4 started
         100 claimed, a#4 interrupted, a#5 started
         100 a#5 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -195,32 +195,32 @@ fn a_step_whose_tool_is_gone_begins_again_however_often() {
     story.is_over(ExecutionState::Completed);
 
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
-    story.uncalled("a", gone()).check(expect![[r#"
+    story.uncalled("a", gone()).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 interrupted, a#2 started
-    "#]]);
+    "]]);
     // This time the tool may have been called.
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         0 claimed, a#2 failed tool.outcome_unknown, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn a_step_whose_tool_is_gone_does_not_begin_again_where_nothing_may() {
     let steps = || vec![call("a", &[]), call("b", &[])];
     let mut story = Story::new(steps());
-    story.cancel().uncalled("a", gone()).end("b", Err(stopped())).check(expect![[r#"
+    story.cancel().uncalled("a", gone()).end("b", Err(stopped())).check(expect![[r"
         0 claimed, a#1 started, b#1 started
         0 cancel_requested
         0 a#1 interrupted, a cancelled
         0 b cancelled, finished Cancelled
-    "#]]);
+    "]]);
     let mut story = Story::new(steps());
-    story.end("b", Err(failed())).uncalled("a", gone()).check(expect![[r#"
+    story.end("b", Err(failed())).uncalled("a", gone()).check(expect![[r"
         0 claimed, a#1 started, b#1 started
         0 b#1 failed tool.failed
         0 a#1 interrupted, a#1 failed tool.unavailable, finished Failed
-    "#]]);
+    "]]);
 }
 
 /// Regression: failures that a person retried counted as interruptions.
@@ -238,32 +238,32 @@ fn failures_that_a_person_forgave_are_not_interruptions() {
 fn once_is_tried_again_after_a_definite_failure_only() {
     let once = || tries(3, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once()]);
-    story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r#"
+    story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         100 a#2 started
         100 a#2 failed tool.outcome_unknown, finished Failed
-    "#]]);
+    "]]);
     let mut idempotent = Story::new(vec![tries(3, call("a", &[]))]);
-    idempotent.end("a", Err(timed_out())).check(expect![[r#"
+    idempotent.end("a", Err(timed_out())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 retry_scheduled tool.timeout until 100
-    "#]]);
+    "]]);
     let mut lost = Story::new(vec![once()]);
-    lost.claim().check(expect![[r#"
+    lost.claim().check(expect![[r"
         0 claimed, a#1 started
         0 claimed, a#1 failed tool.outcome_unknown, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn once_with_an_unknown_outcome_may_ask_a_person() {
     let once = on_error(OnError::Wait, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once]);
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         0 claimed, a#1 started
         0 claimed, a waiting decision tool.outcome_unknown
-    "#]]);
+    "]]);
     story.approve("a", true).ok("a").check(expect![[r#"
         0 a approved, a#2 started
         0 a#2 succeeded {"by":"a"}, finished Completed
@@ -302,11 +302,11 @@ fn a_failure_awaits_sleeps() {
     let mut story = Story::new(steps);
     story.end("a", Err(failed()));
     assert_eq!(story.execution.state(), ExecutionState::InProgress);
-    story.wake(1_000_000).check(expect![[r#"
+    story.wake(1_000_000).check(expect![[r"
         0 claimed, w waiting signal go, a#1 started, s#1 started until 1000000
         0 a#1 failed tool.failed, w skipped ExecutionFailed
         1000000 s#1 succeeded null, finished Failed
-    "#]]);
+    "]]);
     let tally = story.execution.count_steps();
     assert_eq!((tally.total, tally.failed, tally.successful, tally.skipped), (3, 1, 1, 1));
 }

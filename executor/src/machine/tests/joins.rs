@@ -142,9 +142,9 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
         when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, skipped skipped Condition, other#1 started, plain skipped Dependency
-    "#]]);
+    "]]);
     assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
     story.ok("other").ok("own").check(expect![[r#"
         0 other#1 succeeded {"by":"other"}, own#1 started

@@ -27,13 +27,13 @@ fn a_cancel_in_the_middle_stops_every_item() {
 fn a_deadline_in_the_middle_fails_the_step() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
     let mut story = begun_with(width(1, each()), json!([1, 2]), options);
-    story.wake(50).end("each[0]", Err(stopped())).check(expect![[r#"
+    story.wake(50).end("each[0]", Err(stopped())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started
         50 deadline_passed, each[1] skipped ExecutionFailed
         50 each[0]#1 failed execution.deadline, each#1 failed execution.deadline,
           finished Failed
-    "#]]);
+    "]]);
 }
 
 /// Regression: a loop whose items may fail succeeded, although every item was cut off.

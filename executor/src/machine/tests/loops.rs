@@ -104,14 +104,14 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
 fn ignore_puts_null_in_the_place_of_a_failed_item() {
     let mut story = begun(on_error(OnError::Ignore, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).end("each[0]", Ok(json!(0))).end("each[2]", Ok(json!(2)));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
           each[2]#1 started
         0 each[1]#1 failed tool.failed
         0 each[0]#1 succeeded 0
         0 each[2]#1 succeeded 2, each#1 succeeded, finished Completed
-    "#]]);
+    "]]);
     assert_eq!(story.output("each"), json!([0, null, 2]));
 }
 
@@ -137,15 +137,13 @@ fn a_list_of_which_every_item_fails_is_still_a_list() {
 #[test]
 fn items_are_tried_again_alone() {
     let mut story = begun(tries(2, each()), json!([1, 2]));
-    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[
-        r#"
+    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started, each[1]#1 started
         0 each[0]#1 retry_scheduled tool.failed until 100
         0 each[1]#1 succeeded 1
         100 each[0]#2 started
-    "#
-    ]]);
+    "]]);
     story.end("each[0]", Ok(json!(0)));
     assert_eq!(story.output("each"), json!([0, 1]));
     story.survives_every_cut();
@@ -168,20 +166,20 @@ fn a_list_has_its_own_width() {
 fn consent_is_asked_once_before_the_loop() {
     let mut story = begun(approved(each()), json!([1, 2]));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r#"
+    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each waiting approval
         0 claimed
         0 each approved, each#1 started of 2, each[0]#1 started, each[1]#1 started
         0 each[0]#1 succeeded 0
         0 each[1]#1 succeeded 0, each#1 succeeded, finished Completed
-    "#]]);
+    "]]);
     let mut refused = begun(approved(each()), json!([1, 2]));
-    refused.approve("each", false).check(expect![[r#"
+    refused.approve("each", false).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each waiting approval
         0 each#1 failed step.rejected, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -202,7 +200,7 @@ fn a_person_decides_about_one_item_or_about_all() {
     one.ok("each[2]").approve("each[0]", true).ok("each[0]");
     one.is_over(ExecutionState::Completed);
     let mut all = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    all.run(|_| Err(failed())).approve("each", true).check(expect![[r#"
+    all.run(|_| Err(failed())).approve("each", true).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
           each[2]#1 started
@@ -211,11 +209,11 @@ fn a_person_decides_about_one_item_or_about_all() {
         0 each[2] waiting decision tool.failed
         0 each[0] approved, each[1] approved, each[2] approved, each[0]#2 started,
           each[1]#2 started, each[2]#2 started
-    "#]]);
+    "]]);
     all.run(|_| Ok(json!(0)));
     all.is_over(ExecutionState::Completed);
     let mut refused = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r#"
+    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
           each[2]#1 started
@@ -224,18 +222,18 @@ fn a_person_decides_about_one_item_or_about_all() {
         0 each[2] waiting decision tool.failed
         0 each[1]#1 failed tool.failed, each[0]#1 failed tool.failed,
           each[2]#1 failed tool.failed, each#1 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() {
     let mut story = begun(width(1, on_error(OnError::Wait, each())), json!([1, 2, 3]));
-    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r#"
+    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started
         0 each[0] waiting decision tool.failed, each[1]#1 started
         0 each[0] approved
-    "#]]);
+    "]]);
     story.ok("each[1]").check(expect![[r#"
         0 each[1]#1 succeeded {"by":"each[1]"}, each[0]#2 started
     "#]]);
@@ -266,7 +264,7 @@ fn an_item_that_came_back_and_is_stopped_never_begins() {
 fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
     let each = with(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
-    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r#"
+    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [50,20], each#1 started of 2, each[0]#1 started until 50,
           each[1]#1 started until 20
@@ -274,7 +272,7 @@ fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
         20 each[1]#1 succeeded null
         20 claimed
         50 each[0]#1 succeeded null, each#1 succeeded, finished Completed
-    "#]]);
+    "]]);
     assert_eq!(story.output("each"), json!([null, null]));
 }
 
@@ -299,11 +297,11 @@ fn items_wait_for_signals_each_its_own() {
 #[test]
 fn one_at_a_time_items_begin_in_order() {
     let mut story = begun_with(each(), json!([1, 2, 3]), sequential());
-    story.run(|_| Ok(json!(0))).check(expect![[r#"
+    story.run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started
         0 each[0]#1 succeeded 0, each[1]#1 started
         0 each[1]#1 succeeded 0, each[2]#1 started
         0 each[2]#1 succeeded 0, each#1 succeeded, finished Completed
-    "#]]);
+    "]]);
 }

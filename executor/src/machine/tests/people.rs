@@ -25,10 +25,10 @@ fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
 #[test]
 fn a_refusal_is_a_rejected_step() {
     let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
-    story.approve("a", false).check(expect![[r#"
+    story.approve("a", false).check(expect![[r"
         0 claimed, a waiting approval
         0 a#1 failed step.rejected, b skipped ExecutionFailed, finished Failed
-    "#]]);
+    "]]);
     let mut goes_on =
         Story::new(vec![on_error(OnError::Ignore, approved(call("a", &[]))), call("b", &["a"])]);
     goes_on.approve("a", false).ok("b").check(expect![[r#"
@@ -77,30 +77,30 @@ fn each_signal_ends_one_wait_in_the_order_they_came() {
     let steps = vec![wait("v", "go", &[]), wait("w", "go", &[]), wait("x", "go", &["v"])];
     let mut story = Story::new(steps);
     story.signal("go", json!(1)).signal("go", json!(2)).signal("go", json!(3));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, v waiting signal go, w waiting signal go
         0 signal_received, v#1 succeeded 1, x waiting signal go
         0 signal_received, w#1 succeeded 2
         0 signal_received, x#1 succeeded 3, finished Completed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn a_wait_may_need_consent_first() {
     let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
-    story.signal("go", json!(1)).approve("w", true).check(expect![[r#"
+    story.signal("go", json!(1)).approve("w", true).check(expect![[r"
         0 claimed, w waiting approval
         0 signal_received
         0 w approved, w waiting signal go, w#1 succeeded 1, finished Completed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn a_wait_for_nothing_is_an_invalid_parameter() {
     let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, w#1 failed tool.invalid_parameters, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn a_command_counts_once_however_often_it_comes() {
             story.decide(&Input::Command(envelope.clone()));
         }
     }
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, v waiting signal go, w waiting signal go
         0 signal_received, v#1 succeeded null
         0 paused
         0 resumed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn a_pause_starts_nothing_and_records_what_ends() {
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r"
         0 resumed, c waiting approval, b#1 started
         0 command_ignored
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
@@ -167,9 +167,9 @@ fn a_pause_before_the_first_claim_holds() {
         0 claimed
     "]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).check(expect![[r"
         0 resumed, a#1 started
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -178,16 +178,16 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
         Story::new(vec![sleep("s", 50, &[]), tries(2, call("a", &[])), call("b", &["s"])]);
     story.end("a", Err(failed())).tell(Command::Pause);
     assert_eq!(story.wakes_at(), Some(50));
-    story.wake(500).check(expect![[r#"
+    story.wake(500).check(expect![[r"
         0 claimed, s#1 started until 50, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         0 paused
         500 s#1 succeeded null
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), None);
-    story.tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).check(expect![[r"
         500 resumed, a#2 started, b#1 started
-    "#]]);
+    "]]);
 }
 
 /// After a crash a command may be delivered again in another state. Regression: a `pause` without
@@ -227,13 +227,13 @@ fn a_second_click_answers_no_later_question() {
         story.decide(&Input::Command(click.clone()));
     }
     story.end("a", Err(failed())).claim().decide(&Input::Command(clicks[1].clone()));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, a waiting approval
         0 a approved, a#1 started
         0 command_ignored
         0 a waiting decision tool.failed
         0 claimed
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::Waiting);
 }
 

@@ -48,9 +48,9 @@ fn an_execution_that_reuses_everything_is_over_when_it_is_claimed() {
     let steps = vec![call("a", &[]), approved(call("b", &["a"]))];
     let mut story =
         reusing(steps, ExecutionOptions::default(), &[("a", json!(1)), ("b", json!(2))]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, finished Completed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn an_output_that_was_returned_earlier_says_so() {
     let mut story = Story::new(vec![call("a", &[])]);
     let task = story.task("a");
     let result = Ok(CallOutput { cached: true, ..CallOutput::from(json!(1)) });
-    story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r#"
+    story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded 1 cached, finished Completed
-    "#]]);
+    "]]);
     assert!(story.execution.step(task.step).is_reused);
 }
 

@@ -32,15 +32,15 @@ fn everything_open(options: ExecutionOptions) -> Story {
 #[test]
 fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().cancel().check(expect![[r#"
+    story.cancel().cancel().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
         0 running cancelled
         0 once#1 failed tool.outcome_unknown, finished Cancelled
-    "#]]);
+    "]]);
     let tally = story.is_over(ExecutionState::Cancelled);
     assert_eq!((tally.cancelled, tally.failed), (7, 1));
 }
@@ -59,32 +59,32 @@ fn what_succeeds_while_cancelled_has_succeeded() {
 fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
     let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
-    story.cancel().end("a", Err(not_begun)).check(expect![[r#"
+    story.cancel().end("a", Err(not_begun)).check(expect![[r"
         0 claimed, a#1 started
         0 cancel_requested
         0 a cancelled, finished Cancelled
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn a_claim_ends_what_a_cancelled_execution_was_doing() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().claim().check(expect![[r#"
+    story.cancel().claim().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
         0 claimed, running#1 interrupted, once#1 failed tool.outcome_unknown, running cancelled,
           finished Cancelled
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn cancelling_before_the_first_claim_runs_nothing() {
     let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
-    story.claim_and_cancel().check(expect![[r#"
+    story.claim_and_cancel().check(expect![[r"
         0 claimed, cancel_requested, running cancelled, once cancelled, retrying cancelled,
           sleeping cancelled, asking cancelled, waiting cancelled, deciding cancelled,
           pending cancelled, finished Cancelled
-    "#]]);
+    "]]);
     assert_eq!(story.is_over(ExecutionState::Cancelled).cancelled, 8);
 }
 
@@ -110,16 +110,16 @@ fn a_deadline_counts_from_the_start_and_ends_everything() {
         0 paused
     "]]);
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).check(expect![[r#"
+    story.wake(10_000).check(expect![[r"
         10000 deadline_passed, sleeping#1 failed execution.deadline,
           retrying#1 failed execution.deadline, asking#1 failed execution.deadline,
           waiting#1 failed execution.deadline, deciding#1 failed execution.deadline,
           pending skipped ExecutionFailed
-    "#]]);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+    "]]);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
         10000 running#1 failed execution.deadline
         10000 once#1 failed tool.outcome_unknown, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn a_deadline_runs_while_an_execution_is_failing() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed()));
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).end("b", Err(stopped())).check(expect![[r#"
+    story.wake(10_000).end("b", Err(stopped())).check(expect![[r"
         0 claimed, a#1 started, b#1 started
         0 a#1 failed tool.failed
         10000 deadline_passed
         10000 b#1 failed execution.deadline, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -141,10 +141,10 @@ fn a_deadline_does_not_run_before_the_start() {
     let mut story = Story::with(vec![call("a", &[])], options);
     story.wake(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);
-    story.wake(60_000).claim().check(expect![[r#"
+    story.wake(60_000).claim().check(expect![[r"
         0 claimed
         60000 claimed, a#1 started
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), Some(70_000));
 }
 

@@ -82,12 +82,12 @@ fn another_try_is_another_execution() {
     let first = child(&story, "p");
     story.end("p", Err(failed())).wake(100);
     assert_ne!(child(&story, "p"), first);
-    story.end("p", Err(failed())).check(expect![[r#"
+    story.end("p", Err(failed())).check(expect![[r"
         0 claimed, p#1 started elsewhere
         0 p#1 retry_scheduled tool.failed until 100
         100 p#2 started elsewhere
         100 p#2 failed tool.failed, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
     story.cancel();
     assert_eq!(story.state(), ExecutionState::InProgress);
     let error = ToolError::new(ErrorCode::CANCELLED, "it was cancelled");
-    story.end("p", Err(error)).check(expect![[r#"
+    story.end("p", Err(error)).check(expect![[r"
         0 claimed, p#1 started elsewhere
         0 cancel_requested, b cancelled
         0 p cancelled, finished Cancelled
-    "#]]);
+    "]]);
 }
 
 #[test]

@@ -53,10 +53,10 @@ fn a_template_that_finds_nothing_fails_what_has_an_effect_unless_somebody_says_o
 #[test]
 fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
     let greet = |id| with(json!({ "text": "Hello {{input.who}}" }), call(id, &["a"]));
-    Story::new(vec![call("a", &[]), greet("b"), call("c", &["b"])]).check(expect![[r#"
+    Story::new(vec![call("a", &[]), greet("b"), call("c", &["b"])]).check(expect![[r"
         0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
           c skipped ExecutionFailed, finished Failed
-    "#]]);
+    "]]);
     // The caller left it out, so `onError` of the step does not apply.
     for kind in [OnError::Continue, OnError::Ignore, OnError::Wait] {
         let story = Story::new(vec![call("a", &[]), on_error(kind, greet("b"))]);
@@ -68,10 +68,10 @@ fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
     let mut sequential = Story::with(vec![call("a", &[]), greet("b")], sequential());
     assert_eq!(
         sequential
-            .check(expect![[r#"
+            .check(expect![[r"
                 0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
                   finished Failed
-            "#]])
+            "]])
             .state(),
         ExecutionState::Failed
     );
@@ -110,9 +110,9 @@ fn conditions_lists_and_compensations_count_where_they_can_be_needed() {
     let mut read =
         Story::new(vec![for_each("{{input.list}}", effect(Effect::Read, call("b", &[])))]);
     assert_eq!(code_of(&read, "b").as_deref(), Some("step.not_a_list"));
-    read.check(expect![[r#"
+    read.check(expect![[r"
         0 claimed, b#1 failed step.not_a_list, finished Failed
-    "#]]);
+    "]]);
     let undo = || {
         let mut step = undoable(call("b", &["a"]));
         step.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{input.who}}" }));
@@ -141,10 +141,10 @@ fn an_item_that_lacks_a_field_fails_what_has_an_effect() {
 fn an_execution_that_had_begun_is_not_asked_for_its_input_again() {
     let steps = vec![call("a", &[]), with(json!({ "x": "{{input.who}}" }), call("b", &["a"]))];
     let mut story = Story::with(steps, options(Some(false)));
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         0 claimed, a#1 started
         0 claimed, a#1 interrupted, a#2 started
-    "#]]);
+    "]]);
 }
 
 #[test]

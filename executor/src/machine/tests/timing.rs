@@ -53,12 +53,12 @@ fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
     let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
-    story.wake(100).end("a", Err(failed())).check(expect![[r#"
+    story.wake(100).end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         100 a#2 started
         100 a#2 failed tool.failed, b skipped ExecutionFailed, finished Failed
-    "#]]);
+    "]]);
 }
 
 /// Regression: waits for signals and approvals started before their turn.
@@ -124,10 +124,10 @@ fn parallel_runs_what_is_ready_up_to_its_limit() {
 #[test]
 fn sleeps_hold_a_slot_and_survive_a_claim() {
     let mut story = Story::with(vec![sleep("s", 1_000, &[]), call("a", &[])], width(1));
-    story.wake(500).claim().check(expect![[r#"
+    story.wake(500).claim().check(expect![[r"
         0 claimed, s#1 started until 1000
         500 claimed
-    "#]]);
+    "]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::InProgress, Some(1_000)));
     story.wake(1_000).ok("a").check(expect![[r#"
         1000 s#1 succeeded null, a#1 started
@@ -144,10 +144,10 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
         call("a", &[]),
     ];
     let mut story = Story::with(steps, width(1));
-    story.end("r", Err(failed())).check(expect![[r#"
+    story.end("r", Err(failed())).check(expect![[r"
         0 claimed, w waiting signal go, p waiting approval, r#1 started
         0 r#1 retry_scheduled tool.failed until 100, a#1 started
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), None, "the retry waits for the slot");
     story.wake(200).ok("a").check(expect![[r#"
         200 a#1 succeeded {"by":"a"}, r#2 started
@@ -157,30 +157,30 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
 #[test]
 fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
     let mut story = Story::new(vec![sleep("s", 0, &[])]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, s#1 started until 0, s#1 succeeded null, finished Completed
-    "#]]);
+    "]]);
     let mut long = sleep("s", 5_000, &[]);
     long.policy.timeout_ms = 1_000;
     let mut story = Story::new(vec![long]);
-    story.wake(1_000).check(expect![[r#"
+    story.wake(1_000).check(expect![[r"
         0 claimed, s#1 started until 1000
         1000 s#1 failed tool.timeout, finished Failed
-    "#]]);
+    "]]);
     let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
-    Story::new(vec![bad]).check(expect![[r#"
+    Story::new(vec![bad]).check(expect![[r"
         0 claimed, s#1 started, s#1 failed tool.invalid_parameters, finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn a_sleep_of_an_hour_needs_no_timeout_of_its_own() {
     let mut story = Story::new(vec![sleep("s", 3_600_000, &[])]);
     assert_eq!(story.wakes_at(), Some(3_600_000));
-    story.wake(3_600_000).check(expect![[r#"
+    story.wake(3_600_000).check(expect![[r"
         0 claimed, s#1 started until 3600000
         3600000 s#1 succeeded null, finished Completed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn nothing_starts_before_its_time() {
     "]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Pending, Some(5_000)));
     story.now = at(5_000);
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         5000 claimed, a#1 started
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
@@ -207,13 +207,13 @@ fn a_worker_that_is_about_to_end_begins_nothing() {
     let moment = Moment { now: at(1), may_start: false };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed, a#1 started
         1 a#1 succeeded 1
-    "#]]);
-    story.claim().check(expect![[r#"
+    "]]);
+    story.claim().check(expect![[r"
         0 claimed, c waiting approval, b#1 started
-    "#]]);
+    "]]);
 }
 
 #[test]

@@ -68,9 +68,9 @@ impl Screen {
     /// Prints a result: a text for people, or the document with `--json`.
     pub(crate) fn print_result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
         if self.json {
-            self.print_json(document)?
+            self.print_json(document)?;
         } else {
-            self.print(text)?
+            self.print(text)?;
         }
         Ok(ExitStatus::Done)
     }
