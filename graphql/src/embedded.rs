@@ -62,7 +62,7 @@ impl Embedded {
         Self::settled(store, sets, options, |engine| engine).await
     }
 
-    /// Like [`open_with_store`](Self::open_with_store). `settle` configures the engine before the
+    /// Like [`over`](Self::over). `settle` configures the engine before the
     /// worker starts.
     pub(crate) async fn settled(
         store: Arc<dyn Store>,

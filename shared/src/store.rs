@@ -339,7 +339,7 @@ pub struct EventDocument {
     pub first: Seq,
     /// The number of events.
     pub len: usize,
-    /// The events, as [`event::to_json`] writes them.
+    /// The events, as [`event::encode_events`] writes them.
     pub json: String,
 }
 

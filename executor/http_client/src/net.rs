@@ -1,8 +1,8 @@
 //! Checks of network addresses.
 //!
 //! A model or a page could name an address that only this machine can reach: a neighbour, a cloud's
-//! metadata service, or Faber itself. [`AddressResolver`] resolves a name once and connects to the
-//! checked address. [`check_url`] checks literal addresses in URLs. Every redirect needs both
+//! metadata service, or Faber itself. [`PublicOnly`] resolves a name once and connects to the
+//! checked address. [`check`] checks literal addresses in URLs. Every redirect needs both
 //! checks.
 
 use std::{
@@ -120,7 +120,7 @@ impl Refused {
     }
 }
 
-/// Checks the scheme, the credentials and a literal address of a URL. [`AddressResolver`] checks
+/// Checks the scheme, the credentials and a literal address of a URL. [`PublicOnly`] checks
 /// names.
 pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !matches!(url.scheme(), "http" | "https") {

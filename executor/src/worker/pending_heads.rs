@@ -14,7 +14,7 @@ use super::Worker;
 
 /// Delay before a head is offered again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Heads that are kept. The [sweep](Worker::sweep) claims the executions of the others again.
+/// Heads that are kept. The scan claims the executions of the others again.
 const MAX_HEADS: usize = 4_096;
 
 /// Heads that could not be written.

@@ -20,7 +20,7 @@ use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 /// Replans that run at the same time. Keeps capacity of the model's provider free for other
 /// requests.
 const MAX_RUNNING: usize = 4;
-/// Executions that wait. The [sweep](Worker::sweep) finds the others again.
+/// Executions that wait. The scan finds the others again.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 //!
 //! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool that
 //! changes something, whatever its parameters say. The named tool is called with its own limits and
-//! metrics, within the [`AgentTools`] of the plan. The output of the step contains the result or
+//! metrics, within the tools that the plan allows. The output of the step contains the result or
 //! the error, for the model to judge.
 //!
 //! No toolset contains these tools, so no draft can name them.

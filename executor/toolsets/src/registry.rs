@@ -1,7 +1,7 @@
 //! The toolsets of a node, and their activation.
 //!
 //! The configuration defines the toolsets at the start. Later changes are
-//! [records](shared::store::Records) in the store: added sets, registered tools, activations and
+//! [records](shared::store::KeyValue) in the store: added sets, registered tools, activations and
 //! data of contexts. Each node reads the records at its start, after each hint, and in fixed
 //! intervals. It then updates its [`Toolbox`]. The records alone decide, so a node that missed a
 //! hint catches up at the next poll.
@@ -85,7 +85,7 @@ struct Inner {
     /// Held during a change until this node has applied it. Only changes by other nodes can come in
     /// between.
     applied: Mutex<Applied>,
-    /// The revision that was applied last, or [`NO_REVISION`].
+    /// The revision that was applied last, or [`NONE`].
     seen: AtomicU64,
 }
 

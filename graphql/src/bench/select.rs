@@ -1,6 +1,6 @@
 //! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
 //!
-//! Texts and embedder ([`corpus::WordEmbedder`]) are synthetic, so the results exclude the model.
+//! The texts and the embedder by words are synthetic, so the results exclude the model.
 //! The report includes the time of the built-in encoder.
 
 mod corpus;

@@ -22,7 +22,7 @@ fn complaint(err: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Formats a document that [`parse_yaml`] reads the same.
+/// Formats a document that [`value`] reads the same.
 pub fn text(value: &Value) -> Result<String, String> {
     serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
 }

@@ -87,7 +87,7 @@ pub(super) fn padded_width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(RUN)
 }
 
-/// Appends a normalized integer vector of [`width`] numbers.
+/// Appends a normalized integer vector of `width` numbers.
 pub(super) fn append_whole(vector: &[f32], norm: f64, to: &mut Vec<i16>) {
     let scale = if norm > 0.0 { ONE / norm } else { 0.0 };
     let end = to.len() + padded_width(vector.len());

@@ -53,7 +53,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Converts a schema. Its references point into [`into_defs`](Self::into_defs).
+    /// Converts a schema. Its references point into [`defs`](Self::defs).
     pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
         self.make(schema, 0)
     }
