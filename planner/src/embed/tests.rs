@@ -214,5 +214,5 @@ async fn a_directory_that_is_no_model_is_refused() {
     assert!(open().await.contains("tokenizer.json` cannot be read"));
     let dense = r#"[{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]"#;
     put("modules.json", dense);
-    assert!(open().await.contains("Dense`, which is not known here"));
+    assert!(open().await.contains("unknown part `sentence_transformers.models.Dense`"));
 }
