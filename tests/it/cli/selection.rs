@@ -298,7 +298,7 @@ async fn tools_without_examples_are_chosen_by_what_they_have() {
     assert!(ended.out.contains("createBlog"), "{ended:?}");
     assert!(ended.err.contains("as with `--by hybrid`"), "{ended:?}");
     let ended = home.run(&["tools", "select", "write a new blog", "--by", "centroid"]).await;
-    assert!(ended.err.contains("give them some, or choose `--by hybrid`"), "{ended:?}");
+    assert!(ended.err.contains("add some, or use `--by hybrid`"), "{ended:?}");
     assert!(!ended.out.contains("createBlog"), "{ended:?}");
 }
 

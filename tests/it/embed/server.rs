@@ -95,7 +95,7 @@ async fn a_refusal_is_told_at_once_and_says_what_to_do() {
     let server = client(&url, Some("sk-test"));
     let why = refused(&server).await;
     assert!(why.contains("no such model") && why.contains("embedding.model"), "{why}");
-    assert!(refused(&server).await.contains("no list of vectors"));
+    assert!(refused(&server).await.contains("not a list of vectors"));
     let why = refused(&client(&url, None)).await;
     assert!(why.contains("401") && why.contains("embedding.api_key_env"), "{why}");
     assert_eq!(seen.lock().unwrap().asked.len(), 3, "each was asked once");
