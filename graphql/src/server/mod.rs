@@ -6,10 +6,10 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `serve`, `task_set` | accepts connections and owns every task |
+//! | `serve`, `nursery` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
-//! | `host_check`, `hosts` | checks `Host`, `Origin` and peer |
-//! | `caller_identity` | identifies the caller by its token |
+//! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
+//! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
