@@ -1,64 +1,92 @@
-//! A program that embeds Faber, with two tools of its own: `cargo run --example embed`.
+//! A program that embeds Faber, with three tools of its own: `cargo run --example embed`.
 //!
-//! A tool is an async function and what it takes. The schema that plans are checked against, and
-//! that models are shown, comes from the type.
+//! The guides `docs/how-to/embed-in-rust.md` and `docs/how-to/rust-functions.md` show its parts.
 
-#![expect(clippy::print_stdout, reason = "it shows what came of it")]
+#![expect(clippy::print_stdout, reason = "the program shows its result")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use graphql::embedded::Embedded;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::tool::{Effect, ToolError};
 use toolbox::{ToolContext, ToolSet, function};
 
-/// What `price` takes.
+/// Parameters of `price`.
 #[derive(Deserialize, JsonSchema)]
 struct Article {
     /// The article: `tea` or `cup`.
     name: String,
 }
 
-/// Looks up what an article costs, in cents.
+/// Looks up the price of an article, in cents.
 async fn price(Article { name }: Article, _: ToolContext) -> Result<u32, ToolError> {
-    let prices = [("tea", 450), ("cup", 1_200)];
-    let found = prices.iter().find(|(it, _)| *it == name);
-    found.map(|(_, it)| *it).ok_or_else(|| ToolError::failed(format!("there is no `{name}`")))
+    match name.as_str() {
+        "tea" => Ok(450),
+        "cup" => Ok(1_200),
+        _ => Err(ToolError::failed(format!("there is no `{name}`"))),
+    }
 }
 
-/// What `total` takes.
+/// Parameters of `total`.
 #[derive(Deserialize, JsonSchema)]
-struct Cents {
-    /// What each article costs, in cents.
+struct Prices {
+    /// Prices in cents.
     prices: Vec<u32>,
 }
 
-/// Adds prices up.
-async fn total(Cents { prices }: Cents, _: ToolContext) -> Result<u32, ToolError> {
+/// Adds prices.
+async fn total(Prices { prices }: Prices, _: ToolContext) -> Result<u32, ToolError> {
     Ok(prices.iter().sum())
+}
+
+/// Parameters of `order`.
+#[derive(Deserialize, JsonSchema)]
+struct Order {
+    /// The sum of the order, in cents.
+    cents: u32,
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A real program captures a database pool or a client here.
+    let orders = Arc::new(AtomicU32::new(0));
+    let order = move |Order { cents }: Order, _: ToolContext| {
+        let orders = Arc::clone(&orders);
+        async move {
+            let number = orders.fetch_add(1, Ordering::Relaxed) + 1;
+            Ok::<Value, ToolError>(json!({ "number": number, "cents": cents }))
+        }
+    };
+
     let tools = [
-        function("shop", "price", "Looks up what an article costs.", Effect::Read, price),
-        function("shop", "total", "Adds prices up.", Effect::Read, total),
+        function("shop", "price", "Looks up the price of an article.", Effect::Read, price),
+        function("shop", "total", "Adds prices.", Effect::Read, total),
+        function("shop", "order", "Orders for a sum.", Effect::Once, order),
     ];
     let shop = ToolSet::ready("shop".parse()?, "local", "A small shop.", tools);
+
     let faber = Embedded::open("memory:", [shop]).await?;
 
-    // As a model or a person writes it. The two look-ups run at the same time.
+    // The two look-ups run at the same time.
     let plan = json!({ "tools": [
         { "id": "tea", "name": "price", "parameters": { "name": "tea" } },
         { "id": "cup", "name": "price", "parameters": { "name": "cup" } },
         { "name": "total", "parameters": { "prices": ["{{tea}}", "{{cup}}"] } },
+        { "name": "order", "parameters": { "cents": "{{total}}" } },
     ] });
-    let ended = faber.run_plan(plan).await?;
-    println!("{:?}: {}", ended.state(), ended.outputs());
+    let execution = faber.run_plan(plan).await?;
+    println!("{:?}: {}", execution.state(), execution.outputs());
 
-    // What cannot run is not kept: every reason comes back, with the name that was meant.
+    // A plan that cannot run is not stored. The error names every problem.
     let wrong = json!({ "tools": [{ "name": "prise", "parameters": { "name": "tea" } }] });
-    println!("{}", faber.run_plan(wrong).await.expect_err("there is no tool `prise`"));
+    if let Err(err) = faber.run_plan(wrong).await {
+        println!("{err}");
+    }
 
     faber.close().await;
     Ok(())

@@ -7,46 +7,62 @@
 Each page runs in an empty folder and one shell. A block ```LANG title="NAME" is written to that file first; `append` adds to
 it. A block ```console runs line by line; ```console norun is skipped. Ids, times and durations may differ. A line `…` stands
 for any lines, and a line that ends in `…` for any line that starts the same.
+
+All outputs of a page come from one run: their times and ids lie within ten minutes, and --bless writes all of them. Every port
+that a page names is replaced by a free one. After a command that ends in `&`, the script waits until its ports are open.
+FABER_TEST_MONGODB is the address that replaces `mongodb://127.0.0.1/faber?replicaSet=rs0`.
 """
 
+import calendar
 import os
 import pathlib
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-FENCE = re.compile(r"(?ms)^(```+)([^\n`]*)\n(.*?)^\1[ \t]*$")
+FENCE = re.compile(r"(?ms)^([ \t]*)(```+)([^\n`]*)\n(.*?)^\1\2[ \t]*$")
 IDS = re.compile(r"\b(?:plan|exec|req|call|work)_\d+_[a-z0-9]+\b|\b[0-9a-f]{24}\b")
 KINDS = ("plan_", "exec_", "req_", "call_", "work_", "")
+TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?( – \d\d:\d\d:\d\d\.\d+)?")
 VARYING = [
     (IDS, "ID"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?( – \d\d:\d\d:\d\d\.\d+)?"), "TIME"),
+    (TIME, "TIME"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min)\b"), "DURATION"),
     (re.compile(r"\bnode +\S+"), "NODE"),
     (re.compile(r"\bon \w+"), "on NODE"),
     (re.compile(r"\bby \w+$", re.M), "by NODE"),
     (re.compile(r"[ \t]+"), " "),
 ]
+PORT = re.compile(r"127\.0\.0\.1:(\d{4,5})\b")
+MONGODB = "mongodb://127.0.0.1/faber?replicaSet=rs0"
+# README starts with a build. Its output is that of the binary.
+BUILD = "cargo run --release -- "
 COLUMNS = 118
-TIMEOUT_S = 120
+COMMAND_S = 60
+PAGE_S = 240
+ONE_RUN_S = 600
 
 
 class Shell:
-    """A bash process whose commands run one after another in `folder`."""
+    """A bash process whose commands run one after another in `folder`. Its programs end with it."""
 
     def __init__(self, folder, binary):
         (folder / ".bin").mkdir()
         (folder / ".bin/faber").symlink_to(binary)
         env = {name: value for name, value in os.environ.items() if not name.startswith("FABER_")}
-        env |= {"PATH": f"{folder}/.bin:{env['PATH']}", "XDG_DATA_HOME": f"{folder}/.data", "NO_COLOR": "1", "TERM": "dumb"}
+        env |= {"PATH": f"{folder}/.bin:{env['PATH']}", "XDG_DATA_HOME": f"{folder}/.data", "HOSTNAME": "vm"}
+        env |= {"NO_COLOR": "1", "TERM": "dumb"}
         self.process = subprocess.Popen(
             ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=env,
             start_new_session=True,
         )
+        self.deadline = time.monotonic() + PAGE_S
+        self.run("trap 'kill -9 0' EXIT")
 
     def folder(self):
         return pathlib.Path(os.readlink(f"/proc/{self.process.pid}/cwd"))
@@ -54,101 +70,173 @@ class Shell:
     def run(self, command):
         self.process.stdin.write(f"{command}\necho; echo FINISHED-$?-\n".encode())
         self.process.stdin.flush()
-        deadline, output, pipe = time.monotonic() + TIMEOUT_S, b"", self.process.stdout.fileno()
+        deadline = min(self.deadline, time.monotonic() + COMMAND_S)
+        output, pipe = b"", self.process.stdout.fileno()
         while not (end := re.search(rb"\nFINISHED-\d+-\n", output)):
             if not select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise SystemExit(f"`{command}` did not finish within {TIMEOUT_S} s:\n{output.decode()}")
-            output += os.read(pipe, 65536)
+                raise SystemExit(f"`{command}` did not finish in time:\n{output.decode()}")
+            if not (part := os.read(pipe, 65536)):
+                raise SystemExit(f"`{command}` ended the shell:\n{output.decode()}")
+            output += part
         text = output[: end.start()].decode().rstrip("\n")
-        return re.sub(r"(?m)^bash: line \d+: +\d+ Killed.*$", "Killed", text)
+        text = re.sub(r"(?m)^bash: line \d+: +\d+ Terminated.*\n?", "", text)
+        return re.sub(r"(?m)^bash: line \d+: +\d+ Killed.*$", "Killed", text).rstrip("\n")
+
+    def wait_for_port(self, port):
+        deadline = min(self.deadline, time.monotonic() + COMMAND_S)
+        while time.monotonic() < deadline:
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", int(port))) == 0:
+                    return
+            time.sleep(0.05)
+        raise SystemExit(f"nothing listens on port {port}")
 
     def close(self):
-        os.killpg(self.process.pid, signal.SIGTERM)
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
-def normalize(text):
+class Names:
+    """What this run has in place of the page's ids, ports and addresses."""
+
+    def __init__(self, page):
+        self.ids, self.ports, sockets = {}, {}, []
+        for port in dict.fromkeys(PORT.findall(page)):
+            sockets.append(free := socket.create_server(("127.0.0.1", 0)))
+            self.ports[port] = str(free.getsockname()[1])
+        for free in sockets:
+            free.close()
+
+    def of_run(self, text):
+        if mongodb := os.environ.get("FABER_TEST_MONGODB"):
+            text = text.replace(MONGODB, mongodb)
+        text = IDS.sub(lambda match: self.ids.get(match.group(), match.group()), text)
+        return self.replace_ports(text, self.ports)
+
+    def of_page(self, text):
+        if mongodb := os.environ.get("FABER_TEST_MONGODB"):
+            text = text.replace(mongodb, MONGODB)
+        return self.replace_ports(text, {free: port for port, free in self.ports.items()})
+
+    @staticmethod
+    def replace_ports(text, ports):
+        return re.sub(r"\b\d{4,5}\b", lambda match: ports.get(match.group(), match.group()), text)
+
+    def pair_ids(self, expected, actual):
+        """Remembers which id of this run replaces which id of the page."""
+        for kind in KINDS:
+            def found(text):
+                is_kind = lambda id: id.startswith(kind) if kind else "_" not in id
+                return [id for id in dict.fromkeys(IDS.findall(text)) if is_kind(id)]
+            for old, new in zip(found(expected), found(actual)):
+                self.ids.setdefault(old, new)
+
+
+def normalize(line):
     for pattern, replacement in VARYING:
-        text = pattern.sub(replacement, text)
-    return [line.rstrip() for line in text.strip().split("\n")]
+        line = pattern.sub(replacement, line)
+    return line.strip()
 
 
-def shorten(text):
-    return "\n".join(line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…" for line in text.split("\n"))
+def shorten(line):
+    return line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…"
 
 
 def line_matches(actual, expected):
+    actual, expected = normalize(shorten(actual)), normalize(expected)
     if expected.endswith("…"):
         return actual.startswith(expected[:-1].rstrip("ID").rstrip())
     return actual == expected
 
 
-def output_matches(actual, expected):
-    """Compares lines. A lone `…` in `expected` stands for any number of lines."""
+def align(actual, expected):
+    """Returns the lines of `actual` in the form of `expected`, or None if they differ. A lone `…` stands for any lines."""
     if not expected:
-        return not actual
-    if expected[0] == "…":
-        return any(output_matches(actual[skipped:], expected[1:]) for skipped in range(len(actual) + 1))
-    return bool(actual) and line_matches(actual[0], expected[0]) and output_matches(actual[1:], expected[1:])
+        return None if actual else []
+    if expected[0].strip() == "…":
+        for skipped in range(len(actual) + 1):
+            if (rest := align(actual[skipped:], expected[1:])) is not None:
+                return [expected[0], *rest]
+        return None
+    if not actual or not line_matches(actual[0], expected[0]):
+        return None
+    rest = align(actual[1:], expected[1:])
+    return None if rest is None else [shorten(actual[0]), *rest]
 
 
-def pair_ids(expected, actual, ids):
-    """Remembers which id of this run replaces which id of the page."""
-    for kind in KINDS:
-        def found(text):
-            is_kind = lambda id: id.startswith(kind) if kind else "_" not in id
-            return [id for id in dict.fromkeys(IDS.findall(text)) if is_kind(id)]
-        for old, new in zip(found(expected), found(actual)):
-            ids.setdefault(old, new)
+def seconds_of(text):
+    """Returns the times of a text, in seconds, from its ids and dates."""
+    ids = [int(second) for second in re.findall(r"\b(?:plan|exec|req|call|work)_(\d+)_", text)]
+    dates = (re.sub(r"T", " ", match.group()[:19]) for match in TIME.finditer(text))
+    return ids + [calendar.timegm(time.strptime(date, "%Y-%m-%d %H:%M:%S")) for date in dates]
 
 
-def check_page(path, binary, bless):
-    """Returns the number of outputs that differ."""
-    ids, failures = {}, 0
+class Page:
+    """A page whose examples run, and the problems that they have."""
 
-    def replace_ids(text):
-        return IDS.sub(lambda match: ids.get(match.group(), match.group()), text)
+    def __init__(self, path, binary):
+        self.path, self.text = path, path.read_text()
+        self.names, self.files, self.problems = Names(self.text), {}, []
+        with tempfile.TemporaryDirectory() as folder:
+            self.shell = Shell(pathlib.Path(folder), binary)
+            try:
+                self.blessed = FENCE.sub(self.check_block, self.text)
+            finally:
+                self.shell.close()
+        times = [second for _, _, info, body in FENCE.findall(self.text) if self.is_run(info) for second in seconds_of(body)]
+        if times and max(times) - min(times) > ONE_RUN_S:
+            self.problems.append(f"{path.name}: its outputs come from several runs")
 
-    def check_command(part):
-        nonlocal failures
-        lines = part.split("\n")
-        length = next(n for n, line in enumerate(lines, 1) if not line.endswith("\\"))
-        command, expected = "\n".join(lines[:length]), "\n".join(lines[length:]).strip("\n")
-        actual = shell.run(replace_ids(command.removeprefix("$ ")))
-        pair_ids(expected, actual, ids)
-        if output_matches(normalize(shorten(actual)), normalize(expected)):
-            return part
-        failures += 1
-        print(f"{path.name}: {command}\n--- page\n{expected}\n--- now\n{actual}\n")
-        if not bless or "\n…\n" in f"\n{expected}\n":
-            return part
-        return f"{command}\n{shorten(actual)}\n" if actual else f"{command}\n"
+    @staticmethod
+    def is_run(info):
+        return info.startswith("console") and "norun" not in info
 
-    def check_block(match):
-        fence, info, body = match.groups()
+    def check_block(self, match):
+        indent, fence, info, body = match.groups()
         if title := re.search(r'title="([^"]+)"', info):
-            with open(shell.folder() / title.group(1), "a" if "append" in info else "w") as file:
-                file.write(replace_ids(body))
-        elif info.startswith("console") and "norun" not in info:
-            body = "".join(map(check_command, re.split(r"(?m)^(?=\$ )", body)[1:]))
-        return f"{fence}{info}\n{body}{fence}"
+            name, body_of_run = title.group(1), self.names.of_run(body)
+            with open(self.shell.folder() / name, "a" if "append" in info else "w") as file:
+                file.write(body_of_run)
+            self.files[name] = self.files.get(name, "") + body if "append" in info else body
+            body = self.names.of_page(body_of_run)
+        elif self.is_run(info):
+            body = "".join(map(self.check_command, re.split(r"(?m)^(?=\$ )", body)[1:]))
+        return f"{indent}{fence}{info}\n{body}{indent}{fence}"
 
-    with tempfile.TemporaryDirectory() as folder:
-        shell = Shell(pathlib.Path(folder), binary)
-        try:
-            text = FENCE.sub(check_block, path.read_text())
-        finally:
-            shell.close()
-    if bless and failures:
-        path.write_text(replace_ids(text))
-    return failures
+    def check_command(self, part):
+        lines = part.rstrip("\n").split("\n")
+        length = next(n for n, line in enumerate(lines, 1) if not line.endswith("\\"))
+        command, expected = "\n".join(lines[:length]), lines[length:]
+        written = command.removeprefix("$ ").replace(BUILD, "faber ")
+        output = self.names.of_page(self.shell.run(self.names.of_run(written)))
+        actual = output.split("\n") if output else []
+        self.names.pair_ids("\n".join(expected), output)
+        if written.endswith("&"):
+            self.wait_for_ports(written)
+        command = self.names.of_page(self.names.of_run(command))
+        if (lines := align(actual, expected)) is None:
+            self.problems.append(f"{self.path.name}: {command}\n--- page\n" + "\n".join(expected) + f"\n--- now\n{output}\n")
+            lines = expected if "…" in expected else [shorten(line) for line in actual]
+        return "\n".join([command, *lines]) + "\n"
+
+    def wait_for_ports(self, command):
+        named = command + "".join(text for name, text in self.files.items() if name in command)
+        for port, free in self.names.ports.items():
+            if re.search(rf"\b{port}\b", named):
+                self.shell.wait_for_port(free)
 
 
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--bless"]
+    pages = [argument for argument in sys.argv[1:] if argument != "--bless"]
+    bless, is_right = "--bless" in sys.argv, True
     binary = pathlib.Path(os.environ["FABER_TEST_BINARY"]).resolve()
-    failures = sum(check_page(pathlib.Path(page), binary, "--bless" in sys.argv) for page in arguments)
-    sys.exit(failures > 0 and "--bless" not in sys.argv)
+    for path in map(pathlib.Path, pages):
+        page = Page(path, binary)
+        print(*page.problems, sep="\n", end="")
+        if page.problems and bless:
+            path.write_text(page.blessed)
+        is_right = is_right and not page.problems
+    sys.exit(not is_right and not bless)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ mod commands;
 mod confine;
 mod crash;
 mod crowd;
+mod docs;
 mod embed;
 mod golden;
 mod mcp;

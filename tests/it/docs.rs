@@ -1,0 +1,117 @@
+//! The examples of the documentation: console blocks run with the real binary, and the guide for
+//! embedders has the code and the crates of the example that cargo compiles.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use tests::binary::faber;
+use tokio::{process::Command, time::timeout};
+
+use crate::mongod::Mongod;
+
+/// Time limit for a page. The script stops a page that hangs somewhat earlier, and says where.
+const PAGE_LIMIT: Duration = Duration::from_mins(5);
+/// Pages that run at the same time.
+const PAGES_AT_ONCE: usize = 2;
+const BLESS: &str = "FABER_BLESS";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// Returns the pages with a console block, sorted.
+fn pages() -> Vec<PathBuf> {
+    let folders = ["docs/tutorials", "docs/how-to", "docs/reference", "docs/explanation"];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let files = files.map(|entry| entry.unwrap().path()).chain([root().join("README.md")]);
+    let mut pages: Vec<_> = files.filter(|path| has_examples(path)).collect();
+    pages.sort();
+    pages
+}
+
+fn has_examples(path: &Path) -> bool {
+    let is_example = |line: &str| line.trim_start() == "```console";
+    path.extension().is_some_and(|kind| kind == "md")
+        && fs::read_to_string(path).unwrap().lines().any(is_example)
+}
+
+/// Runs a page's examples and returns the differences.
+async fn check_page(page: PathBuf) -> Option<String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/console.py");
+    let mut command = Command::new("python3");
+    command.arg(script).args(std::env::var_os(BLESS).map(|_| "--bless")).arg(&page);
+    command
+        .env("FABER_TEST_BINARY", faber())
+        .env("FABER_TEST_MONGODB", Mongod::shared().await.fresh_url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let Ok(output) = timeout(PAGE_LIMIT, command.output()).await else {
+        return Some(format!("{}: does not end", page.display()));
+    };
+    let output = output.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (!output.status.success()).then(|| String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test]
+async fn every_console_example_prints_what_its_page_shows() {
+    let pages = pages();
+    assert!(pages.len() > 12, "{pages:?}");
+    let checks = stream::iter(pages).map(check_page).buffer_unordered(PAGES_AT_ONCE);
+    let problems: Vec<String> = checks.filter_map(std::future::ready).collect().await;
+    let advice = "if a message changed on purpose, `FABER_BLESS=1` writes the new outputs";
+    assert!(problems.is_empty(), "{}\n{advice}", problems.join("\n"));
+}
+
+/// Returns the code blocks of a page in one language.
+fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+    let fence = format!("```{language}\n");
+    page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// Removes indentation and empty lines.
+fn lines(code: &str) -> String {
+    let lines: Vec<_> = code.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn guides_for_embedders_show_code_of_the_example_that_cargo_compiles() {
+    let example = lines(&read("examples/embed.rs"));
+    for page in ["docs/how-to/embed-in-rust.md", "docs/how-to/rust-functions.md"] {
+        let text = read(page);
+        let blocks = blocks(&text, "rust");
+        assert!(!blocks.is_empty(), "{page}");
+        for block in blocks {
+            assert!(example.contains(&lines(block)), "{page}: `examples/embed.rs` lacks\n{block}");
+        }
+    }
+}
+
+#[test]
+fn the_guide_for_embedders_lists_every_crate_of_the_example() {
+    let page = read("docs/how-to/embed-in-rust.md");
+    let dependencies = blocks(&page, "toml").concat();
+    let listed: BTreeSet<_> =
+        dependencies.lines().filter_map(|line| line.split_once(" = ")).map(|pair| pair.0).collect();
+    let example = read("examples/embed.rs");
+    let code: Vec<_> = example.lines().filter(|line| !line.starts_with("#![")).collect();
+    let code = code.join("\n");
+    let words = code.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':')));
+    let crates = words.filter_map(|word| word.split_once("::")).map(|pair| pair.0);
+    let is_crate = |name: &&str| name.starts_with(|c: char| c.is_lowercase()) && *name != "std";
+    let used: BTreeSet<_> = crates.filter(is_crate).collect();
+    assert_eq!(listed, used);
+}
