@@ -61,7 +61,7 @@ class Shell:
             ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=env,
             start_new_session=True,
         )
-        self.deadline = time.monotonic() + PAGE_S
+        self.deadline, self.background = time.monotonic() + PAGE_S, []
         self.run("trap 'kill -9 0' EXIT")
 
     def folder(self):
@@ -78,9 +78,17 @@ class Shell:
             if not (part := os.read(pipe, 65536)):
                 raise SystemExit(f"`{command}` ended the shell:\n{output.decode()}")
             output += part
-        text = output[: end.start()].decode().rstrip("\n")
-        text = re.sub(r"(?m)^bash: line \d+: +\d+ Terminated.*\n?", "", text)
-        return re.sub(r"(?m)^bash: line \d+: +\d+ Killed.*$", "Killed", text).rstrip("\n")
+        if command.endswith("&"):
+            self.background.append(command.removesuffix("&").strip())
+        return self.without_job_notices(output[: end.start()].decode()).rstrip("\n")
+
+    def without_job_notices(self, text):
+        """Removes the lines with which bash reports the end of background programs. An interactive shell prints others."""
+        def shortened(match):
+            _, state, job = match.groups()
+            is_background = any(job.strip() in command for command in self.background)
+            return "" if state == "Terminated" or is_background else f"{state}\n"
+        return re.sub(r"(?m)^bash: line (\d+): +\d+ (Killed|Terminated) (.*)\n?", shortened, text)
 
     def wait_for_port(self, port):
         deadline = min(self.deadline, time.monotonic() + COMMAND_S)
