@@ -75,6 +75,13 @@ async fn every_console_example_prints_what_its_page_shows() {
     assert!(problems.is_empty(), "{}\n{advice}", problems.join("\n"));
 }
 
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/links.py");
+    let output = std::process::Command::new("python3").arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 /// Returns the code blocks of a page in one language.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
