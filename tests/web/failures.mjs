@@ -119,3 +119,28 @@ test('a call from the form of a tool and a dialog show their failures alike', as
   assert.deepEqual(await outside(refused), []);
   await close(other);
 });
+
+for (const [name, viewport] of Object.entries({ low: { width: 1280, height: 560 }, phone: { width: 390, height: 600 }, 'turned phone': { width: 844, height: 390 } })) {
+  test(`slider and zoom are within reach below a failure card, in a ${name} window`, async () => {
+    const { executionId } = await server.execute(FAILS, `${name} window`);
+    await server.reaches(executionId, 'FAILED');
+    const page = await open(server, `/executions/${executionId}`, { viewport });
+    await page.getByLabel('What failed').locator('.fault').waitFor();
+    await page.locator('canvas[data-nodes]').waitFor();
+    // As a wheel or a finger does: from a place that can be scrolled.
+    await page.mouse.move(viewport.width / 2, 12);
+    await page.locator('.page.execution').evaluate((box) => box.scrollTo(0, box.scrollHeight));
+    for (const part of [page.getByRole('button', { name: 'Zoom in' }), page.getByLabel('Moment of the log'), page.getByRole('tab', { name: 'Graph' })]) {
+      const isSeen = () =>
+        part.evaluate((element) => {
+          const { left, right, top, bottom } = element.getBoundingClientRect();
+          const hit = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+          return top >= -0.5 && bottom <= innerHeight + 0.5 && (element === hit || element.contains(hit));
+        });
+      if ((await part.getAttribute('role')) === 'tab') await part.evaluate((tab) => tab.scrollIntoView({ block: 'center' }));
+      await until(isSeen, `${await part.evaluate((element) => element.outerHTML.slice(0, 80))} is in sight`);
+    }
+    assert.ok((await page.locator('.graph').boundingBox()).height >= 200);
+    await close(page);
+  });
+}

@@ -256,6 +256,26 @@ test('a plan of 2,000 steps moves while 200 events arrive each second', async ()
   await close(page);
 });
 
+test('the times of a timeline do not cover each other, however narrow it is', async () => {
+  for (const width of [360, 390, 600, 760, 1280]) {
+    const page = await open(server, `/executions/${executionId}?view=timeline`, { viewport: { width, height: 800 } });
+    await page.locator('.timeline-row').first().waitFor();
+    const boxes = await page.locator('.timeline-axis .tick').evaluateAll((ticks) =>
+      ticks
+        // The longest that a time can be.
+        .map((tick) => (tick.textContent === '0' ? tick : Object.assign(tick, { textContent: '59 m 59 s' })))
+        .map((tick) => tick.getBoundingClientRect())
+        .filter((box) => box.width > 0)
+        .map(({ left, right }) => [left, right]),
+    );
+    assert.ok(boxes.length >= 2, `${width}: ${boxes.length} times`);
+    for (const [at, [left]] of boxes.entries()) if (at > 0) assert.ok(left >= boxes[at - 1][1] + 4, `${width}: ${JSON.stringify(boxes)}`);
+    const bars = await page.locator('.timeline-axis .timeline-bars').evaluate((bars) => bars.clientWidth);
+    assert.ok(bars >= 120, `${width}: ${bars} pixels for bars`);
+    await close(page);
+  }
+});
+
 test('GraphiQL is there without any other server, and its examples work', async () => {
   const page = await open(server, '/');
   const foreign = [];
@@ -270,7 +290,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
     await execute.click();
     return requests.waitFor({ timeout: 2_000 }).then(() => true, () => false);
   }, 'the requests are listed');
-  await page.getByRole('tab', { name: 'Check' }).click();
+  await page.getByRole('tab', { name: 'ValidatePlan' }).click();
   await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
   // GraphiQL takes a moment to see that another operation is shown.
   const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
@@ -278,7 +298,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
     await execute.click();
     return layers.waitFor({ timeout: 2_000 }).then(() => true, () => false);
   }, 'the plan is checked');
-  await page.getByRole('tab', { name: 'Watch' }).waitFor();
+  await page.getByRole('tab', { name: 'WatchExecution' }).waitFor();
   assert.deepEqual(foreign, []);
   await close(page);
 });
