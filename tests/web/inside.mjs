@@ -357,3 +357,33 @@ test('a request shows what was asked for however many parts it has, and the part
   await page.getByText(/sub-execution of each/).first().waitFor();
   await close(page);
 });
+
+test('the graph shows conditions, and approvals for as long as they are to come', async () => {
+  const tools = [
+    { id: 'total', name: 'flow.echo', parameters: { sum: 7 } },
+    { id: 'sign', name: 'flow.noop', requiresApproval: true, when: 'steps["total"].sum > 5', dependsOn: ['total'] },
+    { id: 'refund', name: 'flow.noop', requiresApproval: true, dependsOn: ['sign'] },
+  ];
+  const { executionId, requestId } = await server.execute(tools, 'gates');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}`);
+  // The approval of `sign` is what it waits for now, and no longer to come.
+  await page.locator('canvas[data-gates="2"]').waitFor();
+  const said = page.locator('.graph [aria-live]');
+  await page.getByRole('application').focus();
+  for (const text of ['total, Succeeded', 'sign, Waiting, if steps["total"].sum > 5', 'refund, Pending, needs an approval']) {
+    await page.keyboard.press('ArrowRight');
+    await until(async () => (await said.textContent()) === text, text);
+  }
+  for (const step of ['sign', 'refund']) {
+    await server.reaches(executionId, 'WAITING');
+    await server.ask('mutation($id: ID!, $step: String!) { approveStep(executionId: $id, stepId: $step, approved: true) { state } }', { id: executionId, step });
+  }
+  await server.reaches(executionId, 'COMPLETED');
+  await page.locator('canvas[data-gates="1"]').waitFor();
+  await close(page);
+  const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { plans { planId } } }', { id: requestId });
+  const plan = await open(server, `/plans/${request.plans[0].planId}`);
+  await plan.locator('canvas[data-gates="3"]').waitFor();
+  await close(plan);
+});

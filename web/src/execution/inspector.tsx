@@ -131,7 +131,7 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
       {view.lines && <Logs lines={view.lines} index={null} />}
       {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
       {detail?.compensation && (
-        <Section title="Undone by">
+        <Section title="Compensated by">
           <Pill state={detail.compensation.state} />
           <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
         </Section>
@@ -285,7 +285,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
         <tbody>
           {tries.map((it, at) => (
             <tr key={at}>
-              <td>{it.isUndo ? "undo" : it.number}</td>
+              <td>{it.isUndo ? "compensation" : it.number}</td>
               <td class="mono">{clock(new Date(it.from).toISOString())}</td>
               <td>{span((it.to ?? now) - it.from)}</td>
               <td>

@@ -1,7 +1,8 @@
 /** How steps look in the graph. */
 
-import type { Look } from "../graph/canvas";
+import type { Gate, Look } from "../graph/scene";
 import { span, spentText } from "../ui/time";
+import { plain } from "../ui/plain";
 import { TONE, WORD } from "../ui/state";
 import { spentBy, type StepView } from "./fold";
 import { itemsIn, itemsText, type Item } from "./items";
@@ -15,7 +16,17 @@ export function lookOf(step: Step, view: StepView | undefined, now: number): Loo
     note: noteOf(step, view, now),
     isStack: step.forEach !== null || step.plan !== null,
     isDimmed: false,
+    gates: gatesOf(step, view),
   };
+}
+
+/** What must be so before a step begins; an approval only for as long as it is to come. */
+function gatesOf(step: Step, view: StepView | undefined): Gate[] {
+  const gates: Gate[] = [];
+  if (step.when) gates.push({ kind: "condition", text: plain(step.when) });
+  const isToCome = !view || (view.state === "PENDING" && view.from === null);
+  if (step.requiresApproval && isToCome) gates.push({ kind: "approval", text: "approval" });
+  return gates;
 }
 
 /** How an item of a loop looks. */
@@ -43,7 +54,6 @@ export function wordOf(view: StepView): string {
 
 function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (!view || view.state === "PENDING") {
-    if (step.requiresApproval) return "asks first";
     return step.forEach ? "for each" : "";
   }
   if (view.undoError) return "not undone";

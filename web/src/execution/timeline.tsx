@@ -114,7 +114,7 @@ function toneOf(it: Attempt): string {
 }
 
 function titleOf(it: Attempt, end: number): string {
-  const what = it.isUndo ? "undoes" : it.index === null ? `attempt ${it.number}` : `item ${it.index}, attempt ${it.number}`;
+  const what = it.isUndo ? "compensation" : it.index === null ? `attempt ${it.number}` : `item ${it.index}, attempt ${it.number}`;
   return `${what}: ${it.end}, ${span((it.to ?? end) - it.from)}`;
 }
 

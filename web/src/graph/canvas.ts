@@ -3,8 +3,8 @@
  * is drawn, and from afar without words.
  */
 
-import { edgeKey, HEAD, type EdgeLook, type Look, type Scene, type SceneNode, type View } from "./scene";
-import { arrow, box, curved, mark, MARKS, straight } from "./strokes";
+import { edgeKey, HEAD, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
+import { arrow, box, curved, gateSign, mark, MARKS, straight } from "./strokes";
 
 export type { Look, View };
 
@@ -33,6 +33,11 @@ const SHAPED = 0.12;
 const CELL_TEXT = 11;
 /** How wide the place is at which a node is opened and closed. */
 const HANDLE = 24;
+/** How high a gate is, and what is between it and what is beside it. */
+const GATE = 17;
+const GATE_GAP = 5;
+/** How far the middle of a gate is above the border. */
+const GATE_RISE = 4;
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
 
 type Colours = Record<string, string>;
@@ -105,8 +110,14 @@ export class GraphCanvas {
   }
 
   show(looks: Look[]): void {
+    const hasOtherGates = looks.some((look, at) => hasGates(look) !== hasGates(this.#looks[at]));
     this.#looks = looks;
-    this.redraw(false);
+    // Edges end at gates.
+    this.redraw(hasOtherGates);
+  }
+
+  get looks(): readonly Look[] {
+    return this.#looks;
   }
 
   look(at: number): Look | undefined {
@@ -266,7 +277,7 @@ export class GraphCanvas {
     if (zoom >= TITLES) {
       context.fillStyle = this.colour("--edge");
       for (const edge of visible) {
-        arrow(context, edge.points, this.leadsRight);
+        arrow(context, this.#pointsOf(edge), this.leadsRight);
         if (edge.note) this.#drawNote(context, edge);
       }
     }
@@ -280,15 +291,21 @@ export class GraphCanvas {
       const some = edges.filter((it) => it.isDashed === isDashed);
       if (some.length === 0) continue;
       context.beginPath();
-      for (const { points } of some) {
-        if (zoom < TITLES) straight(context, points);
-        else curved(context, points, this.leadsRight);
+      for (const edge of some) {
+        if (zoom < TITLES) straight(context, edge.points);
+        else curved(context, this.#pointsOf(edge), this.leadsRight);
       }
       // From afar dashes are as long as they were on the screen.
       context.setLineDash(isDashed ? [6, 4].map((it) => it * Math.max(1, 0.5 / zoom)) : []);
       context.stroke();
     }
     context.setLineDash([]);
+  }
+
+  /** The way of an edge, which ends above the gates of a node that it reaches from above. */
+  #pointsOf({ to, points }: Edge): number[] {
+    if (this.leadsRight || !hasGates(this.#looks[to])) return points;
+    return points.with(-1, points.at(-1)! - GATE / 2 - GATE_RISE);
   }
 
   /** Sets off what is in opened nodes: below the edges in them. */
@@ -346,7 +363,7 @@ export class GraphCanvas {
     this.#strokeEdges(context, near);
     context.fillStyle = this.colour("--accent");
     for (const edge of near) {
-      arrow(context, edge.points, this.leadsRight);
+      arrow(context, this.#pointsOf(edge), this.leadsRight);
       if (edge.note && this.view.zoom >= TITLES) {
         this.#drawNote(context, edge);
         context.fillStyle = this.colour("--accent");
@@ -398,6 +415,7 @@ export class GraphCanvas {
       const bar = { ...node, height: head };
       mark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
       this.#drawWords(context, bar, { ...look, subtitle: "" }, true);
+      this.#drawGates(context, node, look.gates ?? []);
     }
     context.globalAlpha = 1;
   }
@@ -454,7 +472,48 @@ export class GraphCanvas {
     if (at === this.selected) this.#ring(context, node);
     mark(context, look.tone, x + 12, y + height / 2 - 8, this.#ink(look.tone, time));
     this.#drawWords(context, node, look, this.opens(at));
+    this.#drawGates(context, node, look.gates ?? []);
     context.globalAlpha = 1;
+  }
+
+  /** Draws gates on the upper border of a node, with words where these can be read. */
+  #drawGates(context: CanvasRenderingContext2D, { x, y: top, width }: SceneNode, gates: readonly Gate[]): void {
+    if (gates.length === 0) return;
+    const y = top - GATE_RISE;
+    const hasWords = this.view.zoom >= DETAILS;
+    context.font = `500 10.5px ${this.#colours.font}`;
+    let room = width - 16;
+    const pills = gates.toReversed().map((gate) => {
+      // A condition takes all the room that there is: the sign of the other is enough.
+      const hasText = hasWords && (gates.length === 1 || gate.kind === "condition");
+      const text = hasText ? this.#fitting(context, gate.text, room - 28, "g") : "";
+      const wide = hasText ? context.measureText(text).width + 26 : 20;
+      room -= wide + GATE_GAP;
+      return { kind: gate.kind, text, wide };
+    });
+    const whole = width - 16 - room - GATE_GAP;
+    let left = this.leadsRight ? x + 10 : x + (width - whole) / 2;
+    for (const { kind, text, wide } of pills.reverse()) {
+      const tone = kind === "approval" ? "waiting" : "";
+      box(context, left, y - GATE / 2, wide, GATE, GATE / 2);
+      context.fillStyle = this.colour("--surface");
+      context.fill();
+      if (tone) {
+        context.fillStyle = this.colour("waiting-ground");
+        context.fill();
+      }
+      context.strokeStyle = this.colour(tone || "--line-strong");
+      context.lineWidth = 1;
+      context.stroke();
+      const ink = this.colour(tone || "--muted");
+      context.strokeStyle = ink;
+      gateSign(context, kind, left + 5, y - 5);
+      context.fillStyle = ink;
+      context.textBaseline = "middle";
+      context.textAlign = "left";
+      context.fillText(text, left + 18, y + 0.5);
+      left += wide + GATE_GAP;
+    }
   }
 
   #ink(tone: string, time: number) {
@@ -503,6 +562,10 @@ export class GraphCanvas {
     this.#cut.set(key, cut);
     return cut;
   }
+}
+
+function hasGates(look: Look | undefined): boolean {
+  return look?.gates !== undefined && look.gates.length > 0;
 }
 
 /** How high the part of a node is that has its name. */

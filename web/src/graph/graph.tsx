@@ -53,12 +53,19 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     canvas.show(looks);
     // A key may be pressed before anything else is told to the new picture.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
+    /** What was shown first, until somebody moves it. */
+    let first: View | null = null;
+    const begin = () => {
+      canvas.begin(ofInterest(canvas.looks));
+      first = canvas.view;
+    };
     if (before.current && (canOpen || edgeLooks)) goOn(canvas, before.current, toggledLast.current);
-    else canvas.begin(ofInterest(looks));
+    else begin();
     const observer = new ResizeObserver(() => {
       const wasFitting = isFitting(canvas);
       size();
       if (wasFitting) canvas.fit();
+      else if (canvas.view === first) begin();
     });
     observer.observe(element);
     canvas.onView = () => map.current && drawMap(map.current, canvas);
@@ -144,7 +151,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
         onKeyDown={walk}
       >
         <canvas ref={below} aria-hidden="true" />
-        <canvas ref={above} aria-hidden="true" data-nodes={drawing.nodes.length} data-open={drawing.nodes.filter((it) => it.isOpen).length} />
+        <canvas ref={above} aria-hidden="true" data-nodes={drawing.nodes.length} data-open={drawing.nodes.filter((it) => it.isOpen).length} data-gates={looks.reduce((sum, look) => sum + (look.gates?.length ?? 0), 0)} />
       </div>
       <div class="graph-tools" role="group" aria-label="Zoom">
         <button type="button" class="icon-only" aria-label="Zoom in" onClick={() => zoomBy(1.4)}>

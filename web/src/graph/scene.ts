@@ -5,6 +5,12 @@
 
 import type { Drawing } from "../api/generated";
 
+/** What must be so before a step begins: a condition holds, or a person approves. */
+export interface Gate {
+  kind: "condition" | "approval";
+  text: string;
+}
+
 /** How a node looks now. */
 export interface Look {
   tone: string;
@@ -15,6 +21,13 @@ export interface Look {
   /** Whether it stands for many things of one kind, which can be shown in its place where the graph can do that. */
   isStack: boolean;
   isDimmed: boolean;
+  /** Shown on the upper border of the node. */
+  gates?: readonly Gate[];
+}
+
+/** Gates in words, for those who do not see them. */
+export function gatesText(gates: readonly Gate[] = []): string {
+  return gates.map((gate) => (gate.kind === "condition" ? `, if ${gate.text}` : ", needs an approval")).join("");
 }
 
 /** Which part of a drawing is on the screen, and how large. */

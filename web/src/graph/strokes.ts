@@ -41,6 +41,26 @@ export function arrow(context: CanvasRenderingContext2D, points: number[], leads
   context.fill();
 }
 
+/** Draws the sign of a gate in a square of 10 pixels: a rhombus for a condition, a person for an approval. */
+export function gateSign(context: CanvasRenderingContext2D, kind: "condition" | "approval", x: number, y: number): void {
+  context.beginPath();
+  if (kind === "condition") {
+    context.moveTo(x + 5, y + 1);
+    context.lineTo(x + 9, y + 5);
+    context.lineTo(x + 5, y + 9);
+    context.lineTo(x + 1, y + 5);
+    context.closePath();
+  } else {
+    context.arc(x + 5, y + 3, 2, 0, 2 * Math.PI);
+    context.moveTo(x + 1.4, y + 9.2);
+    context.bezierCurveTo(x + 1.6, y + 5.4, x + 8.4, y + 5.4, x + 8.6, y + 9.2);
+  }
+  context.lineWidth = 1.2;
+  context.lineJoin = "round";
+  context.lineCap = "round";
+  context.stroke();
+}
+
 /** What a mark is drawn with. */
 interface Ink {
   colour: string;

@@ -3,10 +3,10 @@
 import text from "./examples.graphql?raw";
 
 const VARIABLES: Record<string, object> = {
-  DoIt: { query: "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world" },
-  Watch: { executionId: "exec_…", afterSeq: 0 },
-  Debug: { requestId: "req_…" },
-  Choose: { query: "write an article" },
+  PlanAndExecute: { query: "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world" },
+  WatchExecution: { executionId: "exec_…", afterSeq: 0 },
+  DebugRequest: { requestId: "req_…" },
+  SelectTools: { query: "write an article" },
 };
 
 /** One tab for each operation. */

@@ -19,7 +19,7 @@ import { Story } from "../execution/story";
 import { Timeline } from "../execution/timeline";
 import type { Drawn } from "../graph/drawn";
 import { Graph } from "../graph/graph";
-import type { Scene } from "../graph/scene";
+import { gatesText, type Scene } from "../graph/scene";
 import { setParams, useOneOf, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -156,7 +156,8 @@ function Told({ story }: { story: Story }) {
     if (!it) return name;
     if (it.turnsTo !== null) return `items ${groups.rangeOf(it).join(" to ")} of ${it.step.stepId}`;
     const state = it.index === null ? groups.viewOf(it, past)?.state : groups.itemOf(it, past)?.state;
-    return `${name}, ${WORD[state ?? "PENDING"]}${groups.kindOf(it) ? `, ${holds(groups, it, past)}, ${open.includes(name) ? "open" : "closed"}` : ""}`;
+    const gates = it.index === null ? gatesText(looks[scene?.nodes.findIndex((node) => node.name === name) ?? -1]?.gates) : "";
+    return `${name}, ${WORD[state ?? "PENDING"]}${gates}${groups.kindOf(it) ? `, ${holds(groups, it, past)}, ${open.includes(name) ? "open" : "closed"}` : ""}`;
   };
   return (
     <div class={`page execution${spot ? " has-inspector" : ""}`}>

@@ -29,8 +29,8 @@ export const WORD: Record<State, string> = {
   RETRYING: "Retrying",
   PAUSED: "Paused",
   WAITING: "Waiting",
-  COMPENSATING: "Undoing",
-  COMPENSATED: "Undone",
+  COMPENSATING: "Compensating",
+  COMPENSATED: "Compensated",
   COMPLETED: "Completed",
   SUCCEEDED: "Succeeded",
   FAILED: "Failed",
@@ -66,7 +66,7 @@ export function Meter(counts: { total: number; successful: number; failed: numbe
     [failed, "failed"],
     [skipped, "skipped"],
     [cancelled, "cancelled"],
-    [undone, "undone"],
+    [undone, "compensated"],
     [notUndone, "could not be undone"],
   ] as const;
   const label = [`${successful} of ${total} steps succeeded`, ...more.filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`)].join(", ");
