@@ -207,6 +207,66 @@ test('a retry does the failed steps again, and every dialog names the effects th
   await close(page);
 });
 
+test('a plan that is run again names the effects that it would repeat', async () => {
+  const tools = [
+    { id: 'charge', name: 'flow.effect' },
+    { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'charge' },
+  ];
+  const { executionId, requestId } = await server.execute(tools, 'charge by the plan');
+  await server.reaches(executionId, 'FAILED');
+  const count = async () => (await server.ask('query($id: ID!) { executions(filter: { requestId: $id }) { nodes { executionId } } }', { id: requestId })).executions.nodes.length;
+  const page = await open(server, `/executions/${executionId}`);
+  await page.getByLabel('What failed').getByRole('link', { name: 'Edit plan' }).click();
+  await page.waitForURL('**/plans/plan_*');
+  const dialog = page.getByRole('dialog');
+  const repeated = dialog.getByLabel('Calls that are repeated');
+  const run = page.getByRole('button', { name: 'Run', exact: true });
+  const warns = async (action) => {
+    await repeated.getByText('charge: 1 call of flow.effect').waitFor();
+    await repeated.getByRole('link', { name: executionId }).waitFor();
+    await dialog.locator('button.danger', { hasText: action }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await dialog.waitFor({ state: 'detached' });
+  };
+  await run.click();
+  await warns('Run');
+  await page.getByRole('button', { name: 'Run with options…' }).click();
+  await warns('Run it');
+  // The next version of the plan repeats what it has in common with the version before.
+  const text = page.getByLabel('The plan as JSON');
+  const draft = JSON.parse(await text.inputValue());
+  await text.fill(JSON.stringify({ ...draft, tools: [draft.tools[0], { id: 'mended', name: 'flow.echo', parameters: {}, dependsOn: 'charge' }] }));
+  await page.getByText('Plan is valid.').waitFor();
+  await run.click();
+  await warns('Run');
+  assert.equal(await count(), 1);
+  // A dry run calls nothing, and hides nothing.
+  await page.getByLabel('Dry run').check();
+  await run.click();
+  await page.waitForURL(/\/executions\/exec_/);
+  await says(page, 'Completed');
+  await page.getByRole('link', { name: /^plan, version 2/ }).click();
+  await run.click();
+  await repeated.getByText('charge: 1 call of flow.effect').waitFor();
+  await dialog.getByRole('button', { name: 'Run' }).click();
+  await page.waitForURL(/\/executions\/exec_/);
+  await says(page, 'Completed');
+  assert.equal(await count(), 3);
+  await close(page);
+});
+
+test('a plan without effects is run at one click', async () => {
+  const { executionId } = await server.execute([{ id: 'look', name: 'flow.noop' }], 'look again');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await page.getByRole('link', { name: /^plan, version 1/ }).click();
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
+  await says(page, 'Completed');
+  await close(page);
+});
+
 test('a step that has an effect says so before it is tried again', async () => {
   const tools = [{ id: 'pay', name: 'pay', onError: 'wait' }];
   const own = await Server.start({

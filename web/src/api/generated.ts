@@ -222,6 +222,9 @@ export const RetryExecution: Operation<RetryExecutionResult, RetryExecutionVaria
 export type RepeatedCallsResult = { execution: { repeatedCalls: { stepId: string; toolName: string; calls: number; outcomeUnknown: boolean }[] } | null };
 export type RepeatedCallsVariables = { id: string; mode: RetryMode; fromStep?: string | null };
 export const RepeatedCalls: Operation<RepeatedCallsResult, RepeatedCallsVariables> = "query RepeatedCalls($id:ID!$mode:RetryMode!$fromStep:String){execution(executionId:$id){repeatedCalls(mode:$mode fromStep:$fromStep){stepId toolName calls outcomeUnknown}}}";
+export type LastRunsResult = { executions: { nodes: { executionId: string; dryRun: boolean }[] } };
+export type LastRunsVariables = { requestId: string };
+export const LastRuns: Operation<LastRunsResult, LastRunsVariables> = "query LastRuns($requestId:ID!){executions(filter:{requestId:$requestId parts:false}first:50){nodes{executionId dryRun}}}";
 export type ApproveStepResult = { approveStep: { executionId: string } };
 export type ApproveStepVariables = { id: string; stepId: string; approved: boolean; comment?: string | null };
 export const ApproveStep: Operation<ApproveStepResult, ApproveStepVariables> = "mutation ApproveStep($id:ID!$stepId:String!$approved:Boolean!$comment:String){approveStep(executionId:$id stepId:$stepId approved:$approved comment:$comment){executionId}}";

@@ -23,6 +23,7 @@ import { asRefusal, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { counted } from "../ui/words";
 import { againFrom, failedSteps } from "./paths";
+import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
 
 /** What somebody is about to do. */
@@ -271,22 +272,7 @@ function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
   const list = (
     <>
       {asked.error && <Refused error={asked.error} />}
-      {calls.length > 0 && (
-        <section class="repeated" aria-label="Calls that are repeated">
-          <p>
-            <strong>These calls have effects, and are made again:</strong>
-          </p>
-          <ul>
-            {calls.slice(0, NAMED).map((call) => (
-              <li key={`${call.stepId} ${call.toolName} ${call.outcomeUnknown}`}>
-                <code>{call.stepId}</code>: {counted(call.calls, "call")} of <code>{call.toolName}</code>
-                {call.outcomeUnknown && ", of which nobody knows if they took effect"}
-              </li>
-            ))}
-            {calls.length > NAMED && <li>and {calls.length - NAMED} more</li>}
-          </ul>
-        </section>
-      )}
+      <RepeatedList calls={calls} />
     </>
   );
   return { list, isKnown: asked.isCurrent || asked.error !== null, isDangerous: calls.length > 0 };

@@ -23,13 +23,15 @@ import {
 } from "../api/generated";
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
+import { gatesText } from "../graph/scene";
 import { MOST, read, toggled } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
 import { keepAt, keptAt } from "../plan/kept";
-import { proposal } from "../plan/proposal";
-import { inputsOf, RunBar, RunDialog, type Wanted } from "../plan/run";
+import { openName, proposal } from "../plan/proposal";
+import { lastRun, type LastRun } from "../plan/last-run";
+import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
 import { go, useParam } from "../router";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
@@ -84,7 +86,7 @@ function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void
   if (asked.data?.request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
   if (!asked.data?.request || !tools.data) return <Loading isPage />;
   const { request } = asked.data;
-  return <Compose known={null} start={{ id, query: request.query, text: proposal(request, tools.data.tools) }} onBecome={onBecome} />;
+  return <Compose known={null} start={{ id, query: request.query, ...proposal(request, tools.data.tools) }} onBecome={onBecome} />;
 }
 
 /** A plan as it is stored, and the text that says the same. */
@@ -106,7 +108,7 @@ interface Checked {
 interface ComposeProps {
   known: { plan: PlanDrawn; text: string } | null;
   /** What a draft for a request begins with. */
-  start: { id: string; query: string; text: string } | null;
+  start: { id: string; query: string; text: string; uncovered: string[] } | null;
   onBecome: (id: string) => void;
 }
 
@@ -127,6 +129,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [selected, setSelected] = useState<string | null>(null);
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
+  const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
   const epoch = useCell(returns);
   // Whoever has begun to write may empty the text, and goes on.
   const begun = useRef(known !== null);
@@ -250,6 +253,14 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       : (await ask(ExecutePlan, { id, options })).executePlan;
     go(`/executions/${executionId}`);
   };
+  const readLast = async (signal?: AbortSignal) => (stored ? lastRun(stored.about.requestId, steps ?? [], signal) : null);
+  /** Runs it at once, unless that would repeat what it did before. */
+  const begin = (options: ExecutionOptions) =>
+    doing(async () => {
+      const last = options.dryRun === true ? null : await readLast();
+      if (last) setRepeating({ options, last });
+      else await run({ options, saved: null });
+    });
   const isCurrent = checked?.text === text;
   const problems = checked?.problems ?? [];
   const errors = isCurrent || "problems" in draft ? problems.filter((it) => it.severity === "ERROR").length : 0;
@@ -273,7 +284,8 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     const found = insides?.steps.get(node);
     if (!found) return `each item of ${stepOf(node)}`;
     const inside = holds(found);
-    return inside === "" ? node : `${node}, ${inside}, ${open.includes(node) ? "open" : "closed"}`;
+    const name = node + gatesText(looks[insides!.scene.nodes.findIndex((it) => it.name === node)]?.gates);
+    return inside === "" ? name : `${name}, ${inside}, ${open.includes(node) ? "open" : "closed"}`;
   };
   return (
     <div class="page compose">
@@ -287,7 +299,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
             <RunBar
               isBusy={isBusy}
               hasErrors={errors > 0}
-              onRun={(it) => (inputsOf(steps ?? []).length > 0 ? setAsking(it) : void doing(() => run({ options: it, saved: null })))}
+              onRun={(it) => (inputsOf(steps ?? []).length > 0 ? setAsking(it) : void begin(it))}
               onMore={setAsking}
               onKeep={isChanged ? () => void doing(async () => void (await keep())) : null}
             />
@@ -343,6 +355,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         )}
       </header>
       {error && <Refused error={error} />}
+      {start && !stored && <Incomplete uncovered={start.uncovered} steps={steps} />}
       {!isBegun ? (
         <Empty title="Say it, or write it">
           <p>
@@ -431,11 +444,40 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         <RunDialog
           planId={stored && !isChanged ? stored.about.planId : null}
           inputs={inputsOf(steps ?? [])}
+          readLast={readLast}
           start={asking}
           onRun={run}
           onClose={() => setAsking(null)}
         />
       )}
+      {repeating && (
+        <RunAgainDialog last={repeating.last} onRun={() => run({ options: repeating.options, saved: null })} onClose={() => setRepeating(null)} />
+      )}
     </div>
+  );
+}
+
+/** Says of a draft which parts of the query it does not cover yet. */
+function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
+  const names = steps?.map((step) => String(step.name ?? step.toolName ?? ""));
+  const left = uncovered.filter((part) => !names || names.includes(openName(part)));
+  return (
+    <section class="waits" aria-label="What the draft does not cover">
+      {left.length > 0 && (
+        <>
+          <p>No tool was found for {left.length === 1 ? "this part" : "these parts"} of the query:</p>
+          <ul>
+            {left.map((part) => (
+              <li key={part}>
+                <q>
+                  <Plain text={part} />
+                </q>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      <p>{left.length > 0 ? "Write a tool in place of each TODO, or remove the step. " : ""}Fill in the values that the other steps need.</p>
+    </section>
   );
 }

@@ -1,43 +1,86 @@
-/** A draft for a request of which no plan came: its query, and a step for each tool that fits best. */
+/**
+ * A draft for a request of which no plan came. It has a step for each part of the query that the planner found a tool
+ * for, without values, and a step to be replaced for each other part: it is not valid until somebody has completed it.
+ */
 
 import type { Json, RequestPageResult, ToolNamesResult } from "../api/generated";
-import { isFields, print } from "../api/json";
-import { emptyStep, toolOf } from "./step-form";
+import { isFields, print, type Fields } from "../api/json";
+import { emptyStep, requiredOf, toolOf } from "./step-form";
 
 type Asked = NonNullable<RequestPageResult["request"]>;
 type ToolName = ToolNamesResult["tools"][number];
 
-/** The most tools that are proposed where the query was not read clause by clause. */
-const TOOLS = 3;
+export interface Proposal {
+  text: string;
+  /** The parts of the query that no step of the draft does. */
+  uncovered: string[];
+}
 
-/** Returns the draft as text. */
-export function proposal(request: Asked, tools: readonly ToolName[]): string {
-  const steps = [];
+/** A part of the query, and the tools of the steps that the planner made for it. */
+interface Part {
+  clause: string;
+  tools: string[];
+}
+
+export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
+  const steps: Fields[] = [];
+  const uncovered: string[] = [];
   const taken = new Set<string>();
-  for (const name of candidates(request.transcript)) {
-    const tool = toolOf(name, tools);
-    if (!tool) continue;
-    const step = emptyStep(tool, taken);
+  let isComplete = true;
+  const add = (step: Fields) => {
     taken.add(String(step.id));
     steps.push(step);
+  };
+  const leave = (text: string) => {
+    uncovered.push(text);
+    add(openStep(text, uncovered.length));
+  };
+  for (const { clause, tools: chosen } of partsOf(request)) {
+    const found = chosen.map((name) => toolOf(name, tools)).filter((tool) => tool !== undefined);
+    if (found.length === 0) leave(clause);
+    for (const tool of found) {
+      const step = emptyStep(tool, taken);
+      isComplete &&= requiredOf(tool).every((name) => name in (step.parameters as Fields));
+      add(step);
+    }
   }
-  return print({ requestId: request.requestId, query: request.query, tools: steps }, 2);
+  // The planner did not find that these steps are enough, so that they must not run as they are.
+  if (isComplete && uncovered.length === 0) leave(request.query);
+  return { text: print({ requestId: request.requestId, query: request.query, tools: steps }, 2), uncovered };
 }
 
-/** The best tool of each clause; where there are no clauses, the best tools that the planner was offered. */
-function candidates(transcript: Asked["transcript"]): string[] {
-  const of = (kind: string) => transcript.findLast((entry) => entry.kind === kind)?.content;
-  const clauses = of("candidates");
-  if (Array.isArray(clauses)) {
-    const best = clauses.flatMap((clause) => (isFields(clause) ? namesIn(clause.tools).slice(0, 1) : []));
-    if (best.length > 0) return best;
-  }
-  const selection = of("selection");
-  return isFields(selection) ? namesIn(selection.candidates).slice(0, TOOLS) : [];
+/** Stands for a part of the query until somebody writes a tool in its place. */
+function openStep(text: string, number: number): Fields {
+  return { id: `todo_${number}`, name: openName(text), parameters: {} };
 }
 
-/** The tools of a list of candidates that were not left out, the best first. */
-function namesIn(list: Json | undefined): string[] {
-  const kept = (Array.isArray(list) ? list : []).filter(isFields).filter((candidate) => candidate.kept !== false && typeof candidate.tool === "string");
-  return kept.sort((a, b) => Number(b.score ?? 0) - Number(a.score ?? 0)).map((candidate) => String(candidate.tool));
+/** Stands in place of the tool for a part of the query. */
+export function openName(text: string): string {
+  return `TODO: ${text}`;
+}
+
+/** The parts that the planner read; the whole query where it did not read it in parts. */
+function partsOf({ query, transcript }: Asked): Part[] {
+  const noted = transcript.findLast((entry) => entry.kind === "candidates")?.content;
+  const parts = (Array.isArray(noted) ? noted : []).filter(isFields).map((part) => ({ clause: String(part.clause ?? query), tools: chosenIn(part) }));
+  return parts.length > 0 ? parts : [{ clause: query, tools: [] }];
+}
+
+/** The tools of the steps that were made for a part. Tools that were only looked at do not fit. */
+function chosenIn({ tools, steps }: Fields): string[] {
+  const names = listIn(tools).map((candidate) => String(candidate.tool));
+  return listIn(steps).flatMap((step) => {
+    const id = String(step.step);
+    // A second step of a tool has a number behind the name.
+    const chosen = names.find((name) => idOf(name) === id) ?? names.find((name) => id.startsWith(`${idOf(name)}_`));
+    return chosen === undefined ? [] : [chosen];
+  });
+}
+
+function idOf(name: string): string {
+  return name.replace(/[^\w.-]/g, "_");
+}
+
+function listIn(value: Json | undefined): Fields[] {
+  return Array.isArray(value) ? value.filter(isFields) : [];
 }

@@ -1,14 +1,17 @@
 /** How a plan is run: at once, or with an input and whatever else an execution can be told. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ApiError, useAsk } from "../api/client";
 import { SavedPlans, type ExecutionMode, type ExecutionOptions, type Json } from "../api/generated";
 import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../api/json";
+import { RepeatedList } from "../execution/repeated";
 import { Fields, type Schema } from "../tools/form";
 import { Dialog } from "../ui/dialog";
+import { asRefusal, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice } from "../ui/page";
+import type { LastRun } from "./last-run";
 
 /** What is run: a plan by its id, or under the name that it was saved under, so that its input is checked. */
 export interface Wanted {
@@ -84,19 +87,38 @@ export function schemaOf(inputs: Json): Schema | null {
   return { type: "object", properties: inputs, required };
 }
 
+interface AgainProps {
+  last: LastRun;
+  onRun: () => Promise<void>;
+  onClose: () => void;
+}
+
+/** Asks before a plan is run that would repeat calls with effects. */
+export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
+  return (
+    <Dialog title="Run the plan again?" action="Run" tone="bad" onClose={onClose} onDo={onRun}>
+      <p>A new execution of all its steps.</p>
+      <RepeatedList {...last} />
+    </Dialog>
+  );
+}
+
 interface DialogProps {
   /** The plan as it is stored; null where it was changed. */
   planId: string | null;
   /** What the plan takes as `{{input.x}}`, as far as its text says. */
   inputs: readonly string[];
+  /** What the last execution did that running it now would do again. */
+  readLast: (signal: AbortSignal) => Promise<LastRun | null>;
   start: ExecutionOptions;
   onRun: (wanted: Wanted) => Promise<void>;
   onClose: () => void;
 }
 
 /** Asks for everything that an execution can be told. */
-export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps) {
+export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
+  const last = useLast(readLast);
   /** Whether it is known what it takes: nobody fills in what would be forgotten, or runs it unchecked. */
   const isReady = planId === null || asked.data !== null || asked.error !== null;
   const saved = planId === null ? undefined : asked.data?.savedPlans.find((it) => it.planId === planId);
@@ -130,8 +152,9 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
       saved: schema ? (saved?.name ?? null) : null,
     });
   };
+  const repeated = options.dryRun === true ? null : last.run;
   return (
-    <Dialog title="Run the plan" action="Run it" onClose={onClose} onDo={run} isReady={isReady} isWide>
+    <Dialog title="Run the plan" action="Run it" {...(repeated ? { tone: "bad" as const } : {})} onClose={onClose} onDo={run} isReady={isReady && last.isKnown} isWide>
       {schema ? (
         <fieldset>
           <legend>Input, as “{saved?.name}” takes it</legend>
@@ -191,8 +214,24 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
         <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked || null })} />
         Strict templates: fail on missing fields, also in tools that only read
       </label>
+      {last.error && <Refused error={last.error} />}
+      {repeated && <RepeatedList {...repeated} />}
     </Dialog>
   );
+}
+
+/** The calls that running would repeat. Nothing is run before they are known, or cannot be. */
+function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
+  const [state, setState] = useState<{ run: LastRun | null; error: ApiError | null; isKnown: boolean }>({ run: null, error: null, isKnown: false });
+  useEffect(() => {
+    const gone = new AbortController();
+    read(gone.signal).then(
+      (run) => gone.signal.aborted || setState({ run, error: null, isKnown: true }),
+      (error: unknown) => gone.signal.aborted || setState({ run: null, error: asRefusal(error), isKnown: true }),
+    );
+    return () => gone.abort();
+  }, []);
+  return state;
 }
 
 /** What somebody filled in; required texts that were left empty are empty texts. */

@@ -97,19 +97,26 @@ export function toolOf(name: string, tools: readonly ToolName[]): ToolName | und
   return tools.find((it) => it.qualifiedName === name) ?? tools.find((it) => it.name === name);
 }
 
-/** A step that calls a tool, with its required parameters to be filled in. */
+/**
+ * A step that calls a tool. Required parameters are left out unless the schema has a default, so that a plan with values
+ * that nobody chose is not valid.
+ */
 export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): JsonFields {
-  let id = tool.name.replace(/[^\w.-]/g, "_");
-  for (let n = 2; taken.has(id); n += 1) id = `${tool.name.replace(/[^\w.-]/g, "_")}_${n}`;
+  const name = tool.name.replace(/[^\w.-]/g, "_");
+  let id = name;
+  for (let n = 2; taken.has(id); n += 1) id = `${name}_${n}`;
   const schema = isSchema(tool.inputSchema) ? tool.inputSchema : {};
   const properties = isSchema(schema.properties) ? schema.properties : {};
-  const required = Array.isArray(schema.required) ? schema.required.map(String) : [];
-  const usual: Record<string, Json> = { string: "", integer: 0, number: 0, boolean: false, array: [], object: {} };
-  const parameters = Object.fromEntries(
-    required.map((it) => {
-      const property = properties[it];
-      return [it, isSchema(property) ? (property.default ?? usual[String(property.type)] ?? null) : null];
-    }),
-  );
+  const parameters: Record<string, Json> = {};
+  for (const name of requiredOf(tool)) {
+    const property = properties[name];
+    if (isSchema(property) && property.default !== undefined) parameters[name] = property.default as Json;
+  }
   return { id, name: tool.qualifiedName, parameters };
+}
+
+/** The parameters that a tool cannot do without. */
+export function requiredOf(tool: ToolName): string[] {
+  const schema = isSchema(tool.inputSchema) ? tool.inputSchema : {};
+  return Array.isArray(schema.required) ? schema.required.map(String) : [];
 }

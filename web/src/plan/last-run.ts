@@ -1,0 +1,33 @@
+/** What the last execution of a plan did, and running the plan would do again. */
+
+import { ask } from "../api/client";
+import { LastRuns, RepeatedCalls } from "../api/generated";
+import type { Fields } from "../api/json";
+import type { RepeatedCall } from "../execution/repeated";
+import { idsOf } from "./draft";
+
+export interface LastRun {
+  executionId: string;
+  calls: RepeatedCall[];
+}
+
+/**
+ * Returns the calls with effects of the newest execution of any version of a plan, as far as steps of a draft make them
+ * again. Nothing where there are none.
+ */
+export async function lastRun(requestId: string, steps: readonly Fields[], signal?: AbortSignal): Promise<LastRun | null> {
+  const { executions } = await ask(LastRuns, { requestId }, signal);
+  // A dry run calls nothing, so that the one before it counts.
+  const last = executions.nodes.find((run) => !run.dryRun);
+  if (!last) return null;
+  const { execution } = await ask(RepeatedCalls, { id: last.executionId, mode: "ALL", fromStep: null }, signal);
+  const calls = (execution?.repeatedCalls ?? []).filter(isMadeBy(steps));
+  return calls.length === 0 ? null : { executionId: last.executionId, calls };
+}
+
+/** Whether one of these steps makes a call: it has the same name, or calls the same tool. */
+function isMadeBy(steps: readonly Fields[]): (call: RepeatedCall) => boolean {
+  const ids = new Set(idsOf(steps));
+  const tools = new Set(steps.map((step) => String(step.name ?? step.toolName ?? "")));
+  return ({ stepId, toolName }) => ids.has(stepId) || tools.has(toolName) || tools.has(toolName.slice(toolName.indexOf(".") + 1));
+}
