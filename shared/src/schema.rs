@@ -7,6 +7,7 @@
 mod cost;
 mod keywords;
 mod meter;
+mod patterns;
 mod threads;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 use jsonschema::{PatternOptions, Validator, error::ValidationErrorKind};
 use serde_json::Value;
 
+pub use self::threads::CheckStop;
 use self::{
     cost::Figures,
     meter::{Allowance, Exhausted, run_within},
@@ -107,6 +109,18 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
+/// Returns the patterns of a schema that are too large to be enforced, and so would be left out by
+/// [`Schema::without_large_patterns`].
+///
+/// Compiles at most `left` patterns, only those that may be large, and subtracts them from `left`.
+pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
+    let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
+    if figures.patterns == 0 {
+        return Vec::new();
+    }
+    patterns::find_unusable(schema, figures.pattern_bytes(), left)
+}
+
 /// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
@@ -170,9 +184,23 @@ impl Schema {
             compile()
         } else {
             // A tool is compiled once, so this job may wait for a slot without limit.
-            run_apart(usize::MAX, compile).map_err(|err| err.to_string())?
+            run_apart(usize::MAX, None, compile).map_err(|err| err.to_string())?
         };
         Ok(Self(Arc::new(compiled?)))
+    }
+
+    /// Compiles a schema without the patterns that are too large or not regular expressions.
+    /// Returns these patterns, too.
+    pub fn without_large_patterns(schema: &Value) -> Result<(Self, Vec<String>), String> {
+        let why = match Self::new(schema) {
+            Ok(compiled) => return Ok((compiled, Vec::new())),
+            Err(why) => why,
+        };
+        let bytes = cost::measure_schema(schema)?.pattern_bytes();
+        let mut rest = schema.clone();
+        let removed = run_apart(usize::MAX, None, || patterns::remove_unusable(&mut rest, bytes));
+        let removed = removed.map_err(|err| err.to_string())?;
+        if removed.is_empty() { Err(why) } else { Ok((Self::new(&rest)?, removed)) }
     }
 
     /// Returns `true` if `value` fits the schema. A value that cannot be checked does not fit.
@@ -268,19 +296,24 @@ impl Schema {
             .fixed
             .saturating_add(limit.per_part.saturating_mul(meter::count_evaluations(value)));
         let most = most.min(budget.evaluations);
-        let mut run = |evaluations: u64, stack: usize| {
+        let mut run = |evaluations: u64, stack: usize, stop: Option<&CheckStop>| {
             let evaluations = evaluations.min(budget.evaluations);
-            let (result, taken) =
-                run_within(Allowance { evaluations, time: TIME, stack }, || check(metered));
+            let allowance = Allowance { evaluations, time: TIME, stack, stop: stop.cloned() };
+            let (result, taken) = run_within(allowance, || check(metered));
             budget.evaluations -= taken;
             result
         };
-        if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK) {
+        if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK, None) {
             return Ok(result);
         }
-        let result =
-            run_apart(MAX_WAITING, || run(most, USABLE_STACK)).map_err(|err| err.to_string())?;
+        let stop = CheckStop::of_task();
+        let stop = stop.as_ref();
+        let result = run_apart(MAX_WAITING, stop, || run(most, USABLE_STACK, stop))
+            .map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
+            if stop.is_some_and(CheckStop::is_stopped) {
+                return threads::STOPPED.to_owned();
+            }
             format!(
                 "it takes too long to check it against the schema: more than {most} evaluations"
             )
@@ -298,26 +331,26 @@ impl Compiled {
         let compiled = Self {
             source: schema.clone(),
             figures,
-            plain: is_plain.then(|| build(schema, figures)).transpose()?,
+            plain: is_plain.then(|| build(schema, figures.pattern_bytes())).transpose()?,
             metered: OnceLock::new(),
         };
         if !is_plain {
             // This validator is built only for its error messages, which name places of the
             // original schema.
-            build(schema, figures)?;
+            build(schema, figures.pattern_bytes())?;
             compiled.metered_validator()?;
         }
         Ok(compiled)
     }
 
     fn metered_validator(&self) -> Result<&Validator, String> {
-        let build = || build(&meter::add_meters(&self.source)?, self.figures);
+        let build = || build(&meter::add_meters(&self.source)?, self.figures.pattern_bytes());
         self.metered.get_or_init(build).as_ref().map_err(Clone::clone)
     }
 }
 
-fn build(schema: &Value, figures: Figures) -> Result<Validator, String> {
-    let bytes = figures.pattern_bytes();
+/// Builds a validator whose patterns each compile to at most `bytes`.
+fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
     let patterns = patterns.backtrack_limit(BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
     let options = jsonschema::options().with_keyword(meter::METER, meter::make_meter);
@@ -409,6 +442,45 @@ mod tests {
         let missing = |name: &str| ViolationKind::Missing { property: name.to_owned() };
         assert!(conditional.contains(&(missing("b"), true)), "{conditional:?}");
         assert!(conditional.contains(&(missing("c"), false)), "{conditional:?}");
+    }
+
+    #[test]
+    fn a_pattern_that_is_too_large_leaves_the_rest_enforced() {
+        const LARGE: &str = r"^(\w{1000}){1000}$";
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "code": { "type": "string", "pattern": LARGE },
+                "short": { "pattern": "^[a-z]$" },
+                "pattern": { "type": "integer" },
+                "map": {
+                    "patternProperties": { LARGE: { "type": "null" }, "^x": { "type": "null" } },
+                    "additionalProperties": false,
+                },
+            },
+        });
+        assert!(Schema::new(&schema).is_err());
+        let (rest, removed) = Schema::without_large_patterns(&schema).unwrap();
+        assert_eq!(removed, [LARGE, LARGE]);
+        let mut left = 3;
+        assert_eq!(find_large_patterns(&schema, &mut left), removed);
+        assert_eq!(left, 1);
+        assert_eq!(find_large_patterns(&schema, &mut left), [LARGE]);
+        assert_eq!(left, 0);
+        for (value, fits) in [
+            (json!({ "code": "a" }), true),
+            (json!({ "code": 1 }), false),
+            (json!({ "short": "ab" }), false),
+            (json!({ "pattern": "x" }), false),
+            (json!({ "map": { "a": 1 } }), true),
+            (json!({ "map": { "x": 1 } }), false),
+        ] {
+            assert_eq!(rest.is_valid(&value), fits, "{value}");
+        }
+        let fine = json!({ "pattern": "^a{10}$" });
+        assert_eq!(Schema::without_large_patterns(&fine).unwrap().1, [""; 0]);
+        assert_eq!(find_large_patterns(&fine, &mut 1), [""; 0]);
+        assert!(Schema::without_large_patterns(&json!({ "type": "x" })).is_err());
     }
 
     #[test]

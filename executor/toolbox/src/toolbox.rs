@@ -151,12 +151,20 @@ impl ReadyTool {
     }
 
     fn compile(&self) -> Option<Schema> {
-        let schema = Schema::new(&self.definition().input_schema);
-        if let Err(err) = &schema {
-            let name = self.definition().qualified_name();
-            tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
+        let name = self.definition().qualified_name();
+        match Schema::without_large_patterns(&self.definition().input_schema) {
+            Ok((schema, removed)) => {
+                for pattern in removed {
+                    let why = costly::describe_pattern(&name, &pattern);
+                    tracing::warn!(%why, "a part of a schema is not enforced");
+                }
+                Some(schema)
+            }
+            Err(err) => {
+                tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
+                None
+            }
         }
-        schema.ok()
     }
 }
 

@@ -19,12 +19,13 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use shared::schema::CheckStop;
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::{self, Runtime},
     sync::mpsc,
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +49,10 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Threads for large requests.
 const LARGE_THREADS: usize = 1;
+
+/// Time that long checks of schemas have after the start of the shutdown. Their tasks cannot see that
+/// the client has left.
+const CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed accept, for example with too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -93,6 +98,7 @@ pub async fn serve<E: Executor>(
         router,
         stopping,
         connections,
+        checks: CheckStop::default(),
     };
     house.open(&listener, shutdown).await;
     drop(listener);
@@ -112,6 +118,7 @@ struct House {
     router: Router,
     stopping: CancellationToken,
     connections: Arc<Connections>,
+    checks: CheckStop,
 }
 
 /// A runtime besides that of the requests.
@@ -174,7 +181,8 @@ impl House {
     fn admit(&mut self, stream: TcpStream, peer: Peer) {
         let Some(connection) = self.connections.admit(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        self.tasks.spawn(Visit { peer, connection, router }.speak(stream, stopping));
+        let visit = Visit { peer, connection, router }.speak(stream, stopping);
+        self.tasks.spawn(self.checks.watch(visit));
     }
 
     fn spawn(&mut self, task: Task) {
@@ -183,6 +191,7 @@ impl House {
             Task::Large(work) => (work, self.large.0.as_ref()),
             Task::Subscription(work) => (work, self.subscriptions.0.as_ref()),
         };
+        let work = self.checks.watch(work);
         match threads {
             Some(threads) => self.tasks.spawn_on(work, threads.handle()),
             None => self.tasks.spawn(work),
@@ -192,7 +201,11 @@ impl House {
     /// Waits up to `grace` for all tasks, then aborts them.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
-        if timeout(grace, self.drain()).await.is_err() {
+        let begun = Instant::now();
+        if timeout(grace.min(CHECK_GRACE), self.drain()).await.is_err() {
+            self.checks.stop_checks();
+        }
+        if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(tasks = self.tasks.len(), "the shutdown's grace is over; dropping");
         }
         self.tasks.shutdown().await;

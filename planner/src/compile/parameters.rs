@@ -161,9 +161,10 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn judge(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
-        let compiled = schemas
-            .entry((self.choice.plan.is_some(), self.choice.tool.as_str()))
-            .or_insert_with(|| Schema::new(self.schema).ok());
+        let compiled =
+            schemas.entry((self.choice.plan.is_some(), self.choice.tool.as_str())).or_insert_with(
+                || Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema),
+            );
         let Some(schema) = compiled.as_ref() else { return };
         let has_templates = has_braces(self.parameters);
         let misfits = schema.violations_where(self.parameters, budget, |misfit| {

@@ -132,6 +132,29 @@ fn a_check_that_takes_too_long_says_so_and_costs_its_budget() {
 }
 
 #[test]
+fn a_stop_ends_checks_that_run_or_wait() {
+    let schema = json!({ "items": { "allOf": vec![json!({ "minimum": 0 }); 30] } });
+    let schema = Schema::new(&schema).unwrap();
+    let value = std::sync::Arc::new(Value::from((0..1_000_000).collect::<Vec<_>>()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let stop = CheckStop::default();
+    let checks = (0..5).map(|_| {
+        let (schema, value) = (schema.clone(), std::sync::Arc::clone(&value));
+        runtime.spawn(stop.watch(async move { schema.complaint(&value) }))
+    });
+    let checks: Vec<_> = checks.collect();
+    while !threads::is_busy() {
+        std::thread::yield_now();
+    }
+    stop.stop_checks();
+    for check in checks {
+        let complaint = runtime.block_on(check).unwrap();
+        assert_eq!(complaint.as_deref(), Some(threads::STOPPED));
+    }
+    assert!(schema.complaint(&json!([-1])).is_some());
+}
+
+#[test]
 fn patterns_do_not_go_back_for_ever() {
     let schema = json!({ "items": { "pattern": "^(?=(a|aa)+$)(a|aa)+b$" } });
     let schema = Schema::new(&schema).unwrap();

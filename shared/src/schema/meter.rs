@@ -5,7 +5,7 @@
 //! an allowance, and unwinds the stack when the allowance is used up.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     fmt::Write as _,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     cost::count_repetitions,
     keywords::{Content, IDENTITY, REFERENCES, decode_fragment, resolve_reference},
+    threads::CheckStop,
 };
 use crate::json;
 
@@ -34,12 +35,14 @@ const CLOCK_INTERVAL: u32 = 64;
 pub(super) struct Exhausted;
 
 /// Resources that a check may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Allowance {
     pub(super) evaluations: u64,
     pub(super) time: Duration,
     /// Bytes of the stack.
     pub(super) stack: usize,
+    /// Ends the check early.
+    pub(super) stop: Option<CheckStop>,
 }
 
 /// The unused rest of an allowance.
@@ -56,6 +59,7 @@ struct Left {
 
 thread_local! {
     static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+    static STOP: RefCell<Option<CheckStop>> = const { RefCell::new(None) };
 }
 
 /// Runs a check until it ends or uses up its allowance. Returns the number of evaluations, too.
@@ -72,8 +76,10 @@ pub(super) fn run_within<T>(
         until_clock: CLOCK_INTERVAL,
     };
     let before = LEFT.replace(Some(left));
+    let stop_before = STOP.replace(allowance.stop);
     // The validator keeps nothing between two checks, so stopping one leaves nothing behind.
     let result = catch_unwind(AssertUnwindSafe(check));
+    STOP.set(stop_before);
     let left = LEFT.replace(before).map_or(0, |left| left.evaluations);
     let taken = allowance.evaluations - left;
     match result {
@@ -89,7 +95,8 @@ fn charge_evaluations(evaluations: u64) {
     let here = std::ptr::from_ref(&marker).addr();
     let Some(mut left) = LEFT.get() else { return };
     left.until_clock = left.until_clock.saturating_sub(1);
-    let is_late = left.until_clock == 0 && Instant::now() > left.deadline;
+    let is_stopped = || STOP.with_borrow(|stop| stop.as_ref().is_some_and(CheckStop::is_stopped));
+    let is_late = left.until_clock == 0 && (Instant::now() > left.deadline || is_stopped());
     if left.until_clock == 0 {
         left.until_clock = CLOCK_INTERVAL;
     }

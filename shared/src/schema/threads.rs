@@ -5,7 +5,10 @@
 
 use std::{
     io,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -19,6 +22,45 @@ pub(super) const MAX_WAITING: usize = 64;
 const STACK: usize = 64 << 20;
 /// Bytes of the stack that a check may use.
 pub(super) const USABLE_STACK: usize = STACK - (1 << 20);
+
+/// The message of a check that ended early.
+pub(super) const STOPPED: &str = "the check was stopped, because the server stops: try again later";
+
+tokio::task_local! {
+    static STOP: CheckStop;
+}
+
+/// Ends the long checks of some tasks early. Clones share one state.
+///
+/// A check blocks its task, so the task neither sees that its client has left nor can be aborted.
+/// A server that stops would have to wait for every check that waits for a thread.
+#[derive(Clone, Debug, Default)]
+pub struct CheckStop(Arc<AtomicBool>);
+
+impl CheckStop {
+    /// Runs a task whose long checks end when [`Self::stop_checks`] is called.
+    pub fn watch<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
+        STOP.scope(self.clone(), task)
+    }
+
+    /// Ends the running checks of these tasks, and refuses waiting and later ones. Their values
+    /// count as invalid.
+    pub fn stop_checks(&self) {
+        self.0.store(true, Ordering::Relaxed);
+        // With the lock held, no check is between its look at the state and its wait.
+        drop(lock_slots());
+        FREED.notify_all();
+    }
+
+    /// Returns the state of the current task, if it has one.
+    pub(super) fn of_task() -> Option<Self> {
+        STOP.try_with(Self::clone).ok()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The numbers of running and waiting checks.
 #[derive(Debug)]
@@ -34,19 +76,26 @@ static FREED: Condvar = Condvar::new();
 struct Slot;
 
 impl Slot {
-    /// Waits for a free slot. Returns `None` if `most_waiting` checks wait already.
-    fn acquire(most_waiting: usize) -> Option<Self> {
+    /// Waits for a free slot. Fails if `most_waiting` checks wait already, or if `stop` ends the
+    /// wait.
+    fn acquire(most_waiting: usize, stop: Option<&CheckStop>) -> Result<Self, &'static str> {
+        let is_stopped = || stop.is_some_and(CheckStop::is_stopped);
         let mut slots = lock_slots();
         if slots.waiting >= most_waiting {
-            return None;
+            return Err("too many checks are under way: try again later");
         }
         slots.waiting += 1;
-        while slots.running >= MAX_RUNNING {
+        while slots.running >= MAX_RUNNING && !is_stopped() {
             slots = FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
         slots.waiting -= 1;
+        if is_stopped() {
+            // Another check may have been woken in vain.
+            FREED.notify_one();
+            return Err(STOPPED);
+        }
         slots.running += 1;
-        Some(Self)
+        Ok(Self)
     }
 }
 
@@ -61,18 +110,24 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns `true` if a check runs on one of the threads.
+#[cfg(test)]
+pub(super) fn is_busy() -> bool {
+    lock_slots().running > 0
+}
+
 /// Runs a job on its own thread. On a multi-threaded runtime, other tasks continue meanwhile.
 ///
 /// # Errors
 ///
-/// If `most_waiting` jobs wait already, or if no thread can be started.
+/// If `most_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
 pub(super) fn run_apart<T: Send>(
     most_waiting: usize,
+    stop: Option<&CheckStop>,
     job: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     let run = || {
-        let busy = || io::Error::other("too many checks are under way: try again later");
-        let _slot = Slot::acquire(most_waiting).ok_or_else(busy)?;
+        let _slot = Slot::acquire(most_waiting, stop).map_err(io::Error::other)?;
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("schema check".to_owned()).stack_size(STACK);
             let ended = thread.spawn_scoped(scope, job)?.join();

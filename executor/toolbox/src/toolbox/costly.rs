@@ -1,8 +1,19 @@
-//! Tools whose schemas cost too much to check are left out.
+//! Tools whose schemas cost too much to check are left out, and patterns that are too large are
+//! reported.
 
-use shared::{id::ToolSetName, schema::check_cost, tool::ToolDefinition};
+use shared::{
+    id::{ToolName, ToolSetName},
+    schema::{check_cost, find_large_patterns},
+    tool::ToolDefinition,
+};
 
 use super::{ReadyTool, ToolSet};
+
+/// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
+/// reported when their tool is called first.
+const TRIED_PATTERNS: usize = 64;
+/// Characters of a pattern that a message shows.
+const SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
     pub(super) fn without_costly(mut self) -> Self {
@@ -12,7 +23,8 @@ impl ToolSet {
     }
 }
 
-/// Removes tools whose schemas cost too much to check. Returns the reasons.
+/// Removes tools whose schemas cost too much to check. Returns the reasons, and the patterns of the
+/// other tools that are not enforced.
 pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {
@@ -24,7 +36,32 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
         left_out.extend(refusal);
         is_kept
     });
+    left_out.extend(report_patterns(set, tools));
     left_out
+}
+
+/// Returns a message for each pattern that is too large to be enforced.
+fn report_patterns(set: &ToolSetName, tools: &[ReadyTool]) -> Vec<String> {
+    let mut left = TRIED_PATTERNS;
+    let mut messages = Vec::new();
+    for tool in tools {
+        let definition = tool.definition();
+        for pattern in find_large_patterns(&definition.input_schema, &mut left) {
+            let why = describe_pattern(&definition.name, &pattern);
+            tracing::warn!(%set, %why, "a part of a schema is not enforced");
+            messages.push(why);
+        }
+    }
+    messages
+}
+
+pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
+    let shown: String = pattern.chars().take(SHOWN_CHARS).collect();
+    let more = if shown.len() < pattern.len() { "…" } else { "" };
+    format!(
+        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is no \
+         regular expression, or too large; repeat less in it"
+    )
 }
 
 fn refusal(tool: &ToolDefinition) -> Option<String> {

@@ -1,0 +1,80 @@
+//! Patterns that compile to more bytes than a schema may use.
+//!
+//! The rest of such a schema is still worth a check. So these patterns are removed and reported.
+
+use serde_json::{Map, Value, json};
+
+use super::{build, cost::count_repetitions, keywords::Content};
+
+/// Patterns with fewer repetitions and fewer bytes compile to little.
+const SMALL_REPETITIONS: u64 = 64;
+const SMALL_BYTES: usize = 512;
+
+/// Removes the patterns that do not compile to at most `bytes`. Returns them.
+pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
+    let mut removed = Vec::new();
+    visit_schemas(schema, &mut |fields| {
+        let own = fields.get("pattern").and_then(Value::as_str).map(str::to_owned);
+        if let Some(pattern) = own.filter(|pattern| !is_usable(pattern, bytes)) {
+            fields.remove("pattern");
+            removed.push(pattern);
+        }
+        let Some(Value::Object(all)) = fields.get_mut("patternProperties") else { return };
+        let unusable: Vec<String> =
+            all.keys().filter(|pattern| !is_usable(pattern, bytes)).cloned().collect();
+        if unusable.is_empty() {
+            return;
+        }
+        all.retain(|pattern, _| !unusable.contains(pattern));
+        // Without the pattern, its properties would count as additional ones.
+        fields.remove("additionalProperties");
+        fields.remove("unevaluatedProperties");
+        removed.extend(unusable);
+    });
+    removed
+}
+
+/// Returns the patterns that do not compile to at most `bytes`. Tries at most `left` patterns, and
+/// only those that may be large.
+pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> Vec<String> {
+    let mut large = Vec::new();
+    visit_schemas(&mut schema.clone(), &mut |fields| {
+        let own = fields.get("pattern").and_then(Value::as_str);
+        let of_properties = fields.get("patternProperties").and_then(Value::as_object);
+        let of_properties = of_properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let patterns = own.into_iter().chain(of_properties);
+        large.extend(patterns.filter(|pattern| may_be_large(pattern)).map(str::to_owned));
+    });
+    large.truncate(*left);
+    *left -= large.len();
+    large.retain(|pattern| !is_usable(pattern, bytes));
+    large
+}
+
+fn may_be_large(pattern: &str) -> bool {
+    pattern.len() > SMALL_BYTES || count_repetitions(pattern) > SMALL_REPETITIONS
+}
+
+fn is_usable(pattern: &str, bytes: usize) -> bool {
+    build(&json!({ "pattern": pattern }), bytes).is_ok()
+}
+
+/// Visits every schema in a document.
+fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match schema {
+        Value::Array(all) => all.iter_mut().for_each(|item| visit_schemas(item, visit)),
+        Value::Object(fields) => {
+            visit(fields);
+            for (keyword, content) in fields {
+                match (Content::of_keyword(keyword), content) {
+                    (Content::Data, _) => (),
+                    (Content::Map | Content::InPlaceMap, Value::Object(all)) => {
+                        all.values_mut().for_each(|inner| visit_schemas(inner, visit));
+                    }
+                    (_, content) => visit_schemas(content, visit),
+                }
+            }
+        }
+        _ => (),
+    }
+}
