@@ -87,7 +87,8 @@ const TABLE: [Expensive; 94] = [
     field("Query.tools", 20),
     field("Query.toolSchemas", 500),
     field("Query.parseToolCalls", 500),
-    field("Query.selectTools", 500),
+    // HYBRID takes some ten milliseconds, so a query may ask for about seventy selections.
+    field("Query.selectTools", 2_000),
     field("Query.toolCollisions", 5_000),
     field("Query.toolkit", 20),
     field("Query.toolkitSubgraph", 20),
