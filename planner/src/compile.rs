@@ -5,6 +5,7 @@
 //! [`Plan::try_from`] checks it again.
 
 mod build;
+mod compute;
 mod cycle;
 mod looping;
 mod names;

@@ -1,15 +1,19 @@
-//! Conditions: Common Expression Language (CEL) expressions that decide if a step runs.
+//! Expressions in the Common Expression Language (CEL).
 //!
-//! A condition is parsed when a plan is compiled or loaded, so errors show before anything runs. It
-//! is evaluated when every step that it reads has finished. Both operations are pure and bounded,
-//! because a plan may be untrusted.
+//! A [`Condition`] decides if a step runs. It is parsed when a plan is compiled or loaded, so errors
+//! show before anything runs, and evaluated when every step that it reads has finished. An
+//! [`Expression`] gives the output of a `flow.compute` step. Parsing and evaluating are pure and
+//! bounded, because a plan may be untrusted.
 
 mod compile;
 mod eval;
 mod expr;
+mod expression;
 mod fault;
 mod function;
+mod lists;
 mod number;
+mod output;
 mod pattern;
 mod shape;
 mod value;
@@ -18,7 +22,14 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use self::{compile::Compiler, eval::Evaluation, expr::Expr, pattern::Pattern, value::Val};
+pub use self::expression::{COMPUTE, Expression, ExpressionError};
+use self::{
+    compile::{Compiler, Names},
+    eval::Evaluation,
+    expr::Expr,
+    pattern::Pattern,
+    value::Val,
+};
 use crate::{
     limits,
     template::{LookUpValues, ResolveNames, Target},
@@ -35,7 +46,7 @@ struct Parsed {
     patterns: Vec<Pattern>,
 }
 
-/// The reason why a text is not a valid condition.
+/// The reason why a text is not a valid condition or expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// The text is not CEL.
@@ -54,6 +65,12 @@ pub enum ConditionError {
         /// The unknown name.
         name: String,
     },
+    /// A name in an [`Expression`] that is not one of its values.
+    #[error("`{name}` is no field of `values`")]
+    UnknownField {
+        /// The unknown name.
+        name: String,
+    },
     /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
     Dotted {
@@ -67,12 +84,14 @@ pub enum ConditionError {
         name: String,
     },
     /// A call with too many or too few arguments.
-    #[error("`{name}` takes {takes} argument{}", if *takes == 1 { "" } else { "s" })]
+    #[error("`{name}` takes {}", describe_arguments(*least, *most))]
     Arguments {
         /// The function's name.
         name: String,
-        /// The number of arguments that the function takes.
-        takes: usize,
+        /// The least number of arguments that the function takes.
+        least: usize,
+        /// The most arguments that the function takes.
+        most: usize,
     },
     /// `steps` or `vars` without a field.
     #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
@@ -95,8 +114,8 @@ pub enum ConditionError {
         /// The problem with the pattern.
         why: String,
     },
-    /// A part of CEL that conditions do not support.
-    #[error("conditions have no {what}")]
+    /// A part of CEL that is not supported.
+    #[error("expressions have no {what}")]
     Unsupported {
         /// The unsupported part.
         what: String,
@@ -124,15 +143,11 @@ pub enum ConditionError {
 impl Condition {
     /// Parses a condition. `names` resolves the names of steps and tools.
     pub fn parse(source: &str, names: &dyn ResolveNames) -> Result<Self, ConditionError> {
-        shape::check_source(source)?;
-        let tree = parse_tree(source)?;
-        let mut compiler = Compiler::new(names);
-        let expr = compiler.compile_expr(&tree)?;
-        if expr.is_never_bool() {
+        let parsed = Parsed::parse(source, Names::Plan(names))?;
+        if parsed.expr.is_never_bool() {
             return Err(ConditionError::NeverBool);
         }
-        let (targets, patterns) = compiler.into_parts();
-        Ok(Self(Arc::new(Parsed { source: source.to_owned(), expr, targets, patterns })))
+        Ok(Self(Arc::new(parsed)))
     }
 
     /// Returns the condition's text.
@@ -143,7 +158,7 @@ impl Condition {
     /// Returns the cost of compiling the condition's patterns. It limits the cost of a plan with
     /// many conditions.
     pub fn pattern_cost(&self) -> usize {
-        self.0.patterns.iter().map(Pattern::compile_cost).sum()
+        self.0.pattern_cost()
     }
 
     /// Returns the steps and variables that the condition reads, each once.
@@ -161,6 +176,31 @@ impl Condition {
             Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
             Err(fault) => Err(fault.to_string()),
         }
+    }
+}
+
+impl Parsed {
+    fn parse(source: &str, names: Names<'_>) -> Result<Self, ConditionError> {
+        shape::check_source(source)?;
+        let tree = parse_tree(source)?;
+        let mut compiler = Compiler::new(names);
+        let expr = compiler.compile_expr(&tree)?;
+        let (targets, patterns) = compiler.into_parts();
+        Ok(Self { source: source.to_owned(), expr, targets, patterns })
+    }
+
+    fn pattern_cost(&self) -> usize {
+        self.patterns.iter().map(Pattern::compile_cost).sum()
+    }
+}
+
+/// Writes a number of arguments in words.
+fn describe_arguments(least: usize, most: usize) -> String {
+    match (least, most) {
+        (1, 1) => "1 argument".to_owned(),
+        (least, most) if least == most => format!("{least} arguments"),
+        (least, most) if most == least + 1 => format!("{least} or {most} arguments"),
+        (least, _) => format!("at least {least} argument{}", if least == 1 { "" } else { "s" }),
     }
 }
 

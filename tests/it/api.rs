@@ -3,6 +3,7 @@
 mod again;
 mod blobs;
 mod bulk;
+mod computing;
 mod drafts;
 mod dry;
 mod errors;

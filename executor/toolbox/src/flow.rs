@@ -1,7 +1,9 @@
-//! The toolset `flow`, with steps that wait, sleep, fail or pass values on.
+//! The toolset `flow`, with steps that wait, sleep, calculate, fail or pass values on.
 //!
 //! In a plan, the machine executes `flow.sleep` and `flow.wait` itself. It does not call these
 //! tools.
+
+mod compute;
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,11 +11,13 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
+    condition::COMPUTE,
     execution::REPLAN,
     id::Attempt,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
+pub use self::compute::evaluate as evaluate_compute;
 use super::{Tool, ToolContext, ToolSet};
 
 /// The name of the set.
@@ -27,7 +31,7 @@ pub fn flow() -> ToolSet {
     ToolSet::ready(
         SET.parse().expect("the set's name is a literal"),
         "builtin",
-        "Steps that wait, sleep, pass values on, ask for a new plan, or fail on purpose.",
+        "Steps that wait, sleep, calculate, pass values on, ask for a new plan, or fail on purpose.",
         tools,
     )
 }
@@ -61,9 +65,10 @@ enum Kind {
     Fail,
     Wait,
     Replan,
+    Compute,
 }
 
-const TABLE: [Entry; 7] = [
+const TABLE: [Entry; 8] = [
     Entry {
         kind: Kind::Echo,
         name: "flow.echo",
@@ -152,6 +157,12 @@ const TABLE: [Entry; 7] = [
             })
         },
     },
+    Entry {
+        kind: Kind::Compute,
+        name: COMPUTE,
+        description: "Calculates a value from others: a CEL expression whose names are the fields of `values`.",
+        schema: compute::schema,
+    },
 ];
 
 fn anything() -> Value {
@@ -197,6 +208,7 @@ impl Tool for Flow {
             Kind::Sleep => sleep(&parameters, &cx).await,
             Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
             Kind::Wait => Err(wait(&parameters)),
+            Kind::Compute => compute::compute(parameters).await,
         }
     }
 }

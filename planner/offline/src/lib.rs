@@ -59,7 +59,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use shared::limits;
+use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
 use tokio::sync::Semaphore;
 
 use self::{
@@ -402,13 +402,17 @@ impl Readings {
     }
 }
 
+/// Returns the tools that can be planned from words. Nobody says an expression in words.
+fn tools_for_words(catalog: &Catalog) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+    catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE)
+}
+
 /// Reads every tool that can be planned; a plain name is used where it means that very tool.
 fn profiles(catalog: &Catalog) -> Vec<Profile> {
-    let is_plain = |tool: &shared::tool::ToolDefinition| {
+    let is_plain = |tool: &ToolDefinition| {
         catalog.find(tool.name.as_str()).is_some_and(|it| it.definition.set == tool.set)
     };
-    catalog
-        .plannable()
+    tools_for_words(catalog)
         .map(|tool| {
             let name = if is_plain(tool) {
                 tool.name.as_str().to_owned()

@@ -39,7 +39,7 @@ impl Meaning {
         if close.len() < 2 || query.len() > limits::QUERY_BYTES {
             return None;
         }
-        let tools: Vec<_> = catalog.plannable().collect();
+        let tools: Vec<_> = super::tools_for_words(catalog).collect();
         let close: Vec<usize> = close.iter().copied().filter(|it| *it < tools.len()).collect();
         let texts: Vec<&str> = close.iter().map(|it| tools[*it].description.as_str()).collect();
         let cosines = self.cosines(query, &texts).await?;

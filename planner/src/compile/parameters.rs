@@ -15,7 +15,7 @@ use shared::{
 };
 
 use super::{
-    Step, UNDO_PARAMETERS,
+    Step, UNDO_PARAMETERS, compute,
     names::{Naming, clip},
     numbers, place,
     report::{Report, WHOLE},
@@ -136,6 +136,9 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
             .as_ref()
             .map(|compensation| (&compensation.choice, &compensation.given, UNDO_PARAMETERS));
         for (choice, given, field) in std::iter::once(own).chain(undo) {
+            if given.is_sound && compute::is_compute(&choice.tool) {
+                compute::check(at, field, &given.parameters, &naming.names, report);
+            }
             if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
                 let parameters = &*given.parameters;
                 let names = &naming.names;

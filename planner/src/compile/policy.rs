@@ -9,7 +9,7 @@ use shared::{
     tool::Effect,
 };
 
-use super::{place, report::Report, tools::Choice};
+use super::{compute, place, report::Report, tools::Choice};
 use crate::{
     draft::{DraftCompensation, DraftRetry, DraftStep},
     suggest::did_you_mean,
@@ -47,7 +47,10 @@ pub(super) fn read(
         idle_timeout_ms,
         cache_ttl_ms: read_cache(at, step, choice, report),
         max_parallel: read_parallel(at, step, report),
-        strict_templates: step.strict_templates,
+        // A calculation with the text of a template would hide the missing value.
+        strict_templates: step
+            .strict_templates
+            .or_else(|| compute::is_compute(&choice.tool).then_some(true)),
     }
 }
 

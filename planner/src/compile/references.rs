@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::{
-    Step, UNDO_PARAMETERS, looping,
+    Step, UNDO_PARAMETERS, compute, looping,
     names::{Naming, clip},
     outputs, place,
     report::{Report, WHOLE},
@@ -158,7 +158,8 @@ impl<'a> Looking<'a, '_> {
                 Some(template)
             }
             Err(errors) => {
-                for error in errors {
+                let errors = errors.into_iter().filter(|error| !self.is_expression(site, error));
+                for error in errors.collect::<Vec<_>>() {
                     self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
@@ -168,6 +169,18 @@ impl<'a> Looking<'a, '_> {
                 None
             }
         }
+    }
+
+    /// Returns whether an error is in an expression, whose check reports every template.
+    fn is_expression(&self, site: &Site<'_>, error: &TemplateError) -> bool {
+        let step = self.current_step();
+        let choice = match &step.undo {
+            Some(undo) if site.is_undo() => &undo.choice,
+            _ => &step.choice,
+        };
+        compute::is_compute(&choice.tool)
+            && site.field != FOR_EACH
+            && compute::is_expression(&error.at)
     }
 
     fn add_reference(&mut self, site: &Site<'_>, reference: &Reference) {

@@ -17,8 +17,17 @@ use cel::common::ast::{
 
 type Compiled = Result<Expr, ConditionError>;
 
+/// The meaning of the names in an expression.
+#[derive(Clone, Copy)]
+pub(super) enum Names<'a> {
+    /// Steps, variables and the input of a plan.
+    Plan(&'a dyn ResolveNames),
+    /// The fields of one object, which this function knows.
+    Fields(&'a dyn Fn(&str) -> bool),
+}
+
 pub(super) struct Compiler<'a> {
-    names: &'a dyn ResolveNames,
+    names: Names<'a>,
     targets: Vec<Target>,
     patterns: Vec<Pattern>,
     /// Names that the enclosing macros define, outermost first.
@@ -33,7 +42,7 @@ enum Scope {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(names: &'a dyn ResolveNames) -> Self {
+    pub(super) fn new(names: Names<'a>) -> Self {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
@@ -81,6 +90,13 @@ impl<'a> Compiler<'a> {
         if let Some(index) = self.locals.iter().rposition(|local| **local == *name) {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));
         }
+        if let Names::Fields(is_field) = self.names {
+            return match (is_field(name), Kind::from_name(name)) {
+                (true, _) => Ok(self.add_target(Target::Variable(name.into()), name.into())),
+                (false, Some(kind)) => Ok(Expr::Type(kind)),
+                (false, None) => Err(ConditionError::UnknownField { name: name.to_owned() }),
+            };
+        }
         match name {
             "input" => return Ok(Expr::Input),
             "steps" => return Err(ConditionError::Bare { name: "steps" }),
@@ -95,7 +111,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn find_step(&self, name: &str) -> Option<Target> {
-        self.names.step(name).or_else(|| self.names.tool(name)).map(Target::Step)
+        let Names::Plan(names) = self.names else { return None };
+        names.step(name).or_else(|| names.tool(name)).map(Target::Step)
     }
 
     /// Replaces the error for an unknown name if `tree` is a step's id with dots. CEL reads the
@@ -109,7 +126,7 @@ impl<'a> Compiler<'a> {
 
     /// Returns the scope that `tree` names, unless a macro's variable hides it.
     fn find_scope(&self, tree: &IdedExpr) -> Option<Scope> {
-        let Tree::Ident(name) = &tree.expr else { return None };
+        let (Tree::Ident(name), Names::Plan(_)) = (&tree.expr, self.names) else { return None };
         let scope = match name.as_str() {
             "steps" => Scope::Steps,
             "vars" => Scope::Variables,
@@ -163,7 +180,7 @@ impl<'a> Compiler<'a> {
                 Ok(Expr::Choice(Box::new(parts)))
             }
             (Some(_), _) if LoopKind::from_name(name).is_some() => {
-                Err(ConditionError::Arguments { name: name.to_owned(), takes: 2 })
+                Err(ConditionError::Arguments { name: name.to_owned(), least: 2, most: 2 })
             }
             (of, arguments) if name == "matches" => {
                 let of = of.as_deref().into_iter().chain(arguments);
@@ -214,7 +231,11 @@ impl<'a> Compiler<'a> {
     /// anything runs.
     fn compile_matches(&mut self, arguments: &[&IdedExpr]) -> Compiled {
         let [of, pattern] = arguments else {
-            return Err(ConditionError::Arguments { name: "matches".to_owned(), takes: 1 });
+            return Err(ConditionError::Arguments {
+                name: "matches".to_owned(),
+                least: 1,
+                most: 1,
+            });
         };
         let Some(pattern) = as_text(pattern) else { return Err(ConditionError::ComputedPattern) };
         let of = self.compile_boxed(of)?;
@@ -233,9 +254,10 @@ impl<'a> Compiler<'a> {
             return Err(ConditionError::UnknownFunction { name: name.to_owned() });
         };
         let arguments: Vec<_> = of.into_iter().chain(arguments).collect();
-        if arguments.len() != takes {
-            let takes = takes - usize::from(of.is_some());
-            return Err(ConditionError::Arguments { name: name.to_owned(), takes });
+        if !takes.contains(&arguments.len()) {
+            let receiver = usize::from(of.is_some());
+            let (least, most) = (takes.start() - receiver, takes.end() - receiver);
+            return Err(ConditionError::Arguments { name: name.to_owned(), least, most });
         }
         let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))

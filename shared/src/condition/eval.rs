@@ -1,4 +1,4 @@
-//! Evaluates a condition.
+//! Evaluates an expression.
 //!
 //! The crate `cel` has an evaluator, too. But it copies every output before it reads it, copies
 //! each item that a macro visits, and cannot be stopped. This evaluator borrows the outputs and
@@ -23,7 +23,7 @@ use crate::{
     template::{LookUpValues, Target},
 };
 
-type Outcome<'a> = Result<Val<'a>, Fault<'a>>;
+pub(super) type Outcome<'a> = Result<Val<'a>, Fault<'a>>;
 
 const BYTES_PER_OPERATION: usize = 32;
 
@@ -86,13 +86,13 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn spend(&mut self, operations: usize) -> Result<(), Fault<'a>> {
+    pub(super) fn spend(&mut self, operations: usize) -> Result<(), Fault<'a>> {
         let left = self.operations_left.checked_sub(operations);
         self.operations_left = left.unwrap_or(0);
         left.map(drop).ok_or(Fault::Exhausted)
     }
 
-    fn spend_on_text(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
+    pub(super) fn spend_on_text(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
         self.spend(bytes / BYTES_PER_OPERATION)
     }
 
@@ -265,7 +265,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Compares two values. Numbers of different kinds are compared by value.
-    fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
+    pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
         self.spend(1)?;
         match (left, right) {
             (Val::Null, Val::Null) => Ok(true),
@@ -333,6 +333,9 @@ impl<'a> Evaluation<'a> {
             .map(|argument| self.eval_expr(argument))
             .collect::<Result<Vec<_>, _>>()?;
         self.spend_on_text(values.iter().map(Val::text_bytes).sum())?;
+        if function.is_about_lists() {
+            return self.call_list_function(function, arguments, &values);
+        }
         let fault = |why| Fault::Call { name: function.name(), of: arguments.first(), why };
         function.call(&values).map_err(fault)
     }
@@ -450,7 +453,7 @@ fn compare_values<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Op
     })))
 }
 
-fn as_number(of: &Val<'_>) -> Option<Number> {
+pub(super) fn as_number(of: &Val<'_>) -> Option<Number> {
     match of {
         Val::Integer(number) => Some(Number::Integer(*number)),
         Val::Double(number) => Some(Number::Double(*number)),

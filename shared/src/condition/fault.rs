@@ -6,6 +6,7 @@ use super::{
     expr::{Expr, Operator},
     value::Kind,
 };
+use crate::limits;
 
 #[derive(Clone, Debug)]
 pub(super) enum Fault<'a> {
@@ -34,8 +35,11 @@ pub(super) enum Fault<'a> {
 impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted => f.write_str(
-                "it takes too many operations; look at fewer items, or let a step prepare them",
+            Self::Exhausted => write!(
+                f,
+                "it takes too many operations, more than {}; look at fewer items, or let a step \
+                 prepare them",
+                limits::CONDITION_WORK
             ),
             Self::NotFilled(name) => {
                 write!(f, "`{name}` is not filled; ask `has({name})` first")

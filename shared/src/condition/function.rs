@@ -1,4 +1,6 @@
-//! Functions that a condition may call.
+//! Functions that an expression may call.
+
+use std::ops::RangeInclusive;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
@@ -6,6 +8,7 @@ use super::{
     number::{self, Number},
     value::Val,
 };
+use crate::limits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
@@ -22,6 +25,14 @@ pub(super) enum Function {
     Dyn,
     Timestamp,
     Duration,
+    Sum,
+    Least,
+    Greatest,
+    Join,
+    Split,
+    Sort,
+    Distinct,
+    Flatten,
 }
 
 /// The syntax of a call: `f(x)` or `x.f()`.
@@ -31,41 +42,82 @@ pub(super) enum Style {
     Method,
 }
 
-/// All functions: name, syntax, and the number of arguments with the receiver.
-const FUNCTIONS: [(&str, Function, &[Style], usize); 13] = [
-    ("size", Function::Size, &[Style::Plain, Style::Method], 1),
-    ("contains", Function::Contains, &[Style::Method], 2),
-    ("startsWith", Function::StartsWith, &[Style::Method], 2),
-    ("endsWith", Function::EndsWith, &[Style::Method], 2),
-    ("int", Function::Integer, &[Style::Plain], 1),
-    ("uint", Function::Unsigned, &[Style::Plain], 1),
-    ("double", Function::Double, &[Style::Plain], 1),
-    ("string", Function::Text, &[Style::Plain], 1),
-    ("bool", Function::Bool, &[Style::Plain], 1),
-    ("type", Function::Type, &[Style::Plain], 1),
-    ("dyn", Function::Dyn, &[Style::Plain], 1),
-    ("timestamp", Function::Timestamp, &[Style::Plain], 1),
-    ("duration", Function::Duration, &[Style::Plain], 1),
+const PLAIN: &[Style] = &[Style::Plain];
+const METHOD: &[Style] = &[Style::Method];
+const BOTH: &[Style] = &[Style::Plain, Style::Method];
+
+/// Arguments of `min` and `max`. No expression has room for more.
+const MOST_ARGUMENTS: usize = limits::CONDITION_BYTES;
+
+/// All functions: name, syntax, and the least and the most arguments with the receiver.
+const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
+    ("size", Function::Size, BOTH, 1, 1),
+    ("contains", Function::Contains, METHOD, 2, 2),
+    ("startsWith", Function::StartsWith, METHOD, 2, 2),
+    ("endsWith", Function::EndsWith, METHOD, 2, 2),
+    ("int", Function::Integer, PLAIN, 1, 1),
+    ("uint", Function::Unsigned, PLAIN, 1, 1),
+    ("double", Function::Double, PLAIN, 1, 1),
+    ("string", Function::Text, PLAIN, 1, 1),
+    ("bool", Function::Bool, PLAIN, 1, 1),
+    ("type", Function::Type, PLAIN, 1, 1),
+    ("dyn", Function::Dyn, PLAIN, 1, 1),
+    ("timestamp", Function::Timestamp, PLAIN, 1, 1),
+    ("duration", Function::Duration, PLAIN, 1, 1),
+    ("sum", Function::Sum, BOTH, 1, 1),
+    ("min", Function::Least, PLAIN, 1, MOST_ARGUMENTS),
+    ("min", Function::Least, METHOD, 1, 1),
+    ("max", Function::Greatest, PLAIN, 1, MOST_ARGUMENTS),
+    ("max", Function::Greatest, METHOD, 1, 1),
+    ("join", Function::Join, BOTH, 1, 2),
+    ("split", Function::Split, BOTH, 2, 2),
+    ("sort", Function::Sort, BOTH, 1, 1),
+    ("distinct", Function::Distinct, BOTH, 1, 1),
+    ("flatten", Function::Flatten, BOTH, 1, 1),
 ];
 
 impl Function {
-    /// Finds a function by its name and call syntax. Returns the number of its arguments, too.
-    pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, usize)> {
-        let (_, function, _, takes) = FUNCTIONS
+    /// Finds a function by its name and call syntax. Returns the least and the most arguments, too.
+    pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, RangeInclusive<usize>)> {
+        let (_, function, _, least, most) = FUNCTIONS
             .iter()
-            .find(|(known, _, styles, _)| *known == name && styles.contains(&style))?;
-        Some((*function, *takes))
+            .find(|(known, _, styles, ..)| *known == name && styles.contains(&style))?;
+        Some((*function, *least..=*most))
     }
 
     pub(super) fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| name)
     }
 
-    pub(super) fn is_never_bool(self) -> bool {
-        !matches!(self, Self::Contains | Self::StartsWith | Self::EndsWith | Self::Bool | Self::Dyn)
+    /// Returns `true` if [`super::lists`] has the function.
+    pub(super) fn is_about_lists(self) -> bool {
+        matches!(
+            self,
+            Self::Sum
+                | Self::Least
+                | Self::Greatest
+                | Self::Join
+                | Self::Split
+                | Self::Sort
+                | Self::Distinct
+                | Self::Flatten
+        )
     }
 
-    /// Calls the function. Returns a message if that fails.
+    pub(super) fn is_never_bool(self) -> bool {
+        !matches!(
+            self,
+            Self::Contains
+                | Self::StartsWith
+                | Self::EndsWith
+                | Self::Bool
+                | Self::Dyn
+                | Self::Least
+                | Self::Greatest
+        )
+    }
+
+    /// Calls a function that [`super::lists`] does not have. Returns a message if that fails.
     pub(super) fn call<'a>(self, arguments: &[Val<'a>]) -> Result<Val<'a>, String> {
         match (self, arguments) {
             (Self::Size, [of]) => size_of(of),
@@ -106,16 +158,10 @@ impl Function {
             (Self::Double, Val::Text(value)) => {
                 value.parse().map(Val::Double).map_err(|_| describe_value(of, "no number"))
             }
-            (Self::Text, Val::Text(_))
-            | (Self::Bool, Val::Bool(_))
+            (Self::Text, of) => return convert_to_text(of).map(Ok),
+            (Self::Bool, Val::Bool(_))
             | (Self::Timestamp, Val::Time(_))
             | (Self::Duration, Val::Span(_)) => Ok(of.clone()),
-            (Self::Text, Val::Bool(value)) => Ok(Val::from_text(value.to_string())),
-            (Self::Text, Val::Integer(value)) => Ok(Val::from_text(value.to_string())),
-            (Self::Text, Val::Double(value)) => Ok(Val::from_text(value.to_string())),
-            (Self::Text, Val::Time(value)) => {
-                Ok(Val::from_text(value.to_rfc3339_opts(SecondsFormat::AutoSi, true)))
-            }
             (Self::Bool, Val::Text(text)) => match &**text {
                 "true" => Ok(Val::Bool(true)),
                 "false" => Ok(Val::Bool(false)),
@@ -135,6 +181,22 @@ impl Function {
             _ => return None,
         })
     }
+}
+
+/// Converts a value to a string, or returns `None` for a kind that has no conversion.
+pub(super) fn convert_to_text<'a>(of: &Val<'a>) -> Option<Val<'a>> {
+    Some(match of {
+        Val::Text(_) => of.clone(),
+        Val::Bool(value) => Val::from_text(value.to_string()),
+        Val::Integer(value) => Val::from_text(value.to_string()),
+        Val::Double(value) => Val::from_text(value.to_string()),
+        Val::Time(value) => Val::from_text(format_time(*value)),
+        _ => return None,
+    })
+}
+
+pub(super) fn format_time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 fn size_of<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {

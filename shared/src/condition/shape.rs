@@ -19,6 +19,23 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     Ok(())
 }
 
+/// Returns the line and the column of a word in a text that [`check_source`] accepts. Without
+/// `is_method`, a word behind a dot is the name of a field and does not count.
+pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(usize, usize)> {
+    let mut scan = Scan { source, rest: source, depth: 0, operators: 0 };
+    let mut is_behind_dot = false;
+    while let Some(first) = scan.rest.chars().next() {
+        let begins_word = first.is_ascii_alphabetic() || first == '_';
+        let end = scan.rest.find(|char| !is_word_char(char)).unwrap_or(scan.rest.len());
+        if begins_word && scan.rest[..end] == *word && (is_method || !is_behind_dot) {
+            return Some(scan.place());
+        }
+        is_behind_dot = first == '.' || is_behind_dot && first.is_ascii_whitespace();
+        scan.read_token(first).ok()?;
+    }
+    None
+}
+
 struct Scan<'a> {
     source: &'a str,
     rest: &'a str,
@@ -133,10 +150,16 @@ impl Scan<'_> {
     }
 
     fn syntax_error(&self, why: &str) -> ConditionError {
+        let (line, column) = self.place();
+        ConditionError::Syntax { line, column, why: why.to_owned() }
+    }
+
+    /// Returns the line and the column, counted from 1.
+    fn place(&self) -> (usize, usize) {
         let before = &self.source[..self.source.len() - self.rest.len()];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        ConditionError::Syntax { line, column, why: why.to_owned() }
+        (line, column)
     }
 }
 

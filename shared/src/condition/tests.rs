@@ -1,3 +1,4 @@
+mod expressions;
 mod hostile;
 
 use expect_test::{Expect, expect};

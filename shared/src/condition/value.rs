@@ -1,4 +1,4 @@
-//! Values of conditions: borrowed JSON, and the results of operators.
+//! Values of expressions: borrowed JSON, and the results of operators.
 
 use std::{cmp::Ordering, fmt, ops::Deref, rc::Rc};
 
@@ -38,7 +38,7 @@ pub(super) enum List<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Entries<'a> {
     Found(&'a Map<String, Value>),
-    /// A map that the condition itself writes out, so it is short.
+    /// A map that the expression itself writes out, so it is short.
     Made(Rc<[(Val<'a>, Val<'a>)]>),
 }
 
@@ -187,6 +187,16 @@ impl<'a> Entries<'a> {
         match self {
             Self::Found(_) => 0,
             Self::Made(entries) => entries.len(),
+        }
+    }
+
+    pub(super) fn pairs(&self) -> Vec<(Val<'a>, Val<'a>)> {
+        match self {
+            Self::Found(fields) => fields
+                .iter()
+                .map(|(key, value)| (Val::Text(Text::Found(key)), Val::from_json(value)))
+                .collect(),
+            Self::Made(entries) => entries.to_vec(),
         }
     }
 

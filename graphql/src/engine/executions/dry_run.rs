@@ -9,6 +9,7 @@ use executor::{
 use planner::{catalog::Catalog, compile::compile_with, draft::Draft, sub_plans::SubPlans};
 use serde_json::{Map, Value};
 use shared::{
+    condition::COMPUTE,
     diagnostic::Diagnostic,
     execution::ExecutionOptions,
     id::{ExecutionId, PlanId, ToolName},
@@ -17,6 +18,7 @@ use shared::{
     template::{LookUpValues, Part, Reference, Target, Template},
     tool::{ErrorCode, ToolError},
 };
+use toolbox::flow;
 
 use super::Executions;
 use crate::engine::error::EngineError;
@@ -139,7 +141,9 @@ impl DryRun<'_> {
         if !missing.is_empty() {
             error.get_or_insert(unresolved_error(&missing, "in the input"));
         }
-        error = error.or_else(|| check_list(step, &input));
+        error = error
+            .or_else(|| check_list(step, &input))
+            .or_else(|| check_computation(step, &parameters, &input));
         CheckedStep { parameters, warnings, error }
     }
 
@@ -188,6 +192,23 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
             Some(ToolError::new(ErrorCode::NOT_A_LIST, why))
         }
     }
+}
+
+/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition, the
+/// step may be skipped.
+fn check_computation(
+    step: &ToolExecution,
+    parameters: &Value,
+    input: &InputOnly<'_>,
+) -> Option<ToolError> {
+    if step.tool.as_str() != COMPUTE || step.when.is_some() || step.for_each.is_some() {
+        return None;
+    }
+    let mut is_complete = true;
+    step.template.visit_references(&mut |reference: &Reference| {
+        is_complete &= find_input(reference, input).is_some();
+    });
+    if is_complete { flow::evaluate_compute(parameters).err() } else { None }
 }
 
 fn json_kind(value: &Value) -> &'static str {

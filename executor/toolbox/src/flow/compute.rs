@@ -1,0 +1,89 @@
+//! `flow.compute`: evaluates a CEL expression over named values.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use shared::{condition::Expression, tool::ToolError};
+
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "expression": {
+                "type": "string",
+                "description": "A CEL expression without templates, such as `sum(prices) * 1.19`.",
+                "minLength": 1,
+            },
+            "values": {
+                "type": "object",
+                "description": "The values by the names that the expression uses, such as `{\"prices\": \"{{list.prices}}\"}`.",
+            },
+        },
+        "required": ["expression"],
+        "additionalProperties": false,
+    })
+}
+
+/// Evaluates the expression on a thread for blocking work, because an evaluation may take some ten
+/// milliseconds and has no point at which it can wait.
+pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
+    let work = tokio::task::spawn_blocking(move || evaluate(&parameters));
+    work.await.unwrap_or_else(|err| Err(ToolError::failed(err.to_string()).without_retry()))
+}
+
+/// Evaluates the expression of a `flow.compute` call. Another attempt would fail in the same way.
+pub fn evaluate(parameters: &Value) -> Result<Value, ToolError> {
+    let source = parameters.get("expression").and_then(Value::as_str).unwrap_or_default();
+    let none = Map::new();
+    let values = parameters.get("values").and_then(Value::as_object).unwrap_or(&none);
+    let result = Expression::parse(source, &|name| values.contains_key(name))
+        .map_err(|err| format!("the expression is wrong: {err}"))
+        .and_then(|expression| expression.evaluate(values));
+    result.map_err(|why| ToolError::failed(why).without_retry())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+    use shared::tool::ErrorCode;
+
+    use super::*;
+
+    fn check(expression: &str, values: Value, expected: Expect) {
+        let text = match evaluate(&json!({ "expression": expression, "values": values })) {
+            Ok(value) => value.to_string(),
+            Err(err) => {
+                assert_eq!((&err.code, err.retryable), (&ErrorCode::FAILED, false));
+                err.message.to_string()
+            }
+        };
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn the_fields_of_the_values_are_the_names() {
+        check("sum(prices) * 1.19", json!({ "prices": [10, 20.5] }), expect!["36.295"]);
+        check(
+            "{'n': size(l), 'first': l[0]}",
+            json!({ "l": [[1], 2] }),
+            expect![[r#"{"n":2,"first":[1]}"#]],
+        );
+        check(
+            "steps + vars + input",
+            json!({ "steps": "a", "vars": "b", "input": "c" }),
+            expect![[r#""abc""#]],
+        );
+        check("1 + 1", Value::Null, expect!["2"]);
+    }
+
+    #[test]
+    fn a_failure_says_what_to_change() {
+        check("price * 2", json!({ "prices": 1 }), expect![""]);
+        check("sum(prices", json!({ "prices": 1 }), expect![""]);
+        check("sum(prices)", json!({ "prices": ["1"] }), expect![""]);
+        check("l.map(a, l.map(b, l))", json!({ "l": vec![1; 2_000] }), expect![""]);
+        check("[t, t, t]", json!({ "t": "x".repeat(400_000) }), expect![""]);
+        check("1.0 / 0", json!({}), expect![""]);
+    }
+}

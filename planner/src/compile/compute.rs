@@ -1,0 +1,93 @@
+//! Checks the expressions of `flow.compute` steps before anything runs.
+
+use serde_json::{Map, Value};
+use shared::{
+    condition::{COMPUTE, ConditionError, Expression, ExpressionError},
+    diagnostic::Diagnostic,
+    id::ToolName,
+    limits,
+    plan::StepNames,
+    template::Template,
+};
+
+use super::{names::clip, report::Report};
+use crate::suggest::did_you_mean;
+
+/// The parameter with the expression.
+const EXPRESSION: &str = "expression";
+const VALUES: &str = "values";
+
+pub(super) fn is_compute(tool: &ToolName) -> bool {
+    tool.as_str() == COMPUTE
+}
+
+/// Returns `true` if `at` is the place of the expression within the parameters.
+pub(super) fn is_expression(at: &str) -> bool {
+    at.strip_prefix('.') == Some(EXPRESSION)
+}
+
+/// Checks the expression of one call. `field` holds its parameters.
+///
+/// If `values` is one whole template, its fields are known at run time only.
+pub(super) fn check(
+    at: usize,
+    field: &str,
+    parameters: &Value,
+    names: &StepNames,
+    report: &mut Report,
+) {
+    let Some(written) = parameters.get(EXPRESSION).filter(|written| written.is_string()) else {
+        return;
+    };
+    let place = || format!("tools[{at}].{field}.{EXPRESSION}");
+    let Ok(Template::Literal(source)) = Template::parse(written, names) else {
+        return report.error(at, || with_template(place()));
+    };
+    if !report.may_have_patterns(0) {
+        return report.error(at, || {
+            let why = "the patterns of the expressions and conditions before it are as many and as \
+                       large as those of a plan may be";
+            Diagnostic::error("plan.too_large", place(), why)
+                .with_help("match fewer of them, or repeat less in them")
+        });
+    }
+    let none = Map::new();
+    let fields = match parameters.get(VALUES) {
+        None | Some(Value::Null) => Some(&none),
+        Some(values) => values.as_object(),
+    };
+    let is_field = |name: &str| fields.is_none_or(|fields| fields.contains_key(name));
+    match Expression::parse(source.as_str().unwrap_or_default(), &is_field) {
+        Ok(expression) => drop(report.may_have_patterns(expression.pattern_cost())),
+        Err(err) => {
+            if matches!(err.kind, ConditionError::Pattern { .. }) {
+                // Rejecting a pattern costs as much as compiling it.
+                report.may_have_patterns(limits::PATTERN_COST);
+            }
+            report.error(at, || wrong_expression(place(), &err, fields.unwrap_or(&none)));
+        }
+    }
+}
+
+fn with_template(place: String) -> Diagnostic {
+    let message = "an expression has no templates";
+    let help = "name the value in the expression, and write the template into `values`: \
+                `{\"expression\": \"sum(prices)\", \"values\": {\"prices\": \"{{list.prices}}\"}}`";
+    Diagnostic::error("plan.invalid_template", place, message).with_help(help)
+}
+
+fn wrong_expression(
+    place: String,
+    err: &ExpressionError,
+    fields: &Map<String, Value>,
+) -> Diagnostic {
+    let help = match &err.kind {
+        ConditionError::UnknownField { name } => {
+            did_you_mean(name, fields.keys().map(String::as_str)).unwrap_or_else(|| {
+                format!("add it: `\"values\": {{\"{name}\": …}}`", name = clip(name))
+            })
+        }
+        _ => "write CEL over the fields of `values`, such as `sum(prices) * 1.19`".to_owned(),
+    };
+    Diagnostic::error("plan.invalid_parameters", place, clip(&err.to_string())).with_help(help)
+}

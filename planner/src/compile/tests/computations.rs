@@ -1,0 +1,107 @@
+//! `flow.compute`.
+
+use expect_test::{Expect, expect};
+use shared::condition::COMPUTE;
+
+use super::*;
+
+/// The catalog with `flow.compute`.
+fn with_compute() -> Catalog {
+    let schema = json!({
+        "type": "object",
+        "properties": { "expression": { "type": "string" }, "values": { "type": "object" } },
+        "required": ["expression"],
+        "additionalProperties": false,
+    });
+    let compute = with(&tool("flow", COMPUTE, schema), |tool| tool.effect = Effect::Read);
+    Catalog::new(catalog().tools().iter().cloned().chain([compute]))
+}
+
+fn compile_steps(tools: &Value) -> Result<Plan, Vec<Diagnostic>> {
+    compile(&parse_value(json!({ "tools": tools }))?, about(), &with_compute())
+}
+
+/// A step `list` before the computation.
+fn check(parameters: Value, expected: Expect) {
+    let tools = json!([
+        { "id": "list", "name": "listAuthors" },
+        { "id": "sum", "name": COMPUTE, "parameters": parameters },
+    ]);
+    let found = compile_steps(&tools);
+    expected
+        .assert_eq(&lines(&found.map_or_else(|found| found, |plan| plan.diagnostics().to_vec())));
+}
+
+#[test]
+fn a_good_expression_is_no_trouble() {
+    for parameters in [
+        json!({ "expression": "sum(prices) * 1.19", "values": { "prices": "{{list.prices}}" } }),
+        json!({ "expression": "1 + 1" }),
+        json!({ "expression": "1 + 1", "values": null }),
+        json!({ "expression": "anything.name", "values": "{{list}}" }),
+        json!({ "expression": "'{{{{' + x", "values": { "x": "{{list.text}}" } }),
+        json!({ "expression": "input + steps", "values": { "input": 1, "steps": 2 } }),
+    ] {
+        check(parameters, expect![""]);
+    }
+}
+
+#[test]
+fn a_wrong_expression_is_reported_with_its_place() {
+    let values = json!({ "prices": "{{list.prices}}" });
+    for (source, expected) in [
+        ("sum(price)", expect![""]),
+        ("total(prices)", expect![""]),
+        ("sum(prices", expect![""]),
+        ("sum(list.prices)", expect![""]),
+        ("prices.exists(p, p.matches('('))", expect![""]),
+    ] {
+        check(json!({ "expression": source, "values": values }), expected);
+    }
+    check(json!({ "expression": "", "values": {} }), expect![""]);
+    check(json!({ "expression": 1 }), expect![""]);
+    check(json!({ "values": {} }), expect![""]);
+    check(json!({ "expression": "a", "values": [] }), expect![""]);
+    check(json!({ "expression": "a", "value": {} }), expect![""]);
+}
+
+#[test]
+fn a_template_in_the_expression_is_reported_once() {
+    for source in ["{{list.n}} + 1", "{{unknown.n}}", "{{}}", "{{item}}", "{{input.expression}}"] {
+        check(json!({ "expression": source }), expect![""]);
+    }
+}
+
+#[test]
+fn compensations_are_checked_too() {
+    let tools = json!([{ "name": "createBlog", "compensate":
+        { "name": COMPUTE, "parameters": { "expression": "a" } } }]);
+    let found = compile_steps(&tools).expect_err("`a` has no value");
+    assert_eq!(
+        codes(&found),
+        ["plan.invalid_parameters tools[0].compensate.parameters.expression"]
+    );
+}
+
+#[test]
+fn templates_are_strict_unless_the_step_says_otherwise() {
+    let step = |id: &str, strict: Value| {
+        json!({ "id": id, "name": COMPUTE, "parameters": { "expression": "1" },
+            "strictTemplates": strict })
+    };
+    let tools = json!([step("a", json!(null)), step("b", json!(true)), step("c", json!(false))]);
+    let plan = compile_steps(&tools).unwrap();
+    let strict: Vec<_> = plan.steps().iter().map(|step| step.policy.strict_templates).collect();
+    assert_eq!(strict, [Some(true), Some(true), Some(false)]);
+}
+
+#[test]
+fn patterns_of_expressions_count_with_those_of_conditions() {
+    let pattern = "text.matches('^[a-z]{1,300}$')";
+    let step = json!({ "name": COMPUTE,
+        "parameters": { "expression": pattern, "values": { "text": "a" } } });
+    let found = compile_steps(&Value::from(vec![step; 20_000]));
+    let found = found.expect_err("too many patterns");
+    assert_eq!(found[0].code, "plan.too_large");
+    assert_eq!(found.last().map(|more| &*more.code), Some("plan.more"));
+}
