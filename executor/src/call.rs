@@ -376,7 +376,7 @@ fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > most {
         let why = format!(
-            "returned {bytes} bytes, the most is {most}: return less, or the name of a file"
+            "returned {bytes} bytes as JSON, the most is {most}: return less, or the name of a file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }

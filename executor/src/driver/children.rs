@@ -376,7 +376,8 @@ fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError>
             let bytes = json::json_size(&output);
             if bytes > most {
                 let why = format!(
-                    "its steps returned {bytes} bytes, the most is {most}: let them return less"
+                    "its steps returned {bytes} bytes as JSON, the most is {most}: let them return \
+                     less"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
             }

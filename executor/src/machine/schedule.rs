@@ -322,8 +322,8 @@ pub(super) fn check_parameter_size(
     let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
-            "the parameters have {bytes} bytes, the most is {most}: keep it in a file and pass \
-             its name"
+            "the parameters have {bytes} bytes as JSON, the most is {most}: keep it in a file and \
+             pass its name"
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }

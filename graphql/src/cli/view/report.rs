@@ -67,7 +67,7 @@ pub(crate) fn draw_report(
         let origin = origin_of(&request.transcript, &main.plan);
         told.push_str(&draw_section("How the plan came to be", &[origin], paint));
     }
-    told.push_str(&draw_section("Next", &next_commands(request, main), paint));
+    told.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
     if !is_full {
         told.push_str(&other_executions(request, main, paint));
     }
@@ -165,7 +165,7 @@ fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Pai
     }
     let timeline = Timeline::new(execution, paint);
     let mut told = draw_section("What happened", &findings, paint);
-    told.push_str(&draw_section("Timeline", &timeline.lines(), paint));
+    told.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
     if is_full {
         let steps: Vec<String> =
             execution.steps.iter().flat_map(|step| step_in_full(step, paint)).collect();
@@ -316,7 +316,7 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 /// A command, and its effect.
 type Hint = (String, &'static str);
 
-fn next_commands(request: &Request, execution: &Execution) -> Vec<String> {
+fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();
@@ -337,7 +337,9 @@ fn next_commands(request: &Request, execution: &Execution) -> Vec<String> {
         }
     }
     all.extend(children_of(request, execution).into_iter().flat_map(answer_commands));
-    all.push((format!("faber debug {id} --full"), "every value, and how the plan came to be"));
+    if !is_full {
+        all.push((format!("faber debug {id} --full"), "every value, and how the plan came to be"));
+    }
     let width = all.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
 }
@@ -414,8 +416,8 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
         told.push_str(&draw_planning(request, paint));
     }
     let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
-    let next: Vec<String> =
-        execute.into_iter().chain([format!("faber debug {id} --full")]).collect();
+    let full = (!is_full).then(|| format!("faber debug {id} --full"));
+    let next: Vec<String> = execute.into_iter().chain(full).collect();
     told.push_str(&draw_section("Next", &next, paint));
     told.trim_end().to_owned()
 }

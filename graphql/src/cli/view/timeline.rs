@@ -53,7 +53,8 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// Returns a line for each step or group of steps. A full timeline has all of them.
+    pub(crate) fn lines(&self, is_full: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.steps.as_slice();
         while let Some(first) = rest.first() {
@@ -69,7 +70,7 @@ impl<'a> Timeline<'a> {
             rest = &rest[folded.max(1)..];
         }
         let left_out = lines.len().saturating_sub(LINES);
-        if left_out > 0 {
+        if left_out > 0 && !is_full {
             lines.truncate(LINES);
             lines.push(format!("… and {left_out} more lines: `--full` has all of them"));
         }

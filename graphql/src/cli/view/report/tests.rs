@@ -321,6 +321,31 @@ fn of_what_was_never_executed() {
     .assert_eq(&told(request.clone()));
 }
 
+#[test]
+fn a_full_report_does_not_recommend_itself() {
+    let full = |request: Value| {
+        draw_report(&serde_json::from_value(request).unwrap(), None, true, Paint::new(false))
+    };
+    let completed: Value = serde_json::from_str(include_str!("cases/completed.json")).unwrap();
+    let mut long = completed.clone();
+    let step = long["executions"][0]["steps"][0].clone();
+    let steps = (0..100).map(|n| {
+        let mut step = step.clone();
+        step["stepId"] = format!("s{n}").into();
+        step["attempts"] = 2.into();
+        step
+    });
+    long["executions"][0]["steps"] = steps.collect();
+    let never = json!({ "requestId": "req_1_aaaaaaaaa", "query": "dance", "plans": [],
+        "executions": [], "transcript": [] });
+    for request in [completed, long.clone(), never] {
+        assert!(told(request.clone()).contains("--full"));
+        let full = full(request);
+        assert!(!full.contains("--full"), "{full}");
+    }
+    assert!(full(long).matches("s99").count() > 1);
+}
+
 /// A request with one step that was approved, and lost its worker in its first attempt.
 fn taken_over() -> Value {
     let id = "exec_1_aaaaaaaaa";
