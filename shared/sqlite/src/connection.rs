@@ -82,6 +82,13 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     connect().map_err(|err| open_failed(path, &err))
 }
 
+/// Frees the page cache of a connection that is in no transaction.
+pub(super) fn free_cache(connection: &Connection) {
+    if let Err(err) = connection.execute_batch("PRAGMA shrink_memory") {
+        tracing::debug!(%err, "the page cache of a connection was not freed");
+    }
+}
+
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

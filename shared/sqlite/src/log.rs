@@ -63,6 +63,7 @@ impl Log for Sqlite {
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
         self.lives.hold(lease.worker);
         self.plans.evict_idle();
+        self.readers.free_caches();
         self.write(Change::Lease(lease)).await.map(drop)
     }
 

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use shared::store::StoreError;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
-use super::connection::open_reader;
+use super::connection::{free_cache, open_reader};
 
 /// Reads at the same time: as many as a small machine has cores for.
 const READERS: usize = 4;
@@ -36,6 +36,16 @@ struct Line {
     idle: Vec<Connection>,
     reading: usize,
     waiting: VecDeque<Read>,
+}
+
+impl Line {
+    /// Keeps a connection for later reads, unless there are enough: reads open others while the
+    /// caches of these are freed.
+    fn keep(&mut self, connection: Connection) {
+        if self.idle.len() < READERS {
+            self.idle.push(connection);
+        }
+    }
 }
 
 impl std::fmt::Debug for Line {
@@ -96,12 +106,30 @@ impl Readers {
             // A connection on which something went wrong is not used again.
             let is_well = catch_unwind(AssertUnwindSafe(read)).is_ok();
             let mut line = self.line();
-            line.idle.extend(connection.ok().filter(|_| is_well));
+            if let Some(connection) = connection.ok().filter(|_| is_well) {
+                line.keep(connection);
+            }
             next = line.waiting.pop_front();
             if next.is_none() {
                 line.reading -= 1;
             }
         }
+    }
+
+    /// Frees the page caches of idle connections. Each holds up to 16 MiB after a large read, and the
+    /// next commit makes its content worthless.
+    pub(super) fn free_caches(self: &Arc<Self>) {
+        let idle = std::mem::take(&mut self.line().idle);
+        if idle.is_empty() {
+            return;
+        }
+        let readers = Arc::clone(self);
+        spawn_blocking(move || {
+            for connection in idle {
+                free_cache(&connection);
+                readers.line().keep(connection);
+            }
+        });
     }
 
     fn take(&self) -> Result<Connection, StoreError> {
@@ -155,6 +183,21 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(readers.line().idle.len(), READERS);
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_cache_is_freed_reads_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let readers = readers(&folder);
+        let count = || readers.read(|connection| Ok(connection.is_autocommit()));
+        assert_eq!(count().await, Ok(true));
+        readers.free_caches();
+        assert_eq!(count().await, Ok(true));
+        while readers.line().reading > 0 || readers.line().idle.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        readers.free_caches();
+        assert_eq!(count().await, Ok(true));
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     change::{Answer, Change, Ledger},
-    connection::failed,
+    connection::{failed, free_cache},
 };
 
 /// Operations that may wait; then callers do.
@@ -51,7 +51,7 @@ impl Writer {
         // From here on, whatever another process writes is noticed.
         let mut ledger = Ledger::default();
         ledger.is_stale(&connection).map_err(|err| failed(&err))?;
-        let mut desk = Desk { connection, ledger, hints };
+        let mut desk = Desk { connection, ledger, hints, usage: CacheUsage::default() };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || desk.run(messages))
@@ -90,6 +90,36 @@ struct Desk {
     connection: Connection,
     ledger: Ledger,
     hints: Arc<Hints>,
+    usage: CacheUsage,
+}
+
+/// Bytes written at the heartbeats of a worker. They tell when the page cache is of no use.
+#[derive(Debug, Default)]
+struct CacheUsage {
+    since_heartbeat: usize,
+    since_freed: usize,
+}
+
+impl CacheUsage {
+    /// Bytes between two heartbeats that need a warm cache.
+    const BUSY_BYTES: usize = 1 << 20;
+    /// Bytes after which the cache may be large.
+    const LARGE_BYTES: usize = 8 << 20;
+
+    /// Counts a batch. Returns `true` if the cache may be large and little is written now.
+    fn should_free(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
+        self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
+        self.since_freed = self.since_freed.saturating_add(bytes);
+        if !has_heartbeat {
+            return false;
+        }
+        let is_quiet = std::mem::take(&mut self.since_heartbeat) < Self::BUSY_BYTES;
+        let should_free = is_quiet && self.since_freed > Self::LARGE_BYTES;
+        if should_free {
+            self.since_freed = 0;
+        }
+        should_free
+    }
 }
 
 impl Desk {
@@ -109,7 +139,14 @@ impl Desk {
                 next = if load.is_full() { None } else { messages.try_recv().ok() };
             }
             if !batch.is_empty() {
+                let bytes = batch.iter().map(|operation| operation.change.bytes()).sum();
+                let is_heartbeat =
+                    |operation: &Operation| matches!(operation.change, Change::Lease(_));
+                let should_free = self.usage.should_free(bytes, batch.iter().any(is_heartbeat));
                 self.commit(&mut batch);
+                if should_free {
+                    free_cache(&self.connection);
+                }
             }
         }
     }
@@ -220,6 +257,20 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             command: Command::Signal { name: "s".to_owned(), payload },
         })
+    }
+
+    #[test]
+    fn a_cache_is_freed_when_large_writes_have_ended() {
+        let mut usage = CacheUsage::default();
+        let mut beat = |bytes| usage.should_free(bytes, true);
+        assert!(!beat(100), "little was written");
+        assert!(!beat(20 << 20), "it is busy");
+        assert!(!beat(2 << 20), "it is busy");
+        assert!(beat(100));
+        assert!(!beat(100), "it was freed");
+        assert!(!usage.should_free(20 << 20, false));
+        assert!(!usage.should_free(0, true), "it was busy since the last heartbeat");
+        assert!(usage.should_free(0, true));
     }
 
     #[tokio::test]

@@ -17,8 +17,13 @@ const PLANS: usize = 256;
 const BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
 const TRUST: Duration = Duration::from_mins(1);
-/// Time after which an unused plan leaves the cache. A large plan takes hundreds of megabytes.
+/// Time after which an unused plan leaves the cache.
 const IDLE: Duration = Duration::from_mins(1);
+/// Bytes of JSON of a large plan. In memory it takes a few times as much.
+const LARGE_BYTES: usize = 2 << 20;
+/// Time after which an unused large plan leaves the cache. Executions that run hold their plan
+/// themselves, so only the next one has to read it again.
+const LARGE_IDLE: Duration = Duration::from_secs(5);
 
 /// Recently used plans.
 #[derive(Debug, Default)]
@@ -40,6 +45,13 @@ struct Entry {
     asked: u64,
     asked_at: Instant,
     seen: Instant,
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        let most = if self.bytes < LARGE_BYTES { IDLE } else { LARGE_IDLE };
+        self.asked_at.elapsed() > most
+    }
 }
 
 /// The result of a lookup.
@@ -82,7 +94,7 @@ impl PlanCache {
     /// Drops plans that were not used for a while. Workers call it with each heartbeat.
     pub fn evict_idle(&self) {
         let mut kept = self.lock_plans();
-        let idle = kept.plans.iter().filter(|(_, entry)| entry.asked_at.elapsed() > IDLE);
+        let idle = kept.plans.iter().filter(|(_, entry)| entry.is_idle());
         let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
         for id in idle {
             kept.remove_plan(id);
@@ -161,6 +173,21 @@ mod tests {
         assert!(!matches!(cache.get(asked.id()), Cached::Unknown));
         assert!(matches!(cache.get(idle.id()), Cached::Unknown));
         assert_eq!(cache.lock_plans().bytes, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_plan_leaves_the_cache_within_seconds() {
+        let cache = PlanCache::default();
+        let [large, small] = [1, 2].map(plan);
+        cache.insert(&large, LARGE_BYTES);
+        cache.insert(&small, LARGE_BYTES - 1);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        cache.evict_idle();
+        assert!(has(&cache, &large));
+        tokio::time::advance(Duration::from_secs(6)).await;
+        cache.evict_idle();
+        assert!(matches!(cache.get(large.id()), Cached::Unknown));
+        assert!(has(&cache, &small));
     }
 
     #[test]
