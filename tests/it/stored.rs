@@ -12,8 +12,11 @@ use crate::{
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/stored");
 
-/// The states of the executions in `tests/stored/b30c5c8.*`, the newest first.
-const STATES: [&str; 9] = [
+/// The versions that wrote the files in `tests/stored`, and the number of their executions.
+const VERSIONS: [(&str, usize); 2] = [("b30c5c8", 9), ("99bdf0da", 12)];
+
+/// The states of the executions, the newest first.
+const STATES: [&str; 12] = [
     "PENDING",
     "IN_PROGRESS",
     "WAITING",
@@ -23,6 +26,9 @@ const STATES: [&str; 9] = [
     "FAILED",
     "FAILED",
     "COMPLETED",
+    "COMPENSATING",
+    "IN_PROGRESS",
+    "PAUSED",
 ];
 const KILLED: usize = 1;
 const CHILD: usize = 2;
@@ -31,6 +37,9 @@ const SIGNAL: usize = 4;
 const APPROVAL: usize = 5;
 const UNDONE: usize = 6;
 const FAILED: usize = 7;
+const UNDOING: usize = 9;
+const UNKNOWN: usize = 10;
+const PAUSED: usize = 11;
 
 /// A home whose configuration names a copy of the old store.
 struct Upgraded {
@@ -39,17 +48,17 @@ struct Upgraded {
 }
 
 impl Upgraded {
-    async fn open(store: &str) -> Self {
+    async fn open(store: &str, (version, executions): (&str, usize)) -> Self {
         let home = Home::new();
         let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
         home.file("faber.yaml", &format!("store: {store}\n{tools}"));
         if store.starts_with("sqlite:") {
-            fs::copy(format!("{FOLDER}/b30c5c8.sqlite"), home.path("old.db")).unwrap();
+            fs::copy(format!("{FOLDER}/{version}.sqlite"), home.path("old.db")).unwrap();
         }
         let listed = home.json(&["list", "executions"], 0).await;
         let listed = listed.as_array().unwrap();
         let states: Vec<_> = listed.iter().map(|execution| execution["state"].clone()).collect();
-        assert_eq!(states, STATES);
+        assert_eq!(states, STATES[..executions], "{version}");
         let ids = listed.iter().map(|execution| execution["executionId"].as_str().unwrap().into());
         Self { ids: ids.collect(), home }
     }
@@ -67,6 +76,9 @@ impl Upgraded {
     }
 
     async fn continue_all(&self) {
+        if self.ids.len() > UNDOING {
+            self.continue_killed_and_paused().await;
+        }
         for execution in 0..self.ids.len() {
             let debug = self.run("debug", execution, &[]).await;
             assert_eq!(debug.status, 0, "{debug:?}");
@@ -95,25 +107,46 @@ impl Upgraded {
         let scheduled = self.run("cancel", 0, &[]).await;
         assert_eq!(scheduled.status, 0, "{scheduled:?}");
     }
+
+    async fn continue_killed_and_paused(&self) {
+        let undone = self.run("cancel", UNDOING, &[]).await;
+        assert_eq!(undone.status, 0, "{undone:?}");
+        let undone = self.home.json(&["debug", &self.ids[UNDOING]], 0).await;
+        assert_eq!(undone["executions"][0]["state"], "FAILED");
+        assert_eq!(undone["executions"][0]["steps"][0]["state"], "COMPENSATED");
+
+        let unknown = self.run("execute", UNKNOWN, &[]).await;
+        assert_eq!(unknown.status, 1, "{unknown:?}");
+        assert!(unknown.err.contains("tool.outcome_unknown"), "{unknown:?}");
+
+        let outputs = self.complete("resume", PAUSED, &[]).await;
+        assert_eq!(outputs["last"], json!({ "to": "hal" }));
+    }
 }
 
 #[tokio::test]
 async fn a_sqlite_file_of_an_older_version_is_continued() {
-    let upgraded = Upgraded::open("sqlite:old.db").await;
-    upgraded.continue_all().await;
+    for version in VERSIONS {
+        Upgraded::open("sqlite:old.db", version).await.continue_all().await;
+    }
 }
 
 #[tokio::test]
 async fn a_mongodb_database_of_an_older_version_is_continued() {
-    let url = Mongod::shared().await.fresh_url();
-    let database = Client::with_uri_str(&url).await.unwrap().default_database().unwrap();
-    let dump = fs::read(format!("{FOLDER}/b30c5c8.bson")).unwrap();
+    for version in VERSIONS {
+        let url = Mongod::shared().await.fresh_url();
+        load_dump(&url, version.0).await;
+        Upgraded::open(&url, version).await.continue_all().await;
+    }
+}
+
+async fn load_dump(url: &str, version: &str) {
+    let database = Client::with_uri_str(url).await.unwrap().default_database().unwrap();
+    let dump = fs::read(format!("{FOLDER}/{version}.bson")).unwrap();
     let mut rest = dump.as_slice();
     while !rest.is_empty() {
         let entry = Document::from_reader(&mut rest).unwrap();
         let collection = database.collection::<Document>(entry.get_str("collection").unwrap());
         collection.insert_one(entry.get_document("document").unwrap()).await.unwrap();
     }
-    let upgraded = Upgraded::open(&url).await;
-    upgraded.continue_all().await;
 }
