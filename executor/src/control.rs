@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, Timestamp},
-    event::{Created, Event, RecordedEvent},
+    event::{Created, Event, RecordedEvent, Settlement},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
     limits,
@@ -363,6 +363,19 @@ impl Control {
         check_text("comment", comment.as_deref())?;
         self.check_open(id).await?;
         self.send(id, Command::Approve { step, item, approved, comment }).await
+    }
+
+    /// Settles a step that waits because the outcome of its call is unknown, or an item of one.
+    pub async fn settle(
+        &self,
+        id: ExecutionId,
+        step: StepId,
+        item: Option<u32>,
+        decision: Settlement,
+    ) -> Result<(), ControlError> {
+        check_text("comment", decision.comment.as_deref())?;
+        self.check_open(id).await?;
+        self.send(id, Command::Settle { step, item, decision }).await
     }
 
     /// Sends a signal that a step waits for, or may wait for later.

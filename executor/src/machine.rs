@@ -21,12 +21,12 @@ use chrono::TimeDelta;
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
-    event::{Claimed, Created, Event, Outcome, RecordedEvent, SkipReason, WaitReason},
+    event::{Claimed, Created, Event, Outcome, RecordedEvent, Settled, SkipReason, WaitReason},
     execution::{
-        AttemptKind, Execution, ExecutionMode, ExecutionOptions, Phase, ReplayError, Step,
-        StepState,
+        AttemptKind, Execution, ExecutionMode, ExecutionOptions, ExecutionState, Phase,
+        ReplayError, Step, StepState,
     },
-    id::{Attempt, ExecutionId, Seq, StepId, StepNumber, Task, WorkerId, fnv1a},
+    id::{Attempt, ExecutionId, Seq, StepId, StepNumber, Task, ToolName, WorkerId, fnv1a},
     limits,
     plan::{OnError, Plan, StepPolicy},
     store::SentCommand,
@@ -220,6 +220,19 @@ pub(crate) fn preview_parameters(execution: &Execution, task: Task) -> Value {
     let template = execution.plan().step(task.step).call_of_part(task.part).template;
     let rendered = template.render(&execution.template_scope(task), limits::OUTPUT_BYTES);
     rendered.map(|rendered| rendered.value).unwrap_or_default()
+}
+
+/// Returns the call that would undo a step, if nothing undid it: a person settled the step as
+/// succeeded after its execution had compensated.
+pub fn missing_compensation(execution: &Execution, task: Task) -> Option<(ToolName, Value)> {
+    let has_compensated = execution.options().compensate_on_failure
+        && matches!(execution.state(), ExecutionState::Failed | ExecutionState::Cancelled);
+    let step = execution.task(task).filter(|_| has_compensated && !task.part.undo)?;
+    let undo = execution.plan().step(task.step).compensate.as_ref()?;
+    let is_left = step.is_outcome_unknown()
+        && step.settled() == Some(Settled::Succeeded)
+        && step.undo.is_none();
+    is_left.then(|| (undo.tool.clone(), preview_parameters(execution, task.compensation())))
 }
 
 /// Returns whether the phase of the execution allows calls to start.

@@ -34,7 +34,7 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ToolkitCommand, Tools, Toolsets},
     commands::{
-        bench, debug, doctor, list, login, models, plan, run, serve, steer, toolkit, tools,
+        bench, debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
     },
     failure::Failure,
     session::{Need, Session},
@@ -255,6 +255,7 @@ async fn dispatch(
         Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
         Command::Save(args) => plan::save(app, args).await,
         Command::Approve(args) => steer::approve(app, args).await,
+        Command::Settle(args) => settle::settle(app, args).await,
         Command::Signal(args) => steer::send_signal(app, args).await,
         Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
         Command::Logout { set } => login::log_out(app, &set).await,

@@ -37,6 +37,7 @@ pub use self::{
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
+        settling::SettleOrder,
     },
     plans::{
         PlanningOptions, Plans,

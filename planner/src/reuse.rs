@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
-    event::{Created, SkipReason},
-    execution::{Execution, ExecutionOptions, StepState},
+    event::{CallKey, CallPlace, Created, SettledCall, SkipReason},
+    execution::{Execution, ExecutionOptions, Step, StepState},
     id::{StepId, StepNumber},
     json, limits,
     plan::{Plan, ToolExecution},
@@ -43,6 +43,13 @@ pub enum ReuseError {
         max = limits::REUSED_BYTES
     )]
     TooMuchKept,
+    /// More calls have an unknown outcome than one event can hold keys.
+    #[error(
+        "{0} calls have an unknown outcome, and a retry can repeat {max} at most: settle calls with \
+         `faber settle` first",
+        max = limits::CALL_KEYS
+    )]
+    TooManyUnknown(usize),
 }
 
 /// The steps that a retry runs again.
@@ -67,13 +74,64 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     let mut left = limits::REUSED_BYTES;
     let kept = kept_steps(ended, scope)?;
     for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
-        let StepState::Succeeded(output) = &step.state else { continue };
+        let Some(output) = step.known_output() else { continue };
         let id = ended.plan().step(StepNumber::new(at)).id.clone();
         let bytes = json::json_size(output).saturating_add(id.as_str().len());
         left = left.checked_sub(bytes).ok_or_else(|| too_much(scope))?;
         created.reused.push((id, Arc::clone(output)));
     }
+    take_over_calls(&mut created, ended, &kept, scope)?;
     Ok(created)
+}
+
+/// Adds the keys of calls whose outcome is unknown, and the calls that a person settled.
+///
+/// The output of a settled step is among the reused outputs. A settled item of a list is reused
+/// when its step runs again for the same item.
+fn take_over_calls(
+    created: &mut Created,
+    ended: &Execution,
+    kept: &[bool],
+    scope: RetryScope<'_>,
+) -> Result<(), ReuseError> {
+    created.call_keys = ended.open_call_keys();
+    for call in ended.settled_calls() {
+        let Some(number) = ended.plan().step_number(&call.place.step) else { continue };
+        match call.place.item {
+            None if kept[number.get()] => {
+                created.settled.push(SettledCall { output: None, ..call });
+            }
+            Some(_) if scope == RetryScope::Failed && !kept[number.get()] => {
+                created.settled.push(call);
+            }
+            _ => (),
+        }
+    }
+    check_taken_over(created, scope)
+}
+
+/// Adds the calls of child executions to the first event of a retry. Settled calls are reused only
+/// by a retry of the steps that failed.
+pub fn take_over_children(
+    created: &mut Created,
+    (keys, settled): (Vec<CallKey>, Vec<SettledCall>),
+    scope: RetryScope<'_>,
+) -> Result<(), ReuseError> {
+    created.call_keys.extend(keys);
+    if scope == RetryScope::Failed {
+        created.settled.extend(settled);
+    }
+    check_taken_over(created, scope)
+}
+
+fn check_taken_over(created: &Created, scope: RetryScope<'_>) -> Result<(), ReuseError> {
+    if created.call_keys.len() > limits::CALL_KEYS {
+        return Err(ReuseError::TooManyUnknown(created.call_keys.len()));
+    }
+    let reused = created.reused.iter().map(|(_, output)| json::json_size(output));
+    let settled = created.settled.iter().filter_map(|call| call.output.as_deref());
+    let bytes: usize = reused.chain(settled.map(json::json_size)).sum();
+    if bytes > limits::REUSED_BYTES { Err(too_much(scope)) } else { Ok(()) }
 }
 
 fn too_much(scope: RetryScope<'_>) -> ReuseError {
@@ -88,10 +146,7 @@ pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>,
     let steps = ended.steps();
     match scope {
         RetryScope::All => Ok(vec![false; steps.len()]),
-        RetryScope::Failed => Ok(steps
-            .iter()
-            .map(|step| step.output().is_some() && !step.has_compensation())
-            .collect()),
+        RetryScope::Failed => Ok(steps.iter().map(Step::is_reusable).collect()),
         RetryScope::FromStep(name) => {
             let missing = || ReuseError::NoStep(name.chars().take(128).collect());
             let from: StepId = name.parse().map_err(|_| missing())?;
@@ -106,12 +161,11 @@ fn kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
         let planned = ended.plan().step(StepNumber::new(at));
-        let is_settled = match &step.state {
-            StepState::Succeeded(_) => !step.has_compensation(),
+        let is_over = match &step.state {
             StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
-            _ => false,
+            _ => step.is_reusable(),
         };
-        kept[at] = is_settled && planned.depends_on.iter().all(|number| kept[number.get()]);
+        kept[at] = is_over && planned.depends_on.iter().all(|number| kept[number.get()]);
     }
     kept
 }
@@ -130,13 +184,38 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     for (step, _) in
         plan.steps().iter().zip(reusable_steps(ended, plan)).filter(|(_, is_reusable)| *is_reusable)
     {
-        let came = ended.plan().step_number(&step.id).map(|number| &ended.step(number).state);
-        let Some(StepState::Succeeded(output)) = came else { continue };
+        let came = ended.plan().step_number(&step.id).map(|number| ended.step(number));
+        let Some(output) = came.and_then(Step::known_output) else { continue };
         let bytes = json::json_size(output).saturating_add(step.id.as_str().len());
         left = left.checked_sub(bytes).ok_or(ReuseError::TooMuchKept)?;
         created.reused.push((step.id.clone(), Arc::clone(output)));
     }
+    take_over_same_calls(&mut created, ended, plan)?;
     Ok(created)
+}
+
+/// Adds the keys and settled calls of the steps that make the same call in a new plan.
+fn take_over_same_calls(
+    created: &mut Created,
+    ended: &Execution,
+    plan: &Plan,
+) -> Result<(), ReuseError> {
+    let is_same = |place: &CallPlace| {
+        let was = ended.plan().step_number(&place.step).map(|number| ended.plan().step(number));
+        let is = plan.step_number(&place.step).map(|number| plan.step(number));
+        was.zip(is).is_some_and(|(was, is)| is_same_call(was, is))
+    };
+    let open = ended.open_call_keys().into_iter();
+    created.call_keys = open.filter(|key| is_same(&key.place)).collect();
+    let is_reused = |place: &CallPlace| created.reused.iter().any(|(id, _)| *id == place.step);
+    let settled = ended.settled_calls().into_iter();
+    let settled = settled.filter(|call| call.place.item.is_none() && is_reused(&call.place));
+    let settled = settled.map(|call| SettledCall { output: None, ..call }).collect();
+    created.settled = settled;
+    if created.call_keys.len() > limits::CALL_KEYS {
+        return Err(ReuseError::TooManyUnknown(created.call_keys.len()));
+    }
+    Ok(())
 }
 
 /// Returns for each step of a new plan whether its output can be reused.
@@ -156,9 +235,8 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
     let Some(number) = ended.plan().step_number(&step.id) else { return false };
     let came = ended.step(number);
     let is_over = match &came.state {
-        StepState::Succeeded(_) => !came.has_compensation(),
         StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
-        _ => false,
+        _ => came.is_reusable(),
     };
     is_over && is_same_step(ended.plan(), ended.plan().step(number), plan, step)
 }
@@ -275,6 +353,7 @@ mod tests {
                 until: None,
                 items: None,
                 child: None,
+                key: None,
             })
         };
         let succeeded = |it: &str| Event::StepSucceeded {

@@ -1,12 +1,16 @@
 //! Events. An execution's log of events is the only truth about the execution.
 
 mod size;
+mod unknown_call;
 
 use std::{io::Write, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::unknown_call::{
+    CallKey, CallPlace, Settled, SettledCall, Settlement, hash_parameters, idempotency_key,
+};
 use crate::{
     clock::Timestamp,
     execution::ExecutionOptions,
@@ -164,6 +168,35 @@ pub enum Event {
         /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
+    /// A person said what became of a call whose outcome is unknown. The step is finished.
+    ///
+    /// In a retry, this is the decision about the call of the earlier execution, for an item of a
+    /// list.
+    StepSettled {
+        /// The step.
+        step: StepId,
+        /// The part of the step.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
+        /// The attempt that made the call.
+        attempt: Attempt,
+        /// The person's answer.
+        outcome: Settled,
+        /// The output of the call. Absent if the call had no effect.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "deserialize_nullable"
+        )]
+        output: Option<Arc<Value>>,
+        /// The person's comment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+        /// The command that caused the event. Absent if the decision comes from the execution that
+        /// this one repeats.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<CommandId>,
+    },
     /// The step was stopped, or will not run. It is finished.
     ///
     /// Either the execution was cancelled, or the step was sleeping when the execution failed.
@@ -194,7 +227,7 @@ pub enum Event {
     ///
     /// It is recorded so that it has no effect later either.
     CommandIgnored {
-        /// The command: `pause`, `resume`, `approve` or `reject`.
+        /// The command: `pause`, `resume`, `approve`, `reject` or `settle`.
         asked: String,
         /// The command's id. It prevents a second effect of the same command.
         command: CommandId,
@@ -251,12 +284,27 @@ pub struct Created {
     /// Outputs of that execution's steps that are reused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
+    /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_keys: Vec<CallKey>,
+    /// Calls of earlier executions that a person settled as succeeded. They are not made again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<SettledCall>,
 }
 
 impl Created {
     /// Makes the event of an execution without parent or reused outputs.
     pub fn new(plan: PlanId, request: RequestId, options: ExecutionOptions) -> Self {
-        Self { plan, request, options, parent: None, retry_of: None, reused: Vec::new() }
+        Self {
+            plan,
+            request,
+            options,
+            parent: None,
+            retry_of: None,
+            reused: Vec::new(),
+            call_keys: Vec::new(),
+            settled: Vec::new(),
+        }
     }
 }
 
@@ -319,6 +367,10 @@ pub struct StepStarted {
     /// The child execution of a step that executes a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ExecutionId>,
+    /// The idempotency key of an earlier execution's call, which this attempt sends again because
+    /// the outcome of that call is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
 }
 
 /// The reason why a step did not run.
@@ -389,6 +441,7 @@ impl Event {
             | Self::StepSkipped { step, .. }
             | Self::StepWaiting { step, .. }
             | Self::StepApproved { step, .. }
+            | Self::StepSettled { step, .. }
             | Self::StepProgress { step, .. }
             | Self::StepChecked { step, .. }
             | Self::StepCancelled { step, .. } => Some(step),
@@ -418,6 +471,7 @@ impl Event {
             | Self::StepSkipped { part, .. }
             | Self::StepWaiting { part, .. }
             | Self::StepApproved { part, .. }
+            | Self::StepSettled { part, .. }
             | Self::StepProgress { part, .. }
             | Self::StepCancelled { part, .. } => *part,
             _ => Part::WHOLE,
@@ -432,6 +486,7 @@ impl Event {
             | Self::StepRetryScheduled { attempt, .. }
             | Self::StepInterrupted { attempt, .. }
             | Self::StepProgress { attempt, .. }
+            | Self::StepSettled { attempt, .. }
             | Self::StepFailed { attempt, .. } => Some(*attempt),
             _ => None,
         }
@@ -445,6 +500,7 @@ impl Event {
             | Self::SignalRefused { command, .. }
             | Self::CommandIgnored { command, .. }
             | Self::StepFailed { command: Some(command), .. }
+            | Self::StepSettled { command: Some(command), .. }
             | Self::Paused { command }
             | Self::Resumed { command } => Some(*command),
             _ => None,
@@ -467,6 +523,7 @@ impl Event {
             Self::StepSkipped { .. } => "step_skipped",
             Self::StepWaiting { .. } => "step_waiting",
             Self::StepApproved { .. } => "step_approved",
+            Self::StepSettled { .. } => "step_settled",
             Self::StepCancelled { .. } => "step_cancelled",
             Self::StepProgress { .. } => "step_progress",
             Self::StepChecked { .. } => "step_checked",

@@ -5,6 +5,7 @@
 //! So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
+mod carried;
 mod error;
 mod items;
 mod options;
@@ -18,8 +19,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::Value;
 
+use self::carried::CarriedCalls;
 pub use self::{
     agenda::Agenda,
+    carried::{CarriedKey, ChildCalls},
     error::ReplayError,
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
@@ -65,6 +68,8 @@ pub struct Execution {
     /// Tools whose calls need a permit. This is configuration of this machine and not part of the
     /// log.
     limited: Arc<BTreeSet<ToolName>>,
+    /// Calls of earlier executions whose outcome was unknown.
+    carried: Arc<CarriedCalls>,
 }
 
 /// A signal that no step has taken yet.
@@ -131,6 +136,7 @@ impl Execution {
             retry_of: created.retry_of,
             undoable: Vec::new(),
             limited: Arc::default(),
+            carried: Arc::default(),
             plan,
         };
         for number in (0..execution.steps.len()).map(StepNumber::new) {
@@ -140,6 +146,10 @@ impl Execution {
         }
         for (id, output) in &created.reused {
             execution.reuse_output(id, Arc::clone(output))?;
+        }
+        if !(created.call_keys.is_empty() && created.settled.is_empty()) {
+            execution.reuse_settled(&created.settled)?;
+            execution.carried = Arc::new(CarriedCalls::of_created(created, &execution)?);
         }
         Ok(execution)
     }

@@ -77,6 +77,8 @@ pub const DEPTH: u32 = 16;
 pub const SIGNALS: usize = 1_000;
 /// Bytes of the outputs that an execution reuses from another one.
 pub const REUSED_BYTES: usize = 8 << 20;
+/// Idempotency keys of calls with an unknown outcome that a retry takes over.
+pub const CALL_KEYS: usize = 10_000;
 /// Commands that wait for one execution. A client that exceeds it does not wait for answers.
 pub const INBOX: usize = 1_000;
 /// Commands that one poll of all inboxes returns. Polls repeat.

@@ -30,6 +30,7 @@ mod recent;
 mod record;
 mod retention;
 mod search;
+mod settlements;
 mod tail;
 mod typed;
 mod usage;
@@ -86,6 +87,7 @@ pub use self::{
     record::{Record, RecordKind, RecordPage, WriteCondition},
     retention::{Pruned, sub_plans},
     search::search_words,
+    settlements::{ChildPath, FinishedCallId, settlement_prefix},
     tail::follow_log,
     typed::{Reservation, SavedPlan},
     usage::Usage,

@@ -17,4 +17,5 @@ mod outputs;
 mod plans;
 mod selection;
 mod serving;
+mod settling;
 mod steering;

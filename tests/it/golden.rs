@@ -315,6 +315,7 @@ fn without_chance(mut log: Vec<RecordedEvent>) -> Vec<RecordedEvent> {
             | Event::SignalReceived { command, .. }
             | Event::CommandIgnored { command, .. }
             | Event::StepFailed { command: Some(command), .. }
+            | Event::StepSettled { command: Some(command), .. }
             | Event::Paused { command }
             | Event::Resumed { command } => *command = fixed,
             _ => (),

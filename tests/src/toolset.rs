@@ -117,6 +117,7 @@ pub fn step() -> ToolContext {
         step: "x".parse().expect("a step id"),
         part: Part::WHOLE,
         attempt: Attempt::FIRST.next(),
+        key: None,
     };
     ToolContext { call: Some(call), ..ToolContext::detached() }
 }

@@ -72,6 +72,7 @@ impl Driver {
             step: started.step.clone(),
             part: started.part,
             attempt: started.attempt,
+            key: started.key.clone(),
         };
         Call {
             task,

@@ -18,11 +18,13 @@ use std::{
 
 use shared::{
     event::{Created, Parent},
-    execution::{AttemptKind, Execution, ExecutionOptions, ExecutionState, Phase, StepState},
+    execution::{
+        AttemptKind, ChildCalls, Execution, ExecutionOptions, ExecutionState, Phase, StepState,
+    },
     id::{Attempt, CommandId, ExecutionId, PlanId, RequestId, StepNumber, Task},
     json,
     plan::{OnError, StepKind},
-    store::{Command, ExecutionHead, StoreError},
+    store::{ChildPath, Command, ExecutionHead, StoreError},
     tool::{ErrorCode, ToolError},
 };
 use tokio::time;
@@ -46,6 +48,10 @@ pub(super) struct Child {
     request: RequestId,
     options: ExecutionOptions,
     parent: Parent,
+    /// The calls that the child takes over, for the first attempt.
+    calls: ChildCalls,
+    /// The child of the attempt before, whose calls this one takes over.
+    earlier: Option<ExecutionId>,
     /// The parent stops, so the child must stop too.
     is_stopped: bool,
     /// The child has sent its command, which it does once. Its log says that it has finished, even
@@ -86,6 +92,8 @@ impl Child {
             request: execution.request(),
             options,
             parent,
+            calls: execution.calls_for_child(task),
+            earlier: state.earlier_child.as_deref().copied(),
             is_stopped: matches!(execution.phase(), Phase::Cancelling | Phase::Expired),
             has_ended: false,
         })
@@ -138,6 +146,7 @@ impl Child {
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
+            self.calls_to_take_over(context).await?.add_to(&mut created);
             context.control.start_child(self.id, &plan, created).await?;
             self.cancel_if_stopped(context).await?;
             return Ok(None);
@@ -153,6 +162,15 @@ impl Child {
         }
         self.cancel_if_stopped(context).await?;
         Ok(None)
+    }
+
+    /// Returns the calls whose outcome is unknown, or that a person settled, in the child of the
+    /// attempt before, or in the child of an earlier execution.
+    async fn calls_to_take_over(&self, context: &WorkerContext) -> Result<ChildCalls, StoreError> {
+        let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
+        let path = ChildPath { steps: Vec::new(), execution };
+        let (call_keys, settled) = context.store.calls_of_children(vec![path]).await?;
+        Ok(ChildCalls::of_earlier(call_keys, settled))
     }
 
     async fn cancel_if_stopped(&self, context: &WorkerContext) -> Result<(), StoreError> {

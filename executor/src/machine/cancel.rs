@@ -78,6 +78,17 @@ impl Decision<'_> {
         let Some(Step { state, attempts, .. }) = self.execution.task(task) else { return };
         let attempt = Attempt::nth_after(attempts.saturating_sub(1));
         let error = match (phase, state) {
+            (Phase::Cancelling, StepState::Waiting(WaitReason::Decision { error }))
+                if error.code == ErrorCode::OUTCOME_UNKNOWN =>
+            {
+                Some(error.clone())
+            }
+            (Phase::Expired, StepState::Waiting(WaitReason::Decision { error }))
+                if error.code == ErrorCode::OUTCOME_UNKNOWN =>
+            {
+                let why = format!("{}; {}", deadline_error().message, error.message);
+                Some(ToolError::outcome_unknown(&why))
+            }
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
             (Phase::Expired, _) => Some(deadline_error()),
             (_, StepState::Retrying { error, .. }) => {
@@ -89,8 +100,8 @@ impl Decision<'_> {
         let (step, part) = (self.step_id(task), task.part);
         let reason = SkipReason::ExecutionFailed;
         self.record_event(match (phase, error) {
-            (Phase::Cancelling, _) => Event::StepCancelled { step, part },
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
+            (Phase::Cancelling, None) => Event::StepCancelled { step, part },
             (_, None) => Event::StepSkipped { step, part, reason },
         });
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use shared::{
-    event::{Event, WaitReason},
+    event::{Event, Settlement, WaitReason},
     execution::{Phase, Step, StepState},
-    id::{Attempt, CommandId, StepId, Task},
+    id::{Attempt, CommandId, Part, StepId, Task},
     limits,
     plan::StepKind,
     store::{Command, SentCommand},
@@ -31,6 +31,7 @@ impl Decision<'_> {
             Command::Resume => "resume",
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
+            Command::Settle { .. } => "settle",
             // A signal always adds an event. The other commands may be applied again at any time.
             _ => return self.change_by_command(id, command),
         };
@@ -54,6 +55,9 @@ impl Decision<'_> {
             }
             Command::Approve { step, item, approved, comment } => {
                 self.answer_waiting(id, &step, item, approved, comment.as_deref());
+            }
+            Command::Settle { step, item, decision } => {
+                self.settle_waiting(id, &step, item, decision);
             }
             Command::Signal { name, payload } => self.receive_signal(id, &name, payload),
             // The driver reads the log of the child.
@@ -114,6 +118,35 @@ impl Decision<'_> {
         let attempts = self.execution.task(task).map_or(1, |step| step.attempts.max(1));
         let attempt = Attempt::nth_after(attempts - 1);
         self.record_event(Event::StepFailed { step, part, attempt, error, command: Some(command) });
+    }
+
+    /// Finishes a waiting step whose call has an unknown outcome, as a person decided.
+    fn settle_waiting(
+        &mut self,
+        command: CommandId,
+        id: &StepId,
+        item: Option<u32>,
+        decision: Settlement,
+    ) {
+        let Some(number) = self.execution.plan().step_number(id) else { return };
+        let task = Task { step: number, part: Part { item, undo: false } };
+        let Some(StepState::Waiting(WaitReason::Decision { error })) = self.task_state(task) else {
+            return;
+        };
+        if error.code != ErrorCode::OUTCOME_UNKNOWN {
+            return;
+        }
+        let attempts = self.execution.task(task).map_or(1, |step| step.attempts.max(1));
+        let Settlement { outcome, output, comment } = decision;
+        self.record_event(Event::StepSettled {
+            step: id.clone(),
+            part: task.part,
+            attempt: Attempt::nth_after(attempts - 1),
+            outcome,
+            output,
+            comment,
+            command: Some(command),
+        });
     }
 
     /// Stores a signal, or gives it to the first step that waits for it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use shared::{
-    event::{Event, StepStarted},
-    execution::{Phase, Step, StepState},
+    event::{Event, Settled, SettledCall, StepStarted},
+    execution::{CarriedKey, Phase, Step, StepState},
     id::{Attempt, ExecutionId, Task},
     json, limits,
     plan::StepKind,
@@ -18,6 +18,10 @@ use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_block
 
 /// Warnings of one step about templates without a value. Keeps events small.
 const MAX_WARNINGS: usize = 1_000;
+
+/// Warns that a repeated call is another call than the one with an unknown outcome.
+const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
+    parameters, so this call sends a new idempotency key";
 
 /// The parameters of a task, ready for its call.
 pub(super) struct RenderedParameters {
@@ -125,6 +129,7 @@ impl Decision<'_> {
             until: None,
             items: Some(items),
             child: None,
+            key: None,
         }));
     }
 
@@ -167,6 +172,9 @@ impl Decision<'_> {
         if kind == StepKind::Wait {
             return self.fail_unstarted(task, attempt, wait_in_compensation_error());
         }
+        if let Some(call) = self.execution.settled_item(task, &rendered.parameters).cloned() {
+            return self.reuse_settled_item(task, attempt, call);
+        }
         let slept = self.sleep_duration_ms(task, &rendered.parameters);
         let until =
             slept.as_ref().ok().copied().flatten().map(|ms| add_millis(self.moment.now, ms));
@@ -174,7 +182,8 @@ impl Decision<'_> {
         let child = matches!(kind, StepKind::Plan(_))
             .then(|| ExecutionId::derive_child(self.moment.now, &seed));
         let (step, part) = (self.step_id(task), task.part);
-        let RenderedParameters { parameters, warnings } = rendered;
+        let RenderedParameters { parameters, mut warnings } = rendered;
+        let key = self.take_over_key(task, &parameters, &mut warnings);
         self.record_event(Event::StepStarted(StepStarted {
             step,
             part,
@@ -184,10 +193,42 @@ impl Decision<'_> {
             until,
             items: None,
             child,
+            key,
         }));
         if let Err(error) = slept {
             self.record_result(task, attempt, Err(error));
         }
+    }
+
+    /// Returns the key of an earlier call whose outcome is unknown. Warns if that call had other
+    /// parameters, because this call then has a key of its own.
+    fn take_over_key(
+        &self,
+        task: Task,
+        parameters: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Option<Arc<str>> {
+        match self.execution.carried_key(task, parameters) {
+            CarriedKey::Own => None,
+            CarriedKey::Same(key) => Some(key),
+            CarriedKey::OtherParameters => {
+                warnings.push(OTHER_PARAMETERS.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Finishes an item whose call a person settled in an earlier execution.
+    fn reuse_settled_item(&mut self, task: Task, attempt: Attempt, call: SettledCall) {
+        self.record_event(Event::StepSettled {
+            step: self.step_id(task),
+            part: task.part,
+            attempt,
+            outcome: Settled::Succeeded,
+            output: Some(call.output.unwrap_or_default()),
+            comment: call.comment,
+            command: None,
+        });
     }
 
     /// Returns the number of parents and grandparents of this execution.

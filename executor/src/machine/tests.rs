@@ -14,6 +14,7 @@ mod people;
 mod permits;
 mod properties;
 mod reuse;
+mod settling;
 mod stopping;
 mod subplans;
 mod templates;
@@ -475,6 +476,12 @@ fn describe_event(event: &Event) -> String {
         Event::StepProgress { progress, .. } => write!(line, " {}", progress.progress).unwrap(),
         Event::StepRetryScheduled { error, until, .. } => {
             write!(line, " {} until {}", error.code, millis(*until)).unwrap();
+        }
+        Event::StepSettled { outcome, output, .. } => {
+            write!(line, " {outcome:?}").unwrap();
+            if let Some(output) = output {
+                write!(line, " {output}").unwrap();
+            }
         }
         Event::StepFailed { error, .. } => write!(line, " {}", error.code).unwrap(),
         Event::StepSkipped { reason, .. } => write!(line, " {reason:?}").unwrap(),

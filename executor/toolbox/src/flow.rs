@@ -289,6 +289,7 @@ mod tests {
             step: "s".parse().unwrap(),
             part: Part::WHOLE,
             attempt: Attempt::nth_after(attempt - 1),
+            key: None,
         };
         let cx = ToolContext { call: Some(call), ..ToolContext::detached() };
         tool.tool().call(Arc::new(parameters), cx).await

@@ -52,6 +52,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
+    event::idempotency_key,
     id::{Attempt, ExecutionId, Part, StepId},
     tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
 };
@@ -100,6 +101,9 @@ pub struct StepCall {
     pub part: Part,
     /// The number of the attempt.
     pub attempt: Attempt,
+    /// The idempotency key of an earlier execution's call with an unknown outcome, which this call
+    /// repeats.
+    pub key: Option<Arc<str>>,
 }
 
 /// A text beside the output of a call. Clones share it.
@@ -138,12 +142,12 @@ impl ToolContext {
         self.reporter.report(progress);
     }
 
-    /// Returns the idempotency key, which is the same for every attempt of a task.
+    /// Returns the idempotency key, which is the same for every attempt of a task, and for a retry
+    /// of a call whose outcome is unknown.
     pub fn idempotency_key(&self) -> Option<String> {
-        self.call.as_ref().map(|StepCall { execution, step, part, .. }| {
-            let item = part.item.map(|item| format!("[{item}]")).unwrap_or_default();
-            let undo = if part.undo { "/undo" } else { "" };
-            format!("{execution}/{step}{item}{undo}")
+        self.call.as_ref().map(|StepCall { execution, step, part, key, .. }| match key {
+            Some(key) => key.to_string(),
+            None => idempotency_key(*execution, step, *part),
         })
     }
 }

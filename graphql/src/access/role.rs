@@ -43,7 +43,7 @@ impl FromStr for Role {
 }
 
 /// Mutations for operators. Every other mutation needs an admin, including a new one.
-pub(super) const OPERATOR_MUTATIONS: [&str; 16] = [
+pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "createPlanWithRequestId",
     "createPlan",
     "revisePlan",
@@ -56,6 +56,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 16] = [
     "retryExecution",
     "replanExecution",
     "approveStep",
+    "settleStep",
     "signalExecution",
     "runSavedPlan",
     "callTool",

@@ -13,7 +13,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::{
     looking::{DebugArgs, List, Part, Since},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
-    running::{AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SignalArgs},
+    running::{
+        AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
+    },
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{By, Models, SelectArgs, Tools, Toolsets},
 };
@@ -103,6 +105,8 @@ pub(crate) enum Command {
     },
     /// Approve or reject a step that waits for a person, and continue its execution.
     Approve(ApproveArgs),
+    /// Record what became of a call whose outcome is unknown, and continue its execution.
+    Settle(SettleArgs),
     /// Send a signal that a step waits for, and continue its execution.
     Signal(SignalArgs),
     /// Create the next version of a plan.

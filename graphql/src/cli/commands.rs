@@ -12,6 +12,7 @@ pub(crate) mod plan;
 pub(crate) mod run;
 mod select;
 pub(crate) mod serve;
+pub(crate) mod settle;
 pub(crate) mod steer;
 pub(crate) mod toolkit;
 pub(crate) mod tools;

@@ -8,20 +8,21 @@ pub(super) mod reader;
 pub(super) mod repeated_calls;
 pub(super) mod replan;
 pub(super) mod request_polls;
+pub(super) mod settling;
 mod steering;
 
 use std::sync::Arc;
 
 use executor::control::{Control, IdempotencyKey, Start};
-use planner::reuse::{RetryScope, create_retry};
+use planner::reuse::{RetryScope, create_retry, kept_steps, take_over_children};
 use serde_json::Value;
 use shared::{
     clock::Clock,
     event::Created,
-    execution::ExecutionOptions,
-    id::{ExecutionId, PlanId, RequestId},
+    execution::{Execution, ExecutionOptions},
+    id::{ExecutionId, PlanId, RequestId, StepNumber},
     plan::Plan,
-    store::Store,
+    store::{ChildPath, Store},
 };
 
 use self::reader::ExecutionReader;
@@ -197,9 +198,27 @@ impl Executions {
     ) -> Result<ExecutionId, EngineError> {
         let finished = self.reader.expect(id).await?;
         self.plans.check_plan(finished.plan()).await?;
-        let created = create_retry(&finished, scope);
-        let created = created.map_err(|err| refused_reuse(&finished, err))?;
+        let created = self.create_retry(&finished, scope).await?;
         self.start_retry(finished.plan(), created).await
+    }
+
+    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome is
+    /// unknown or that a person settled.
+    async fn create_retry(
+        &self,
+        finished: &Execution,
+        scope: RetryScope<'_>,
+    ) -> Result<Created, EngineError> {
+        let refused = |err| refused_reuse(finished, err);
+        let mut created = create_retry(finished, scope).map_err(refused)?;
+        let kept = kept_steps(finished, scope).map_err(refused)?;
+        let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
+        let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
+        if !children.is_empty() {
+            let calls = self.store.calls_of_children(children).await?;
+            take_over_children(&mut created, calls, scope).map_err(refused)?;
+        }
+        Ok(created)
     }
 
     async fn start_retry(

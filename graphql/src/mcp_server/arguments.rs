@@ -148,6 +148,46 @@ pub(crate) struct ApproveArguments {
     pub(crate) comment: Option<String>,
 }
 
+/// Arguments of `settle`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SettleArguments {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(crate) id: String,
+    /// The step whose call has an unknown outcome; `step[3]` is one item of a list.
+    pub(crate) step_id: String,
+    /// The item of the step's list, from 0.
+    pub(crate) item: Option<u32>,
+    /// What became of the call.
+    pub(crate) outcome: Outcome,
+    /// What the call returned, if it took effect. Null if it is left out.
+    #[serde(default)]
+    #[schemars(schema_with = "anything")]
+    pub(crate) output: Option<Value>,
+    /// Why, for those who look at it later.
+    pub(crate) comment: Option<String>,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+pub(crate) enum Outcome {
+    /// It took effect.
+    Succeeded,
+    /// It had no effect.
+    Failed,
+}
+
+impl Outcome {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
 /// Arguments of `signal`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -13,7 +13,7 @@ use super::{
     arguments::{
         ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
         ListArguments, Mode, NoArguments, PlanArguments, RunArguments, SelectArguments,
-        SignalArguments, StatusArguments,
+        SettleArguments, SignalArguments, StatusArguments,
     },
     progress::Reports,
     wait::Wait,
@@ -71,6 +71,7 @@ impl Call<'_> {
             "debug" => self.debug(read(arguments)?).await,
             "cancel" => self.cancel(read(arguments)?).await,
             "approve" => self.approve(read(arguments)?).await,
+            "settle" => self.settle(read(arguments)?).await,
             "signal" => self.signal(read(arguments)?).await,
             "list_tools" => self.list_tools(read(arguments)?).await,
             "select_tools" => self.select_tools(read(arguments)?).await,
@@ -183,6 +184,23 @@ impl Call<'_> {
         ];
         self.carry_on(&id);
         self.tell("approveStep", &arguments).await?;
+        self.as_it_stands(&id).await
+    }
+
+    async fn settle(&mut self, asked: SettleArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &asked.id).await?;
+        let id = found.execution_id.to_string();
+        let SettleArguments { step_id, item, outcome, output, comment, .. } = asked;
+        let arguments = [
+            ("executionId: ID!", json!(id)),
+            ("stepId: String!", json!(step_id)),
+            ("item: Int", json!(item)),
+            ("outcome: SettledOutcome!", json!(outcome.as_str())),
+            ("output: JSON", json!(output)),
+            ("comment: String", json!(comment)),
+        ];
+        self.carry_on(&id);
+        self.tell("settleStep", &arguments).await?;
         self.as_it_stands(&id).await
     }
 

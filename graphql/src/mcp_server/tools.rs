@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{
     ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
-    ListArguments, NoArguments, PlanArguments, RunArguments, SelectArguments, SignalArguments,
-    StatusArguments,
+    ListArguments, NoArguments, PlanArguments, RunArguments, SelectArguments, SettleArguments,
+    SignalArguments, StatusArguments,
 };
 
 /// Instructions for clients.
@@ -97,6 +97,14 @@ fn executing() -> Vec<Tool> {
             ("approve", "Approve or refuse a step"),
             "Lets a step go on that waits for a person, or with `approved: false` refuses it. Ask \
              the person first.",
+            Does::Acts,
+            execution_schema(),
+        ),
+        tool::<SettleArguments>(
+            ("settle", "Settle a call with an unknown outcome"),
+            "Records what became of a call whose outcome is unknown (`tool.outcome_unknown`). A step \
+             that waits goes on with the output, or fails; otherwise a retry reuses the output. Only \
+             a person who has looked can know: ask first.",
             Does::Acts,
             execution_schema(),
         ),
@@ -237,7 +245,7 @@ fn execution_schema() -> Map<String, Value> {
     let count = json!({ "type": "integer" });
     output(
         json!({
-            "executionId": text("What `status`, `cancel`, `approve` and `signal` take"),
+            "executionId": text("What `status`, `cancel`, `approve`, `settle` and `signal` take"),
             "requestId": text("What `debug` takes"), "planId": { "type": "string" },
             "state": { "type": "string", "enum": ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING",
                 "COMPLETED", "FAILED", "CANCELLED"] },

@@ -50,7 +50,7 @@ const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
 }
 
 /// The fields that take more work than to return what is there.
-const TABLE: [Expensive; 94] = [
+const TABLE: [Expensive; 95] = [
     // What is read from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
@@ -118,6 +118,7 @@ const TABLE: [Expensive; 94] = [
     field("Mutation.pauseExecution", 20),
     field("Mutation.resumeExecution", 20),
     field("Mutation.approveStep", 20),
+    field("Mutation.settleStep", 20),
     field("Mutation.signalExecution", 20),
     field("Mutation.savePlan", 20),
     field("Mutation.removeSavedPlan", 20),

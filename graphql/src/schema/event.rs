@@ -3,7 +3,10 @@
 use async_graphql::{ID, Object};
 use serde_json::{Map, Value, json};
 use shared::{
-    event::{Claimed, Created, Event, Outcome, RecordedEvent, SkipReason, StepStarted, WaitReason},
+    event::{
+        CallKey, CallPlace, Claimed, Created, Event, Outcome, RecordedEvent, SettledCall,
+        SkipReason, StepStarted, WaitReason,
+    },
     execution::ExecutionState,
     id::ExecutionId,
     json,
@@ -113,10 +116,11 @@ fn details(event: &Event) -> Value {
             json!({ "worker": worker, "node": node, "epoch": epoch })
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => json!({ "items": n }),
-        Event::StepStarted(StepStarted { parameters, warnings, until, child, .. }) => {
+        Event::StepStarted(StepStarted { parameters, warnings, until, child, key, .. }) => {
             let mut data = rendered(parameters, warnings);
             data.extend(until.map(|until| ("until".to_owned(), json!(written(until)))));
             data.extend(child.map(|child| ("childExecutionId".to_owned(), json!(child))));
+            data.extend(key.as_ref().map(|key| ("idempotencyKey".to_owned(), json!(key))));
             Value::Object(data)
         }
         Event::StepSucceeded { output, cached, stderr, .. } => {
@@ -145,6 +149,13 @@ fn details(event: &Event) -> Value {
             Value::Object(data)
         }
         Event::StepApproved { comment, .. } => json!({ "comment": comment }),
+        Event::StepSettled { outcome, output, comment, .. } => {
+            let mut data = Map::new();
+            data.insert("outcome".to_owned(), json!(outcome.as_str()));
+            data.extend(output.as_ref().map(|output| ("output".to_owned(), (**output).clone())));
+            data.extend(comment.as_ref().map(|comment| ("comment".to_owned(), json!(comment))));
+            Value::Object(data)
+        }
         Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
         Event::SignalRefused { name, .. } => json!({ "name": name }),
         Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
@@ -160,10 +171,10 @@ fn details(event: &Event) -> Value {
 }
 
 fn of_created(created: &Created) -> Value {
-    let Created { plan, request, options, parent, retry_of, reused } = created;
+    let Created { plan, request, options, parent, retry_of, reused, call_keys, settled } = created;
     let reused: Map<String, Value> =
         reused.iter().map(|(step, output)| (step.to_string(), (**output).clone())).collect();
-    json!({
+    let mut data = json!({
         "parent": parent.as_ref().map(|parent| json!({
             "executionId": parent.execution,
             "stepId": parent.step,
@@ -183,7 +194,34 @@ fn of_created(created: &Created) -> Value {
         "strictTemplates": options.strict_templates,
         "startAt": options.start_at.map(written),
         "priority": options.priority,
-    })
+    });
+    if !call_keys.is_empty() {
+        data["callKeys"] = call_keys.iter().map(of_key).collect();
+    }
+    if !settled.is_empty() {
+        data["settled"] = settled.iter().map(of_settled).collect();
+    }
+    data
+}
+
+fn of_key(CallKey { place, key, .. }: &CallKey) -> Value {
+    let mut data = of_place(place);
+    data.insert("key".to_owned(), json!(key));
+    Value::Object(data)
+}
+
+fn of_settled(SettledCall { place, comment, .. }: &SettledCall) -> Value {
+    let mut data = of_place(place);
+    data.extend(comment.as_ref().map(|comment| ("comment".to_owned(), json!(comment))));
+    Value::Object(data)
+}
+
+fn of_place(CallPlace { step, item, child }: &CallPlace) -> Map<String, Value> {
+    let mut data = Map::new();
+    data.insert("stepId".to_owned(), json!(step));
+    data.extend(item.map(|item| ("index".to_owned(), json!(item))));
+    data.extend(child.as_ref().map(|child| ("child".to_owned(), of_place(child).into())));
+    data
 }
 
 fn rendered(parameters: &Value, warnings: &[String]) -> Map<String, Value> {

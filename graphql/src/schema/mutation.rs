@@ -15,10 +15,11 @@ use super::{
     plan::{Plan, PlanPayload},
     retry::{self, RetryMode},
     scalar::int,
+    step::SettledOutcome,
     tool_work::ToolMutation,
     toolkit::ToolkitMutation,
 };
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, SettleOrder};
 
 /// What anybody may do.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
@@ -229,7 +230,8 @@ impl WorkMutation {
     /// Does something to every execution that matches and that it fits, the newest last, and
     /// returns how many there were. CANCEL and PAUSE fit what has not ended, RESUME what is
     /// paused, RETRY what has ended (as `retryExecution` with `mode: FAILED`); what is created meanwhile
-    /// is left alone. A filter that says nothing matches every execution.
+    /// is left alone. RETRY leaves out executions that would repeat a call whose outcome is unknown,
+    /// and logs how many. A filter that says nothing matches every execution.
     async fn bulk_control(
         &self,
         ctx: &Context<'_>,
@@ -264,6 +266,29 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         told(ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await)
+    }
+
+    /// Records what became of a call whose outcome is unknown (`tool.outcome_unknown`). A step that
+    /// waits goes on with the output, or fails. Of a step that failed, the decision is kept beside
+    /// the log: a retry of what failed reuses the output. The same answer twice changes nothing.
+    async fn settle_step(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "The step's name within the plan; `step[3]` is one item of a `forEach`.")]
+        step_id: String,
+        #[graphql(desc = "The item of the step's `forEach`, from 0.")] item: Option<u32>,
+        #[graphql(desc = "What became of the call.")] outcome: SettledOutcome,
+        #[graphql(
+            desc = "What the call returned, for SUCCEEDED. Null where it is left out; it must fit \
+                    the tool's `outputSchema`."
+        )]
+        output: Option<Value>,
+        #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
+    ) -> Result<Execution> {
+        let id = execution(&execution_id)?;
+        let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
+        told(ctx.data::<Engine>()?.executions.settle(id, order).await)
     }
 
     /// Tells an execution what a `flow.wait` step waits for, or will wait for later.

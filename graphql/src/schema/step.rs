@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use executor::machine;
 use serde_json::Value;
 use shared::{
     event::{SkipReason, WaitReason},
@@ -68,6 +69,25 @@ impl StepState {
             execution::StepState::Cancelled => Self::Cancelled,
         }
     }
+}
+
+/// What a person said became of a call whose outcome was unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "shared::event::Settled")]
+pub(super) enum SettledOutcome {
+    /// The call took effect.
+    Succeeded,
+    /// The call had no effect.
+    Failed,
+}
+
+/// A call that undoes a step.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct CompensatingCall {
+    /// The tool, as `set.name`.
+    tool_name: String,
+    /// The parameters, with every template filled in.
+    parameters: Value,
 }
 
 /// How a step failed.
@@ -416,6 +436,29 @@ impl StepStatus {
     async fn child(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
         let Some(id) = self.now().child else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))
+    }
+
+    /// What a person said became of its call, whose outcome was unknown. In an execution that had
+    /// ended, the state of the step stays as it was.
+    async fn settled(&self) -> Option<SettledOutcome> {
+        self.now().settled().map(SettledOutcome::from)
+    }
+
+    /// The output that a person gave when the step was settled as SUCCEEDED.
+    async fn settled_output(&self) -> Option<&Value> {
+        self.now().settlement.as_ref()?.output.as_deref()
+    }
+
+    /// The comment of the person who settled the step.
+    async fn settled_comment(&self) -> Option<&str> {
+        self.now().settlement.as_ref()?.comment.as_deref()
+    }
+
+    /// The call that would undo it and that was not made, because the step was settled as SUCCEEDED
+    /// after its execution had compensated.
+    async fn missing_compensation(&self) -> Option<CompensatingCall> {
+        let (tool, parameters) = machine::missing_compensation(&self.execution, self.task)?;
+        Some(CompensatingCall { tool_name: tool.to_string(), parameters })
     }
 
     /// The call that undoes it. Null until that has begun.

@@ -146,6 +146,14 @@ type Mutation {
     resumeExecution(executionId: ID!): Execution!
     retryExecution(executionId: ID!, fromStep: String): Execution!
     approveStep(executionId: ID!, stepId: String!, approved: Boolean!, comment: String): Execution!
+    settleStep(
+        executionId: ID!
+        stepId: String!
+        item: Int
+        outcome: SettledOutcome!
+        output: JSON
+        comment: String
+    ): Execution!
     signalExecution(executionId: ID!, name: String!, payload: JSON): Execution!
     savePlan(name: String!, planId: ID!, inputs: JSON): Boolean!
     runSavedPlan(name: String!, input: JSON, options: ExecutionOptions): Execution!
@@ -313,7 +321,9 @@ type StepStatus {
     warnings: [String!]!
     items: [StepStatus!]!
     childExecutionId: ID
+    settled: SettledOutcome
 }
+enum SettledOutcome { SUCCEEDED FAILED }
 type StepError {
     stepId: String!
     toolName: String!

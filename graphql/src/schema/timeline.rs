@@ -204,6 +204,7 @@ impl Reading {
             | Event::StepFailed { step, part, .. }
             | Event::StepWaiting { step, part, .. }
             | Event::StepApproved { step, part, .. }
+            | Event::StepSettled { step, part, .. }
             | Event::StepSkipped { step, part, .. }
             | Event::StepCancelled { step, part } => self.open.remove(&(step.clone(), *part)),
             Event::Finished { .. } => self.started.map(Begun::Attempt),
@@ -280,6 +281,9 @@ fn message(event: &Event) -> String {
             }
         },
         Event::StepApproved { .. } => format!("somebody let {step} go on"),
+        Event::StepSettled { outcome, .. } => {
+            format!("somebody settled {step} as {}", outcome.as_str())
+        }
         Event::StepCancelled { .. } => format!("{step} was cancelled"),
         Event::SignalRefused { name, .. } => {
             format!("the signal `{name}` was refused: too many are kept")

@@ -108,6 +108,11 @@ impl<'a> Reader<'a> {
             ) if answered == step && (item.is_none() || *item == task.part.item) => {
                 Some(if *approved { "was approved" } else { "was refused" })
             }
+            (Command::Settle { step: answered, item, .. }, WaitReason::Decision { .. })
+                if answered == step && *item == task.part.item =>
+            {
+                Some("was settled")
+            }
             (Command::Signal { name, .. }, WaitReason::Signal { name: awaited, .. })
                 if name == awaited =>
             {

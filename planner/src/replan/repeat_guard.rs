@@ -10,7 +10,7 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
-    event::{Event, RecordedEvent},
+    event::{Event, RecordedEvent, Settled},
     execution::{Execution, Step, StepState},
     id::{ExecutionId, Seq, StepId, StepNumber, ToolName},
     json, limits,
@@ -315,9 +315,10 @@ fn is_lasting(step: &Step) -> bool {
     match &step.items {
         Some(items) => items.as_slice().iter().any(is_lasting),
         None if step.is_compensated() => false,
-        None => match &step.state {
-            StepState::Succeeded(_) => true,
-            StepState::Failed(err) => err.is_outcome_unknown(),
+        None => match (&step.state, step.settled()) {
+            (_, Some(settled)) => settled == Settled::Succeeded,
+            (StepState::Succeeded(_), None) => true,
+            (StepState::Failed(err), None) => err.is_outcome_unknown(),
             _ => false,
         },
     }

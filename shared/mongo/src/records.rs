@@ -315,6 +315,12 @@ fn id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
 }
 
 /// Returns the query for a range of names.
+/// Selects the settlements of an execution. Their names begin with its id and `/`.
+pub(super) fn settlements_of(execution: &str) -> Row {
+    let name = |end: &str| id(RecordKind::Settlement, format!("{execution}{end}"));
+    doc! { "_id": { "$gte": name("/"), "$lt": name("0") } }
+}
+
 fn within(kind: RecordKind, (from, to): Span) -> Row {
     let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
     let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);

@@ -22,7 +22,7 @@ use super::{
     commands::{self, Safety},
     connection::failed,
     documents::of_request,
-    lists, rows,
+    lists, records, rows,
 };
 
 /// What is removed or looked at together.
@@ -191,6 +191,8 @@ impl Mongo {
                 self.delete("inbox", vec![doc! { "executionId": { "$in": ids } }]).await?;
                 let logs = ids.iter().map(|it| rows::log_range(it, Bson::MinKey, Bson::MaxKey));
                 self.delete("events", logs.collect()).await?;
+                let settlements = ids.iter().map(|id| records::settlements_of(id));
+                self.delete("records", settlements.collect()).await?;
             }
             Kind::Plans => {
                 let parts = ids.iter().map(|it| of_plan(it));

@@ -141,6 +141,8 @@ fn remove_execution(
             "DELETE FROM logs WHERE execution = ?1",
             "DELETE FROM inbox WHERE execution = ?1",
             "DELETE FROM keys WHERE execution = ?1",
+            // The names of an execution's settlements begin with its id and `/`, which is before `0`.
+            "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;
     if let Ok(id) = id.parse() {

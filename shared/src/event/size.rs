@@ -12,7 +12,14 @@ impl RecordedEvent {
         let carried = match &self.event {
             Event::Created(created) => {
                 let reused = created.reused.iter().map(|(_, output)| json::json_size(output));
-                json::json_size(&created.options.input) + reused.sum::<usize>()
+                let settled = created.settled.iter();
+                let settled =
+                    settled.filter_map(|call| call.output.as_deref()).map(json::json_size);
+                // A key and the hash of its parameters.
+                let keys = PLAIN * (created.call_keys.len() + created.settled.len());
+                json::json_size(&created.options.input)
+                    + reused.chain(settled).sum::<usize>()
+                    + keys
             }
             Event::StepStarted(started) => json::json_size(&started.parameters),
             Event::StepChecked { parameters, .. } | Event::StepWaiting { parameters, .. } => {
@@ -21,6 +28,10 @@ impl RecordedEvent {
             Event::StepSucceeded { output, stderr, .. } => {
                 output.as_deref().map_or(0, json::json_size)
                     + stderr.as_ref().map_or(0, String::len)
+            }
+            Event::StepSettled { output, comment, .. } => {
+                output.as_deref().map_or(0, json::json_size)
+                    + comment.as_ref().map_or(0, String::len)
             }
             Event::SignalReceived { payload, .. } => json::json_size(payload),
             Event::StepFailed { error, .. } | Event::StepRetryScheduled { error, .. } => {

@@ -173,6 +173,7 @@ mod tests {
             until: None,
             items: None,
             child: None,
+            key: None,
         };
         let output = Some(Arc::new(json!({ "goal": "g" })));
         let (cached, stderr) = (false, None);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Execution;
+use super::{Execution, Step};
 use crate::{
     id::{StepNumber, Task},
     template::{LookUpValues, Target},
@@ -23,12 +23,12 @@ impl Execution {
     pub fn template_scope(&self, task: Task) -> TemplateScope<'_> {
         let list = task.part.item.and_then(|index| Some((index, self.list(task.step)?)));
         let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
-        let own = task.part.undo.then(|| self.task(done).and_then(|step| step.output())).flatten();
+        let own = task.part.undo.then(|| self.task(done).and_then(Step::known_output)).flatten();
         TemplateScope {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),
             index: task.part.item.map(Value::from),
-            own: own.map(|output| (task.step, output)),
+            own: own.map(|output| (task.step, &**output)),
         }
     }
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::items::Items;
 use crate::{
     clock::Timestamp,
-    event::{Event, SkipReason, StepStarted, WaitReason},
+    event::{Event, Settled, Settlement, SkipReason, StepStarted, WaitReason},
     id::{Attempt, ExecutionId},
-    tool::{Progress, ToolError},
+    tool::{ErrorCode, Progress, ToolError},
 };
 
 /// The state of a step, an item, or a compensation at a position in the log.
@@ -40,8 +40,14 @@ pub struct Step {
     pub is_reused: bool,
     /// The last progress report of the last attempt.
     pub progress: Option<Box<Progress>>,
+    /// The idempotency key that the last attempt took over from an earlier execution.
+    pub key: Option<Arc<str>>,
+    /// The decision of a person about a call whose outcome was unknown.
+    pub settlement: Option<Box<Settlement>>,
     /// The child execution of the last attempt.
     pub child: Option<ExecutionId>,
+    /// The child execution of the attempt before.
+    pub earlier_child: Option<Box<ExecutionId>>,
     /// The items of its list, once the list is known.
     pub items: Option<Box<Items>>,
     /// The compensation, once it has started.
@@ -178,7 +184,10 @@ impl Step {
             is_approved: false,
             is_reused: false,
             progress: None,
+            key: None,
+            settlement: None,
             child: None,
+            earlier_child: None,
             items: None,
             undo: None,
             unmet,
@@ -223,12 +232,20 @@ impl Step {
     pub(super) fn record_event(&mut self, at: Timestamp, event: &Event) {
         match event {
             Event::StepStarted(StepStarted {
-                attempt, parameters, warnings, items, child, ..
+                attempt,
+                parameters,
+                warnings,
+                items,
+                child,
+                key,
+                ..
             }) => {
                 self.attempts = attempt.get();
                 self.started_at.get_or_insert(at);
                 self.warnings.clone_from(warnings);
+                self.earlier_child = self.child.map(Box::new);
                 self.child = *child;
+                self.key.clone_from(key);
                 self.progress = None;
                 match items {
                     Some(n) => self.items = Some(Box::new(Items::new(*n))),
@@ -263,6 +280,12 @@ impl Step {
                 self.finished_at = Some(at);
             }
             Event::StepFailed { .. } => self.finished_at = Some(at),
+            Event::StepSettled { outcome, output, comment, .. } => {
+                self.finished_at = Some(at);
+                let (outcome, output) = (*outcome, output.clone());
+                let comment = comment.clone();
+                self.settlement = Some(Box::new(Settlement { outcome, output, comment }));
+            }
             Event::StepCancelled { .. } if self.started_at.is_some() => {
                 self.finished_at = Some(at);
             }
@@ -330,6 +353,9 @@ impl StepState {
                 Self::Running { .. },
                 Event::StepWaiting { reason: reason @ WaitReason::Decision { .. }, .. },
             ) => Self::Waiting(reason.clone()),
+            (Self::Pending, Event::StepSettled { output: Some(output), command: None, .. }) => {
+                Self::Succeeded(Arc::clone(output))
+            }
             (Self::Pending, Event::StepSkipped { reason, .. }) => Self::Skipped(*reason),
             (Self::Pending, Event::StepFailed { error, .. }) => Self::Failed(error.clone()),
             (Self::Running { attempt, .. }, event) if event.attempt() == Some(*attempt) => {
@@ -399,10 +425,25 @@ impl StepState {
             (WaitReason::Approval | WaitReason::Decision { .. }, Event::StepApproved { .. }) => {
                 Self::Pending
             }
+            (
+                WaitReason::Decision { error },
+                Event::StepSettled { outcome, output, comment, .. },
+            ) if error.code == ErrorCode::OUTCOME_UNKNOWN => match (outcome, output) {
+                (Settled::Succeeded, Some(output)) => Self::Succeeded(Arc::clone(output)),
+                (Settled::Failed, None) => Self::Failed(settled_as_failed(comment.as_deref())),
+                _ => return None,
+            },
             (_, Event::StepFailed { error, .. }) => Self::Failed(error.clone()),
             (_, Event::StepSkipped { reason, .. }) => Self::Skipped(*reason),
             (_, Event::StepCancelled { .. }) => Self::Cancelled,
             _ => return None,
         })
     }
+}
+
+/// Returns the error of a call that had no effect, as a person says.
+fn settled_as_failed(comment: Option<&str>) -> ToolError {
+    let why = "a person settled the call as failed: it had no effect";
+    let why = comment.map_or(why.to_owned(), |comment| format!("{why}; {comment}"));
+    ToolError::failed(why).without_retry()
 }

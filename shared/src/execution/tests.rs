@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    event::{Created, SkipReason, StepStarted},
+    event::{Created, Settled, SkipReason, StepStarted},
     id::{Attempt, CommandId, Epoch, Part, PlanId, WorkerId},
     tool::{Progress, ToolError},
 };
@@ -28,6 +28,7 @@ fn states() -> Vec<(&'static str, StepState)> {
     let child = ExecutionId::draw(until);
     let signal = WaitReason::Signal { name: "go".to_owned(), until: None };
     let decision = WaitReason::Decision { error: error() };
+    let unknown = WaitReason::Decision { error: ToolError::outcome_unknown("no answer") };
     vec![
         ("pending", StepState::Pending),
         ("running", StepState::Running { attempt: SECOND, how: AttemptKind::Calling }),
@@ -41,6 +42,7 @@ fn states() -> Vec<(&'static str, StepState)> {
         ("waiting: approval", StepState::Waiting(WaitReason::Approval)),
         ("waiting: signal", StepState::Waiting(signal)),
         ("waiting: decision", StepState::Waiting(decision)),
+        ("waiting: unknown outcome", StepState::Waiting(unknown)),
         ("succeeded", StepState::Succeeded(Arc::new(json!(1)))),
         ("failed", StepState::Failed(error())),
         ("skipped", StepState::Skipped(SkipReason::Dependency)),
@@ -58,6 +60,7 @@ fn started(attempt: Attempt, items: Option<u32>) -> Event {
         until: None,
         items,
         child: None,
+        key: None,
     })
 }
 
@@ -65,6 +68,12 @@ fn waiting(reason: WaitReason) -> Event {
     let (step, parameters) = ("s".parse().unwrap(), Arc::new(Value::Null));
     let (part, warnings) = (Part::WHOLE, Vec::new());
     Event::StepWaiting { step, part, reason, parameters, warnings }
+}
+
+fn settled(outcome: Settled, command: Option<CommandId>) -> Event {
+    let (step, part, comment) = ("s".parse().unwrap(), Part::WHOLE, None);
+    let output = (outcome == Settled::Succeeded).then(|| Arc::new(json!(2)));
+    Event::StepSettled { step, part, attempt: SECOND, outcome, output, comment, command }
 }
 
 /// One event of each kind, and events of another attempt if that makes a difference.
@@ -83,6 +92,9 @@ fn events() -> Vec<(&'static str, Event)> {
         ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned(), until: None })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
         ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
+        ("settled: succeeded", settled(Settled::Succeeded, Some(command()))),
+        ("settled: failed", settled(Settled::Failed, Some(command()))),
+        ("settled before", settled(Settled::Succeeded, None)),
         ("skipped", Event::StepSkipped { step: step(), part, reason }),
         ("cancelled", Event::StepCancelled { step: step(), part }),
     ];

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::StoreError;
 use crate::{
     clock::Timestamp,
+    event::Settlement,
     id::{CommandId, ExecutionId, StepId},
 };
 
@@ -54,6 +55,17 @@ pub enum Command {
         approved: bool,
         /// The person's comment.
         comment: Option<String>,
+    },
+    /// Settle a waiting step whose call has an unknown outcome.
+    Settle {
+        /// The step.
+        step: StepId,
+        /// The item of the step's list. `None` means the step itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<u32>,
+        /// The decision.
+        #[serde(flatten)]
+        decision: Settlement,
     },
     /// Send a signal to a waiting step.
     Signal {

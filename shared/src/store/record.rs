@@ -65,13 +65,16 @@ pub enum RecordKind {
     Output,
     /// The usage of a tool. Any text is a name, and the time is the number of calls in microseconds.
     Usage,
+    /// The decision of a person about a call whose outcome is unknown. Retention removes it with
+    /// its execution.
+    Settlement,
     /// Noise, to see that the store can be written.
     WriteCheck,
 }
 
 impl RecordKind {
     /// The kinds that keep any JSON.
-    pub const DOCUMENTS: [Self; 10] = [
+    pub const DOCUMENTS: [Self; 11] = [
         Self::ToolSet,
         Self::Tool,
         Self::Switch,
@@ -82,6 +85,7 @@ impl RecordKind {
         Self::Call,
         Self::Blob,
         Self::BlobPart,
+        Self::Settlement,
     ];
 
     /// Returns the name that stores use.
@@ -101,6 +105,7 @@ impl RecordKind {
             Self::SavedPlan => "saved_plan",
             Self::Output => "output",
             Self::Usage => "usage",
+            Self::Settlement => "settlement",
             Self::WriteCheck => "write_check",
         }
     }

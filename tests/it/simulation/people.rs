@@ -8,7 +8,7 @@ use planner::reuse::{RetryScope, create_retry};
 use serde_json::json;
 use shared::{
     clock::{Clock, Timestamp},
-    event::{Event, WaitReason},
+    event::{Event, Settled, Settlement, WaitReason},
     execution::{Execution, StepState},
     id::{ExecutionId, Seq, Task},
     store::{Append, Command, ExecutionHead, Log},
@@ -47,6 +47,11 @@ impl Simulation {
                 let item = self.world.dice.happens(300).then_some(1);
                 Command::Approve { step, item, approved, comment: None }
             }
+            75..85 => {
+                let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
+                let item = self.world.dice.happens(300).then_some(1);
+                Command::Settle { step, item, decision: self.decision() }
+            }
             _ => return,
         };
         self.tell(id, command).await;
@@ -73,6 +78,15 @@ impl Simulation {
         self.begun(id);
     }
 
+    /// Says what became of a call.
+    fn decision(&mut self) -> Settlement {
+        if self.world.dice.happens(500) {
+            let output = Some(json!({ "settled": self.told.len() }).into());
+            return Settlement { outcome: Settled::Succeeded, output, comment: None };
+        }
+        Settlement { outcome: Settled::Failed, output: None, comment: None }
+    }
+
     fn signal(&self) -> Command {
         let name = format!("go{}", self.world.dice.below(2));
         let payload = json!(self.told.len()).into();
@@ -87,6 +101,9 @@ impl Simulation {
             Command::Resume => control.resume(id).await,
             Command::Approve { step, item, approved, comment } => {
                 control.approve(id, step, item, approved, comment).await
+            }
+            Command::Settle { step, item, decision } => {
+                control.settle(id, step, item, decision).await
             }
             Command::ChildEnded { .. } => return,
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,

@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::future::join_all;
 use serde_json::json;
 use shared::{
+    event::{Settled, Settlement},
     execution::ExecutionState::{self, Cancelled, Completed, InProgress},
     id::Seq,
     request::TranscriptEntry,
     store::{
-        Append, Command, ExecutionFilter, ExecutionHead, HeadQuery, PlanFilter, Pruned,
-        RequestFilter, Reservation, SavedPlan,
+        Append, Command, ExecutionFilter, ExecutionHead, FinishedCallId, HeadQuery, PlanFilter,
+        Pruned, RecordKind, RequestFilter, Reservation, SavedPlan, settlement_prefix,
     },
 };
 
@@ -100,10 +101,24 @@ async fn put_execution(world: &World, head: ExecutionHead) {
         fingerprint: String::new(),
     };
     world.one.reserve_key(&key).await.unwrap();
+    assert_eq!(world.one.settle_call(&call(n), &settlement(), at(0)).await.unwrap(), None);
     let append = Append { head: Some(head), ..some_events(execution(n), 0, 2) };
     world.one.append(append).await.unwrap();
     world.one.append(some_events(execution(n), 2, 1)).await.unwrap();
     world.one.send_command(envelope(n, n, Command::Pause)).await.unwrap();
+}
+
+fn call(n: usize) -> FinishedCallId {
+    FinishedCallId { execution: execution(n), step: "s".parse().unwrap(), item: Some(3) }
+}
+
+fn settlement() -> Settlement {
+    Settlement { outcome: Settled::Succeeded, output: Some(Arc::default()), comment: None }
+}
+
+async fn settlements(world: &World, n: usize) -> usize {
+    let prefix = settlement_prefix(execution(n));
+    world.other.count_records(RecordKind::Settlement, &prefix, 10).await.unwrap()
 }
 
 fn ended(n: usize, seconds: i64, state: ExecutionState) -> ExecutionHead {
@@ -158,12 +173,17 @@ pub async fn what_is_over_and_old_is_removed(world: World) {
     assert_eq!(world.other.read(execution(1), Seq(0)).await.unwrap(), []);
     assert_eq!(world.other.read(execution(1), Seq(2)).await.unwrap(), []);
     assert_eq!(world.other.find_reservation("key 1").await.unwrap(), None);
+    assert_eq!(settlements(&world, 1).await, 0);
     assert_eq!(world.other.list_commands(Some(execution(1))).await.unwrap(), []);
     assert_eq!(world.other.request(request_id(1)).await.unwrap(), None);
     assert_eq!(world.other.transcript(request_id(1)).await.unwrap(), []);
     assert_eq!(world.other.plan_versions(request_id(1)).await.unwrap(), []);
     for n in [2, 3] {
         assert_eq!(world.log(execution(n), 0).await.len(), 3, "execution {n}");
+        assert_eq!(settlements(&world, n).await, 1);
+        let failed = Settlement { outcome: Settled::Failed, output: None, comment: None };
+        let before = world.other.settle_call(&call(n), &failed, at(1)).await.unwrap();
+        assert_eq!(before, Some(settlement()), "the first decision stays");
         assert!(world.other.find_reservation(&format!("key {n}")).await.unwrap().is_some());
         assert_eq!(world.other.list_commands(Some(execution(n))).await.unwrap().len(), 1);
         assert_eq!(world.other.transcript(request_id(n)).await.unwrap().len(), 1);

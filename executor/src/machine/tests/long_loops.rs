@@ -149,6 +149,7 @@ fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
             until: None,
             items,
             child: None,
+            key: None,
         });
         let recorded = RecordedEvent { seq: execution.seq().next(), at: at(0), event };
         assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");

@@ -245,6 +245,7 @@ fn step() -> ToolContext {
         step: "s".parse().unwrap(),
         part: Part::default(),
         attempt: Attempt::FIRST,
+        key: None,
     };
     ToolContext { call: Some(call), ..ToolContext::detached() }
 }

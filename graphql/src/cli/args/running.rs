@@ -104,7 +104,7 @@ pub(crate) struct RetryArgs {
     /// Run every step again.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Do not ask before repeating a call of a once tool.
+    /// Repeat calls of once tools without asking, also calls whose outcome is unknown.
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Wait for a tool that this process lacks instead of ending with status 3.
@@ -176,6 +176,33 @@ pub(crate) struct SignalArgs {
     /// The payload, as JSON.
     pub(crate) payload: Option<String>,
     /// Only record the signal; another process continues the execution.
+    #[arg(long)]
+    pub(crate) no_run: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SettleArgs {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(crate) id: String,
+    /// The name of the step; `step[3]` is one item of a loop.
+    pub(crate) step: String,
+    /// The item of a loop, from 0.
+    #[arg(long, value_name = "N")]
+    pub(crate) item: Option<u32>,
+    /// The call took effect. JSON is its output, null by default.
+    #[arg(
+        long, value_name = "JSON", num_args = 0..=1, allow_negative_numbers = true,
+        required_unless_present = "failed", conflicts_with = "failed"
+    )]
+    #[expect(clippy::option_option, reason = "the flag and its value are optional")]
+    pub(crate) succeeded: Option<Option<String>>,
+    /// The call had no effect.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// A comment, recorded with the decision.
+    #[arg(long)]
+    pub(crate) comment: Option<String>,
+    /// Only record the decision; another process continues the execution.
     #[arg(long)]
     pub(crate) no_run: bool,
 }

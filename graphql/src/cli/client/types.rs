@@ -223,7 +223,8 @@ impl StepStatus {
     fn fields() -> String {
         let part = format!(
             "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
-             resolvedParameters output error {{ {} }} warnings reused skipReason waitsFor until \
+             resolvedParameters output error {{ {} }} warnings reused settled settledOutput \
+             settledComment skipReason waitsFor until \
              progress {{ progress total message }} childExecutionId",
             StepError::FIELDS
         );

@@ -134,7 +134,7 @@ async fn send_and_drive(
     }
 }
 
-async fn send_command(
+pub(super) async fn send_command(
     client: &Client,
     id: ExecutionId,
     mutation: &str,
@@ -145,7 +145,7 @@ async fn send_command(
 }
 
 /// Answers a waiting execution. Then drives it if `drives` is set and no other worker does.
-async fn answer_and_drive(
+pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
     mutation: &str,

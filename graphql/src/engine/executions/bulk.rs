@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use executor::control::ControlError;
-use planner::reuse::{RetryScope, create_retry};
+use planner::reuse::RetryScope;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
@@ -53,7 +53,7 @@ impl Executions {
         let interval = per_second.map(to_interval).transpose()?;
         let ids = self.find_matching(filter, action).await?;
         let (begin, now) = (time::Instant::now(), self.clock.now());
-        let mut done: u32 = 0;
+        let (mut done, mut left_out): (u32, usize) = (0, 0);
         for id in ids {
             let wait = interval.map_or(Duration::ZERO, |interval| interval.saturating_mul(done));
             if action != BulkAction::Retry && !wait.is_zero() {
@@ -65,10 +65,37 @@ impl Executions {
             if left.is_cancelled() {
                 break;
             }
+            if action == BulkAction::Retry && self.would_repeat_unknown_call(id).await? {
+                left_out += 1;
+                continue;
+            }
             let start_at = (!wait.is_zero()).then(|| add_wait(now, wait));
             done += u32::from(self.steer_one(id, action, start_at).await?);
         }
+        if left_out > 0 {
+            tracing::warn!(
+                executions = left_out,
+                "a bulk retry left out executions that would repeat calls with an unknown outcome: \
+                 settle them, or retry them one by one"
+            );
+        }
         Ok(done as usize)
+    }
+
+    /// Returns whether a retry of an execution would repeat a call whose outcome is unknown. A
+    /// person must decide about such a retry.
+    async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
+        let calls = match self.reader.load(id).await {
+            Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
+            // The retry itself handles an execution that is gone or damaged.
+            Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
+            Err(err) => Err(err),
+        };
+        match calls {
+            Ok(calls) => Ok(calls.iter().any(|call| call.outcome_unknown)),
+            Err(err @ EngineError::Store(_)) => Err(err),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Returns the executions that match and that an action can change, oldest first.
@@ -155,8 +182,10 @@ impl Executions {
         start_at: Option<Timestamp>,
     ) -> Result<bool, EngineError> {
         let Some(finished) = self.reader.load(id).await? else { return Ok(false) };
-        let Ok(mut created) = create_retry(&finished, RetryScope::Failed) else {
-            return Ok(false);
+        let mut created = match self.create_retry(&finished, RetryScope::Failed).await {
+            Ok(created) => created,
+            Err(err @ EngineError::Store(_)) => return Err(err),
+            Err(_) => return Ok(false),
         };
         created.options.start_at = start_at;
         self.start_retry(finished.plan(), created).await.map(|_| true)

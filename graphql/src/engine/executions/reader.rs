@@ -66,7 +66,7 @@ pub(in crate::engine) async fn load_execution(
     store: &dyn Store,
     id: ExecutionId,
 ) -> Result<Option<Execution>, EngineError> {
-    let loaded = store::load_execution(store, id).await;
+    let loaded = store.load_settled(id).await;
     if let Ok(Some(execution)) = &loaded
         && execution.state().is_finished()
     {

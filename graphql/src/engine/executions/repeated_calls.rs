@@ -2,7 +2,7 @@
 
 use planner::reuse::{RetryScope, kept_steps};
 use shared::{
-    execution::{Execution, Step, StepState},
+    execution::{Execution, Step},
     id::{ExecutionId, StepId, ToolName},
     plan::{StepKind, ToolExecution},
     tool::Effect,
@@ -64,24 +64,35 @@ impl CallCount {
     /// Counts the calls of a step for a step of the retried execution. A compensated call does not
     /// count.
     fn add_step(&mut self, under: &StepId, planned: &ToolExecution, step: &Step) {
-        let tasks =
-            step.items.as_deref().map_or(std::slice::from_ref(step), |items| items.as_slice());
-        for task in tasks.iter().filter(|task| !task.is_compensated()) {
+        for task in step.parts().filter(|task| !task.is_compensated()) {
             if let StepKind::Plan(_) = planned.kind {
                 self.children.extend(task.child.map(|execution| Child {
                     step: under.clone(),
                     tool: planned.tool.clone(),
                     execution,
                 }));
-            } else if planned.policy.effect == Effect::Once {
-                match &task.state {
-                    StepState::Succeeded(_) => self.add(under, &planned.tool, 1, false),
-                    StepState::Failed(error) if error.is_outcome_unknown() => {
-                        self.add(under, &planned.tool, 1, true);
-                    }
-                    _ => (),
-                }
+            } else if planned.policy.effect == Effect::Once && task.known_output().is_some() {
+                self.add(under, &planned.tool, 1, false);
             }
+        }
+    }
+
+    /// Counts the calls of some steps whose outcome is unknown, also those of earlier executions.
+    /// `under` is the step of the retried execution, if the calls are those of a child.
+    fn add_unknown(
+        &mut self,
+        execution: &Execution,
+        under: Option<&StepId>,
+        is_repeated: impl Fn(&StepId) -> bool,
+    ) {
+        for key in execution.open_call_keys() {
+            let step = &key.place.step;
+            let Some(number) = execution.plan().step_number(step).filter(|_| is_repeated(step))
+            else {
+                continue;
+            };
+            let tool = &execution.plan().step(number).tool;
+            self.add(under.unwrap_or(step), tool, 1, true);
         }
     }
 
@@ -111,6 +122,7 @@ impl ExecutionReader {
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
         let (mut count, mut left) = (CallCount::default(), MAX_READ);
+        count.add_unknown(finished, None, |step| repeated.contains(step));
         self.count_steps(&mut count, finished, repeated, &mut left).await?;
         while let Some(child) = count.children.pop() {
             let found = match left.checked_sub(1) {
@@ -124,6 +136,7 @@ impl ExecutionReader {
                 Some(execution) => {
                     let steps = execution.plan().steps().iter().zip(execution.steps());
                     steps.for_each(|(planned, step)| count.add_step(&child.step, planned, step));
+                    count.add_unknown(&execution, Some(&child.step), |_| true);
                 }
                 None => count.add(&child.step, &child.tool, 1, true),
             }

@@ -104,7 +104,11 @@ impl Executions {
             return Err(EngineError::Conflict(why));
         }
         for envelope in self.store.list_commands(Some(id)).await? {
-            let Command::Approve { step: other, item: of, .. } = envelope.command else { continue };
+            let (Command::Approve { step: other, item: of, .. }
+            | Command::Settle { step: other, item: of, .. }) = envelope.command
+            else {
+                continue;
+            };
             if other == name && (of == item || of.is_none()) {
                 let why = format!(
                     "step `{step}` was answered already; where no process carries `{id}` on, \
@@ -165,7 +169,7 @@ impl Executions {
 
     /// Follows the log until `is_expected`, its end, or a timeout. Includes the events of the same
     /// append.
-    async fn await_event(
+    pub(super) async fn await_event(
         &self,
         mut execution: Execution,
         is_expected: impl Fn(&Execution, &Event) -> bool,
@@ -192,7 +196,7 @@ impl Executions {
 }
 
 /// Returns whether a command changed nothing, because another one was faster.
-fn is_ignored(event: &Event) -> bool {
+pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
 
@@ -202,7 +206,7 @@ fn waits_for_person(step: &Step) -> bool {
 }
 
 /// Splits the name of an item, `step[3]`.
-fn split_item(name: &str) -> Option<(&str, Option<u32>)> {
+pub(super) fn split_item(name: &str) -> Option<(&str, Option<u32>)> {
     match name.strip_suffix(']') {
         None => Some((name, None)),
         Some(open) => {

@@ -249,8 +249,9 @@ pub(in crate::engine) fn refused_reuse(finished: &Execution, err: ReuseError) ->
             let help = help.map(|help| format!(": {help}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
         }
-        ReuseError::TooMuch { .. } | ReuseError::TooMuchSucceeded | ReuseError::TooMuchKept => {
-            EngineError::LimitExceeded(err.to_string())
-        }
+        ReuseError::TooMuch { .. }
+        | ReuseError::TooMuchSucceeded
+        | ReuseError::TooMuchKept
+        | ReuseError::TooManyUnknown(_) => EngineError::LimitExceeded(err.to_string()),
     }
 }

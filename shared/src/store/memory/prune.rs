@@ -8,7 +8,7 @@ use super::State;
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
-    store::{ExecutionHead, Pruned, RecordKind},
+    store::{ExecutionHead, Pruned, RecordKind, settlement_prefix},
 };
 
 impl State {
@@ -23,6 +23,7 @@ impl State {
             self.work.remove(*id);
         }
         self.remove_keys(&executions);
+        self.remove_settlements(&executions);
         let mut pruned = Pruned { executions: executions.len(), more, ..Pruned::default() };
         if more {
             return pruned;
@@ -56,6 +57,17 @@ impl State {
         let keys = keys.filter(|(_, value)| is_removed(value)).map(|(name, _)| name.clone());
         for key in keys.collect::<Vec<_>>() {
             self.records.remove(RecordKind::Key, &key);
+        }
+    }
+
+    fn remove_settlements(&mut self, executions: &[ExecutionId]) {
+        for id in executions {
+            let prefix = settlement_prefix(*id);
+            let names = self.records.values(RecordKind::Settlement).map(|(name, _)| name);
+            let names = names.filter(|name| name.starts_with(&prefix)).cloned();
+            for name in names.collect::<Vec<_>>() {
+                self.records.remove(RecordKind::Settlement, &name);
+            }
         }
     }
 

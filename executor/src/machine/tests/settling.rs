@@ -1,0 +1,250 @@
+//! Calls whose outcome is unknown: a person settles them, and a retry takes their keys over.
+
+use expect_test::expect;
+use shared::event::{CallKey, CallPlace, Settled, SettledCall, Settlement, hash_parameters};
+
+use super::*;
+
+fn once(id: &str, after: &[&str]) -> UncheckedStep {
+    effect(Effect::Once, call(id, after))
+}
+
+fn decision(outcome: Settled, output: Option<Value>) -> Settlement {
+    Settlement { outcome, output: output.map(Arc::new), comment: Some("seen".to_owned()) }
+}
+
+impl Story {
+    fn settle(&mut self, id: &str, decision: Settlement) -> &mut Self {
+        let task = self.task(id);
+        let step = self.execution.plan().step(task.step).id.clone();
+        self.tell(Command::Settle { step, item: task.part.item, decision })
+    }
+}
+
+/// Returns an execution whose step `a` waits, because its call timed out.
+fn waiting() -> Story {
+    let steps = vec![on_error(OnError::Wait, undoable(once("a", &[]))), call("b", &["a"])];
+    let mut story = Story::with(steps, compensating());
+    story.end("a", Err(timed_out())).check(expect![[r"
+        0 claimed, a#1 started
+        0 a waiting decision tool.outcome_unknown
+    "]]);
+    story
+}
+
+#[test]
+fn a_waiting_step_goes_on_with_the_output_that_a_person_gives() {
+    let mut story = waiting();
+    story.settle("a", decision(Settled::Succeeded, Some(json!({ "id": 7 }))));
+    story.end("b", Err(failed())).ok("a/undo").check(expect![[r#"
+        0 a#1 settled Succeeded {"id":7}, b#1 started
+        0 b#1 failed tool.failed, compensation_started, a#1 compensation_started
+        0 a#1 compensated {"by":"a/undo"}, finished Failed
+    "#]]);
+    assert_eq!(story.called_with("a/undo"), json!({ "of": { "id": 7 } }));
+    assert_eq!(story.execution.step(story.number("a")).settled(), Some(Settled::Succeeded));
+}
+
+#[test]
+fn a_waiting_step_fails_if_its_call_had_no_effect() {
+    let mut story = waiting();
+    story.settle("a", decision(Settled::Failed, None)).check(expect![[r"
+        0 a#1 settled Failed, b skipped Dependency, finished Failed
+    "]]);
+    let StepState::Failed(error) = &story.execution.step(story.number("a")).state else { panic!() };
+    assert!(!error.is_outcome_unknown() && error.message.ends_with("; seen"), "{error}");
+    assert!(story.execution.open_call_keys().is_empty());
+}
+
+#[test]
+fn only_a_step_that_waits_with_an_unknown_outcome_is_settled() {
+    let mut story = Story::new(vec![
+        on_error(OnError::Wait, once("a", &[])),
+        approved(call("b", &[])),
+        call("c", &[]),
+    ]);
+    story.end("a", Err(failed().without_retry()));
+    story.told = story.log.len();
+    for step in ["a", "b", "c"] {
+        story.settle(step, decision(Settled::Failed, None));
+    }
+    story.check(expect![[r"
+        0 command_ignored
+        0 command_ignored
+        0 command_ignored
+    "]]);
+}
+
+/// Without the error, a retry would repeat the call without asking.
+#[test]
+fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
+    let mut story = waiting();
+    story.cancel().check(expect![[r"
+        0 cancel_requested, a#1 failed tool.outcome_unknown, b cancelled, finished Cancelled
+    "]]);
+    let options = ExecutionOptions { deadline_ms: Some(500), ..ExecutionOptions::default() };
+    let mut late = Story::with(vec![on_error(OnError::Wait, once("a", &[]))], options);
+    late.end("a", Err(timed_out())).wake(500).check(expect![[r"
+        0 claimed, a#1 started
+        0 a waiting decision tool.outcome_unknown
+        500 deadline_passed, a#1 failed tool.outcome_unknown, finished Failed
+    "]]);
+    assert_eq!(story.execution.open_call_keys().len(), 1);
+}
+
+#[test]
+fn items_of_a_loop_are_settled_one_by_one() {
+    let each = for_each("{{input}}", undoable(on_error(OnError::Wait, once("each", &[]))));
+    let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating() };
+    let mut story = Story::with(vec![each], options);
+    story.end("each[0]", Err(timed_out())).end("each[1]", Err(timed_out()));
+    story.settle("each[1]", decision(Settled::Succeeded, Some(json!(2))));
+    story.settle("each", decision(Settled::Failed, None));
+    story.settle("each[0]", decision(Settled::Failed, None)).ok("each[1]/undo");
+    story.check(expect![[r#"
+        0 claimed, each#1 started of 2, each[0]#1 started, each[1]#1 started
+        0 each[0] waiting decision tool.outcome_unknown
+        0 each[1] waiting decision tool.outcome_unknown
+        0 each[1]#1 settled Succeeded 2
+        0 command_ignored
+        0 each[0]#1 settled Failed, each#1 failed tool.failed, compensation_started,
+          each[1]#1 compensation_started
+        0 each[1]#1 compensated {"by":"each[1]/undo"}, finished Failed
+    "#]]);
+}
+
+fn place(step: &str, item: Option<u32>) -> CallPlace {
+    CallPlace { step: step.parse().unwrap(), item, child: None }
+}
+
+fn key(step: &str, item: Option<u32>, key: &str, parameters: &Value) -> CallKey {
+    let parameters = hash_parameters(parameters);
+    CallKey { place: place(step, item), key: key.into(), parameters }
+}
+
+fn retried(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Created)) -> Story {
+    let plan = plan(steps);
+    let options = ExecutionOptions { input: Arc::new(input), ..compensating() };
+    let mut created = Created::new(plan.id(), plan.info().request, options);
+    created.retry_of = Some("exec_9_aaaaaaaaa".parse().unwrap());
+    change(&mut created);
+    let mut story = Story::created(&plan, created);
+    story.claim();
+    story
+}
+
+/// Returns the keys and warnings of all attempts that started.
+fn sent(story: &Story) -> Vec<(String, bool)> {
+    let started = story.log.iter().filter_map(|recorded| match &recorded.event {
+        Event::StepStarted(started) if started.items.is_none() => Some(started),
+        _ => None,
+    });
+    let own = || "own".to_owned();
+    started
+        .map(|started| {
+            (
+                started.key.as_deref().map_or_else(own, ToOwned::to_owned),
+                !started.warnings.is_empty(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_retry_sends_the_key_of_the_unknown_call_if_the_parameters_are_the_same() {
+    let pay = || with(json!({ "sum": "{{input.sum}}" }), tries(2, once("pay", &[])));
+    for (sum, expected) in [(7, ("exec_9_aaaaaaaaa/pay", false)), (8, ("own", true))] {
+        let mut story = retried(vec![pay()], json!({ "sum": sum }), |created| {
+            created.call_keys =
+                vec![key("pay", None, "exec_9_aaaaaaaaa/pay", &json!({ "sum": 7 }))];
+        });
+        story.end("pay", Err(failed())).wake(1_000).ok("pay");
+        let expected = (expected.0.to_owned(), expected.1);
+        assert_eq!(sent(&story), [expected.clone(), expected], "{sum}");
+    }
+}
+
+#[test]
+fn keys_of_items_go_to_the_same_items() {
+    let each = with(json!({ "n": "{{item}}" }), for_each("{{input}}", once("each", &[])));
+    let mut story = retried(vec![each], json!([5, 6, 7]), |created| {
+        created.call_keys = vec![
+            key("each", Some(0), "k0", &json!({ "n": 5 })),
+            key("each", Some(2), "k2", &json!({ "n": 9 })),
+        ];
+    });
+    let own = || "own".to_owned();
+    assert_eq!(sent(&story), [("k0".to_owned(), false), (own(), false), (own(), true)]);
+    story.ok("each[0]").ok("each[1]").end("each[2]", Err(timed_out()));
+    // The earlier call of item 2 was another one, so its outcome is still unknown, too.
+    let open = story.execution.open_call_keys();
+    let open: Vec<&str> = open.iter().map(|key| &*key.key).collect();
+    assert_eq!(open, ["k2", "exec_1_aaaaaaaaa/each[2]"]);
+}
+
+/// A retry that never came to the call, or whose call certainly had no effect, knows no more about
+/// the first call than before.
+#[test]
+fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
+    let steps = || vec![call("a", &[]), once("pay", &["a"])];
+    let change = |created: &mut Created| {
+        created.call_keys = vec![key("pay", None, "k", &json!({}))];
+    };
+    let open = |story: &Story| -> Vec<String> {
+        let open = story.execution.open_call_keys();
+        open.iter().map(|key| key.key.to_string()).collect()
+    };
+    let mut never = retried(steps(), json!(null), change);
+    never.end("a", Err(failed()));
+    assert_eq!(open(&never), ["k"]);
+    let mut refused = retried(steps(), json!(null), change);
+    refused.ok("a").end("pay", Err(failed()));
+    assert_eq!(open(&refused), ["k"]);
+    let mut unknown = retried(steps(), json!(null), change);
+    unknown.ok("a").end("pay", Err(timed_out()));
+    assert_eq!(open(&unknown), ["k"], "it is one call");
+    let mut done = retried(steps(), json!(null), change);
+    done.ok("a").ok("pay");
+    assert!(open(&done).is_empty());
+}
+
+#[test]
+fn a_reused_settled_step_is_undone() {
+    let steps = vec![undoable(once("pay", &[])), undoable(call("a", &["pay"])), call("x", &["a"])];
+    let mut story = retried(steps, json!(null), |created| {
+        created.reused = vec![("pay".parse().unwrap(), Arc::new(json!({ "id": 7 })))];
+        created.settled = vec![SettledCall {
+            place: place("pay", None),
+            output: None,
+            parameters: String::new(),
+            comment: None,
+        }];
+    });
+    assert_eq!(story.execution.step(story.number("pay")).settled(), Some(Settled::Succeeded));
+    assert_eq!(story.execution.settled_calls().len(), 1);
+    story.ok("a").end("x", Err(failed())).ok("a/undo").ok("pay/undo").check(expect![[r#"
+        0 claimed, a#1 started
+        0 a#1 succeeded {"by":"a"}, x#1 started
+        0 x#1 failed tool.failed, compensation_started, a#1 compensation_started
+        0 a#1 compensated {"by":"a/undo"}, pay#1 compensation_started
+        0 pay#1 compensated {"by":"pay/undo"}, finished Failed
+    "#]]);
+    assert_eq!(story.called_with("pay/undo"), json!({ "of": { "id": 7 } }));
+    assert!(story.execution.settled_calls().is_empty(), "it was undone");
+}
+
+#[test]
+fn a_settled_item_is_reused_if_it_is_the_same_item() {
+    let each = undoable(with(json!({ "n": "{{item}}" }), for_each("{{input}}", once("each", &[]))));
+    let settled = |item, n: i64| SettledCall {
+        place: place("each", Some(item)),
+        output: Some(Arc::new(json!("paid"))),
+        parameters: hash_parameters(&json!({ "n": n })),
+        comment: None,
+    };
+    let mut story = retried(vec![each, call("x", &["each"])], json!([5, 6]), |created| {
+        created.settled = vec![settled(0, 5), settled(1, 9)];
+    });
+    story.ok("each[1]").end("x", Err(failed())).ok("each[0]/undo").ok("each[1]/undo");
+    story.check(expect![""]);
+}

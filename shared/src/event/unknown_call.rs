@@ -1,0 +1,169 @@
+//! Calls whose outcome is unknown, as a later execution takes them over.
+//!
+//! A call of a tool with the effect `once` may end without an answer. A retry sends its idempotency
+//! key again, so that a service that remembers keys does not act twice. If a person found out that
+//! the call took effect, the retry reuses the output that the person gave instead.
+//!
+//! The first event of the retry holds both, because the earlier execution may be removed.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::deserialize_nullable;
+use crate::id::{ExecutionId, Part, StepId};
+
+/// The answer of a person about a call whose outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// The call took effect.
+    Succeeded,
+    /// The call had no effect.
+    Failed,
+}
+
+impl Settled {
+    /// Returns the name that the API uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+/// The decision of a person about a call whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settlement {
+    /// The answer.
+    pub outcome: Settled,
+    /// The output of the call. Absent if the call had no effect.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_nullable"
+    )]
+    pub output: Option<Arc<Value>>,
+    /// The person's comment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+impl Settlement {
+    /// Returns `true` if both decisions say the same about the call. Comments may differ.
+    pub fn is_same_answer(&self, other: &Self) -> bool {
+        (self.outcome, &self.output) == (other.outcome, &other.output)
+    }
+}
+
+/// The place of a call in an execution, or in a child execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallPlace {
+    /// The step of the execution.
+    pub step: StepId,
+    /// The item of the step's list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
+    /// The place in the child execution, if the step executes a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<Box<Self>>,
+}
+
+impl CallPlace {
+    /// Returns the place of this call as the execution sees it whose step started the child.
+    #[must_use]
+    pub fn under(self, step: StepId, item: Option<u32>) -> Self {
+        Self { step, item, child: Some(Box::new(self)) }
+    }
+}
+
+/// The idempotency key of a call whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallKey {
+    /// The place of the call.
+    #[serde(flatten)]
+    pub place: CallPlace,
+    /// The key.
+    pub key: Arc<str>,
+    /// A hash of the rendered parameters. A call with other parameters is another call.
+    pub parameters: String,
+}
+
+/// A call with an unknown outcome that a person settled as succeeded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettledCall {
+    /// The place of the call.
+    #[serde(flatten)]
+    pub place: CallPlace,
+    /// The output that the person gave. Absent if it is among the reused outputs.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_nullable"
+    )]
+    pub output: Option<Arc<Value>>,
+    /// A hash of the rendered parameters. Empty for a step whose output is reused in any case.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub parameters: String,
+    /// The person's comment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// Returns the idempotency key of a task. It is the same for every attempt.
+pub fn idempotency_key(execution: ExecutionId, step: &StepId, part: Part) -> String {
+    let item = part.item.map(|item| format!("[{item}]")).unwrap_or_default();
+    let undo = if part.undo { "/undo" } else { "" };
+    format!("{execution}/{step}{item}{undo}")
+}
+
+/// Returns a hash of rendered parameters. The order of fields does not matter.
+pub fn hash_parameters(parameters: &Value) -> String {
+    let mut sorted = parameters.clone();
+    sorted.sort_all_objects();
+    let mut hash = String::with_capacity(64);
+    for byte in Sha256::digest(sorted.to_string()) {
+        // Writing to a string never fails.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_hash_ignores_the_order_of_fields_only() {
+        let hash = |value: Value| hash_parameters(&value);
+        let one = hash(json!({ "a": 1, "b": { "x": 1, "y": [1, 2] } }));
+        assert_eq!(one, hash(json!({ "b": { "y": [1, 2], "x": 1 }, "a": 1 })));
+        assert_ne!(one, hash(json!({ "a": 1, "b": { "x": 1, "y": [2, 1] } })));
+        assert_ne!(hash(json!({ "a": 1 })), hash(json!({ "a": "1" })));
+        assert_eq!(one.len(), 64);
+    }
+
+    #[test]
+    fn records_of_calls_keep_null_outputs() {
+        let settlement =
+            Settlement { outcome: Settled::Succeeded, output: Some(Arc::default()), comment: None };
+        let text = serde_json::to_string(&settlement).unwrap();
+        assert_eq!(text, r#"{"outcome":"succeeded","output":null}"#);
+        assert_eq!(serde_json::from_str::<Settlement>(&text).unwrap(), settlement);
+        let place = CallPlace { step: "pay".parse().unwrap(), item: Some(2), child: None };
+        let key = CallKey {
+            place: place.under("sub".parse().unwrap(), None),
+            key: "exec_1_aaaaaaaaa/pay[2]".into(),
+            parameters: "0".to_owned(),
+        };
+        let text = serde_json::to_string(&key).unwrap();
+        let expected = r#"{"step":"sub","child":{"step":"pay","item":2},"key":"exec_1_aaaaaaaaa/pay[2]","parameters":"0"}"#;
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<CallKey>(&text).unwrap(), key);
+    }
+}

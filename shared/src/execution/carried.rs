@@ -1,0 +1,305 @@
+//! Calls of earlier executions with an unknown outcome, as this execution takes them over, and the
+//! open calls that it leaves to its retry.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{Execution, ReplayError, Step, StepState};
+use crate::{
+    event::{
+        CallKey, CallPlace, Created, Settled, SettledCall, Settlement, hash_parameters,
+        idempotency_key,
+    },
+    id::{ExecutionId, Part, StepId, StepNumber, Task},
+    plan::{StepKind, ToolExecution},
+    tool::{Effect, ErrorCode},
+};
+
+/// Calls that an execution takes over from earlier executions.
+#[derive(Debug, Default)]
+pub(super) struct CarriedCalls {
+    /// Keys of this execution's own calls. A task has several if its parameters changed in between.
+    keys: BTreeMap<Task, Vec<CallKey>>,
+    /// Settled calls for items of lists. Settled steps are among the reused outputs.
+    items: BTreeMap<Task, SettledCall>,
+    /// Calls of child executions, by the step that executes the plan.
+    child_keys: BTreeMap<Task, Vec<CallKey>>,
+    child_settled: BTreeMap<Task, Vec<SettledCall>>,
+}
+
+/// The key that a call must send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CarriedKey {
+    /// The key of this execution. No earlier call has an unknown outcome.
+    Own,
+    /// The key of an earlier call with the same parameters.
+    Same(Arc<str>),
+    /// The key of this execution, because the earlier call had other parameters.
+    OtherParameters,
+}
+
+/// The calls that a child execution takes over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChildCalls {
+    /// Outputs of settled steps.
+    pub reused: Vec<(StepId, Arc<Value>)>,
+    /// Keys of calls whose outcome is unknown.
+    pub call_keys: Vec<CallKey>,
+    /// Settled calls.
+    pub settled: Vec<SettledCall>,
+}
+
+impl ChildCalls {
+    /// Returns the calls of a child execution that failed, for the child that repeats it.
+    pub fn of_earlier(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
+        let mut calls = Self { call_keys, ..Self::default() };
+        settled.into_iter().for_each(|call| calls.add_settled(call));
+        calls
+    }
+
+    /// Adds the calls to the first event of a child execution.
+    pub fn add_to(self, created: &mut Created) {
+        created.reused.extend(self.reused);
+        created.call_keys.extend(self.call_keys);
+        created.settled.extend(self.settled);
+    }
+}
+
+impl CarriedCalls {
+    pub(super) fn of_created(
+        created: &Created,
+        execution: &Execution,
+    ) -> Result<Self, ReplayError> {
+        let mut carried = Self::default();
+        for key in &created.call_keys {
+            let task = execution.task_of_place(&key.place)?;
+            let CallKey { place, key, parameters } = key.clone();
+            let (keys, place) = match place.child {
+                Some(inner) => (&mut carried.child_keys, *inner),
+                None => (&mut carried.keys, place),
+            };
+            keys.entry(task).or_default().push(CallKey { place, key, parameters });
+        }
+        for call in &created.settled {
+            let task = execution.task_of_place(&call.place)?;
+            let call = call.clone();
+            if let Some(inner) = call.place.child {
+                let call = SettledCall { place: *inner, ..call };
+                carried.child_settled.entry(task).or_default().push(call);
+            } else if task.part.item.is_some() {
+                carried.items.insert(task, call);
+            }
+        }
+        Ok(carried)
+    }
+}
+
+impl Execution {
+    fn task_of_place(&self, place: &CallPlace) -> Result<Task, ReplayError> {
+        let step = self.plan.step_number(&place.step);
+        let step = step.ok_or_else(|| ReplayError::UnknownStep(place.step.clone()))?;
+        Ok(Task { step, part: Part { item: place.item, undo: false } })
+    }
+
+    /// Records that a person settled the calls of some reused steps. The compensation of this
+    /// execution includes them, because the earlier execution did not undo them.
+    pub(super) fn reuse_settled(&mut self, settled: &[SettledCall]) -> Result<(), ReplayError> {
+        for call in settled.iter().filter(|call| call.place.child.is_none()) {
+            let task = self.task_of_place(&call.place)?;
+            let step = &mut self.steps[task.step.get()];
+            let (true, StepState::Succeeded(output)) = (task.part.is_whole(), &step.state) else {
+                continue;
+            };
+            step.settlement = Some(Box::new(Settlement {
+                outcome: Settled::Succeeded,
+                output: Some(Arc::clone(output)),
+                comment: call.comment.clone(),
+            }));
+            if self.plan.step(task.step).for_each.is_none() {
+                self.record_undoable(task);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the key that a call of a task sends with its rendered parameters.
+    pub fn carried_key(&self, task: Task, parameters: &Value) -> CarriedKey {
+        let Some(keys) = self.carried.keys.get(&task) else { return CarriedKey::Own };
+        let hash = hash_parameters(parameters);
+        match keys.iter().find(|key| key.parameters == hash) {
+            Some(found) => CarriedKey::Same(Arc::clone(&found.key)),
+            None => CarriedKey::OtherParameters,
+        }
+    }
+
+    /// Returns the decision about an earlier call of an item, if it had the same parameters.
+    pub fn settled_item(&self, task: Task, parameters: &Value) -> Option<&SettledCall> {
+        let call = self.carried.items.get(&task)?;
+        (call.parameters == hash_parameters(parameters)).then_some(call)
+    }
+
+    /// Returns the calls that the child execution of a task takes over.
+    pub fn calls_for_child(&self, task: Task) -> ChildCalls {
+        let call_keys = self.carried.child_keys.get(&task).cloned().unwrap_or_default();
+        let settled = self.carried.child_settled.get(&task).cloned().unwrap_or_default();
+        ChildCalls::of_earlier(call_keys, settled)
+    }
+
+    /// Records decisions of people about calls of a finished step. They stand beside the log.
+    pub fn add_settlements(
+        &mut self,
+        settlements: impl IntoIterator<Item = (StepId, Option<u32>, Settlement)>,
+    ) {
+        for (step, item, settlement) in settlements {
+            let place = CallPlace { step, item, child: None };
+            let Ok(task) = self.task_of_place(&place) else { continue };
+            let Some(step) = super::find_task(&mut self.steps, task) else { continue };
+            if step.is_outcome_unknown() && step.settlement.is_none() {
+                step.settlement = Some(Box::new(settlement));
+            }
+        }
+    }
+
+    /// Returns `true` if a finished step or item failed with an unknown outcome.
+    pub fn has_unknown_outcome(&self) -> bool {
+        self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
+    }
+
+    /// Returns the keys of all calls whose outcome is unknown: of this execution and of earlier
+    /// ones. A child execution knows its own calls, unless it was never started.
+    pub fn open_call_keys(&self) -> Vec<CallKey> {
+        let mut open = Vec::new();
+        for (at, planned) in self.plan.steps().iter().enumerate() {
+            let number = StepNumber::new(at);
+            let step = self.step(number);
+            let items = step.items.as_deref().map_or(0, |items| items.as_slice().len());
+            let items = (0..items).filter_map(|index| u32::try_from(index).ok());
+            let mut parts: BTreeSet<Task> =
+                items.map(|index| Task::from(number).for_item(index)).collect();
+            parts.insert(number.into());
+            let of_step = Task::from(number)..Task::from(number.next());
+            let carried = self.carried.keys.range(of_step.clone());
+            parts.extend(carried.map(|(task, _)| *task));
+            parts.extend(self.carried.child_keys.range(of_step).map(|(task, _)| *task));
+            for task in parts {
+                self.add_open_keys(&mut open, task, planned);
+            }
+        }
+        open
+    }
+
+    fn add_open_keys(&self, open: &mut Vec<CallKey>, task: Task, planned: &ToolExecution) {
+        let state = self.task(task);
+        let place = || CallPlace { step: planned.id.clone(), item: task.part.item, child: None };
+        let has_child = state.is_some_and(|step| step.child.is_some());
+        for key in self.carried.child_keys.get(&task).into_iter().flatten().filter(|_| !has_child) {
+            let place = key.place.clone().under(planned.id.clone(), task.part.item);
+            open.push(CallKey { place, ..key.clone() });
+        }
+        let known = state.filter(|step| step.is_outcome_known());
+        let known = known.map(|step| step.sent_key(self.id, &planned.id, task.part));
+        let carried = self.carried.keys.get(&task).into_iter().flatten();
+        let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
+        let before = open.len();
+        open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
+        let is_call = !matches!(planned.kind, StepKind::Plan(_));
+        let is_once = is_call && planned.policy.effect == Effect::Once;
+        let Some(step) = state.filter(|step| is_once && step.is_open_call()) else { return };
+        let key = step.sent_key(self.id, &planned.id, task.part);
+        if open[before..].iter().all(|open| open.key != key) {
+            let parameters = hash_parameters(step.parameters.as_deref().unwrap_or(&Value::Null));
+            open.push(CallKey { place: place(), key, parameters });
+        }
+    }
+
+    /// Returns the calls that a person settled as succeeded and that no execution has undone.
+    pub fn settled_calls(&self) -> Vec<SettledCall> {
+        let mut settled = Vec::new();
+        for (planned, step) in self.plan.steps().iter().zip(&self.steps) {
+            let place = |item| CallPlace { step: planned.id.clone(), item, child: None };
+            settled.extend(step.settled_call(place(None)));
+            let items = step.items.iter().flat_map(|items| items.as_slice());
+            settled
+                .extend((0..).zip(items).filter_map(|(n, item)| item.settled_call(place(Some(n)))));
+        }
+        settled
+    }
+}
+
+impl ChildCalls {
+    /// Adds a settled call. The output of a whole step is reused.
+    fn add_settled(&mut self, mut call: SettledCall) {
+        if call.place.child.is_none() && call.place.item.is_none() {
+            let output = call.output.take().unwrap_or_default();
+            self.reused.push((call.place.step.clone(), output));
+        }
+        self.settled.push(call);
+    }
+}
+
+impl Step {
+    /// Returns the step itself, or its items.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        let items = self.items.as_deref();
+        items.map_or(std::slice::from_ref(self), |items| items.as_slice()).iter()
+    }
+
+    /// Returns `true` if the last attempt failed with `tool.outcome_unknown`.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(&self.state, StepState::Failed(error) if error.code == ErrorCode::OUTCOME_UNKNOWN)
+    }
+
+    /// Returns the answer of a person about the call, if there is one.
+    pub fn settled(&self) -> Option<Settled> {
+        self.settlement.as_ref().map(|settlement| settlement.outcome)
+    }
+
+    /// Returns the output of the call: the tool's, or the one that a person gave.
+    pub fn known_output(&self) -> Option<&Arc<Value>> {
+        match (&self.state, &self.settlement) {
+            (StepState::Succeeded(output), _) => Some(output),
+            (_, Some(settlement)) => settlement.output.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if a retry can reuse the output.
+    pub fn is_reusable(&self) -> bool {
+        self.known_output().is_some() && !self.has_compensation()
+    }
+
+    /// Returns `true` if the step failed, it is unknown if the call took effect, and no person said
+    /// so.
+    fn is_open_call(&self) -> bool {
+        let is_unknown =
+            matches!(&self.state, StepState::Failed(error) if error.is_outcome_unknown());
+        is_unknown && self.settlement.is_none()
+    }
+
+    /// Returns `true` if the call succeeded, or a person settled it.
+    fn is_outcome_known(&self) -> bool {
+        matches!(self.state, StepState::Succeeded(_)) || self.settlement.is_some()
+    }
+
+    /// Returns the key that the last attempt sent.
+    fn sent_key(&self, execution: ExecutionId, step: &StepId, part: Part) -> Arc<str> {
+        match &self.key {
+            Some(key) => Arc::clone(key),
+            None => idempotency_key(execution, step, part).into(),
+        }
+    }
+
+    fn settled_call(&self, place: CallPlace) -> Option<SettledCall> {
+        let settlement = self.settlement.as_deref()?;
+        if settlement.outcome != Settled::Succeeded || self.has_compensation() {
+            return None;
+        }
+        let parameters = self.parameters.as_deref().map(hash_parameters).unwrap_or_default();
+        let (output, comment) = (self.known_output().cloned(), settlement.comment.clone());
+        Some(SettledCall { place, output, parameters, comment })
+    }
+}
