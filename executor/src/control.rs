@@ -63,6 +63,8 @@ pub struct IdempotencyKey {
     /// The plan's identifier, or the query. Another subject or other options under the same key are
     /// a conflict.
     pub subject: Value,
+    /// The caller's `compensateOnFailure`. The options of the execution hold the decided value.
+    pub compensates: Option<bool>,
 }
 
 impl IdempotencyKey {
@@ -141,20 +143,23 @@ impl Control {
         options: &ExecutionOptions,
     ) -> Result<Option<ExecutionId>, ControlError> {
         let Some(found) = self.store.find_reservation(&key.key).await? else { return Ok(None) };
-        self.match_reservation(&found, &fingerprint(key, options)).await
+        self.match_reservation(&found, key, options).await
     }
 
     /// Returns the plan among `plans` that was started under a key before, with the same options.
+    /// `compensates` is the caller's `compensateOnFailure`.
     pub async fn find_plan(
         &self,
         key: &str,
         plans: &[PlanId],
         options: &ExecutionOptions,
+        compensates: Option<bool>,
     ) -> Result<Option<PlanId>, ControlError> {
         let Some(found) = self.store.find_reservation(key).await? else { return Ok(None) };
         let is_started = |plan: &&PlanId| {
             let (key, subject) = (key.to_owned(), IdempotencyKey::plan_subject(**plan));
-            fingerprint(&IdempotencyKey { key, subject }, options) == found.fingerprint
+            let key = IdempotencyKey { key, subject, compensates };
+            fingerprint(&key, options) == found.fingerprint
         };
         Ok(plans.iter().find(is_started).copied())
     }
@@ -201,12 +206,15 @@ impl Control {
     ) -> Result<ReservedId, ControlError> {
         let id = ExecutionId::draw(now);
         let Some(key) = key else { return Ok(ReservedId::Free(id)) };
-        let fingerprint = fingerprint(key, options);
-        let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
+        let wanted = Reservation {
+            key: key.key.clone(),
+            execution: id,
+            fingerprint: fingerprint(key, options),
+        };
         let Some(found) = self.store.reserve_key(&wanted).await? else {
             return Ok(ReservedId::Free(id));
         };
-        Ok(match self.match_reservation(&found, &wanted.fingerprint).await? {
+        Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
             // The process that reserved the key crashed before the start.
             None => ReservedId::Free(found.execution),
@@ -312,18 +320,30 @@ impl Control {
     async fn match_reservation(
         &self,
         found: &Reservation,
-        fingerprint: &str,
+        key: &IdempotencyKey,
+        options: &ExecutionOptions,
     ) -> Result<Option<ExecutionId>, ControlError> {
-        if found.fingerprint != fingerprint {
+        let id = found.execution;
+        let is_same = found.fingerprint == fingerprint(key, options);
+        let has_begun = self.store.head(id).await?.is_some();
+        // The fingerprint does not tell `false` from a value that was left out, so that those of
+        // earlier versions match. A value that was left out may have been decided otherwise.
+        if !is_same || key.compensates == Some(false) && has_begun && self.compensates(id).await? {
             let why = format!(
-                "the idempotency key `{}` stands for `{}`, which has another plan or \
+                "the idempotency key `{}` stands for `{id}`, which has another plan or \
                  other options: use another key",
-                found.key, found.execution
+                found.key
             );
             return Err(ControlError::Conflict(why));
         }
-        let has_begun = self.store.head(found.execution).await?.is_some();
-        Ok(has_begun.then_some(found.execution))
+        Ok(has_begun.then_some(id))
+    }
+
+    /// Returns whether an execution compensates, as its log says.
+    async fn compensates(&self, id: ExecutionId) -> Result<bool, StoreError> {
+        let events = self.store.read(id, Seq::START).await?;
+        Ok(matches!(events.first().map(|first| &first.event),
+            Some(Event::Created(created)) if created.options.compensate_on_failure))
     }
 
     /// Cancels an execution. Does nothing if it has ended.
@@ -436,9 +456,11 @@ fn has_plan(first: &RecordedEvent, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
+/// Returns the text that is stored with a key: the subject, and the options as the caller gave them.
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.caller_options();
-    let options = ExecutionOptions { replans, ..options.clone() };
+    let compensate_on_failure = key.compensates.unwrap_or(false);
+    let options = ExecutionOptions { replans, compensate_on_failure, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
     // The order of fields does not matter.
     options.sort_all_objects();
@@ -517,6 +539,43 @@ mod tests {
         let head = store.head(id).await.unwrap().expect("a worker finds it");
         assert_eq!((head.plan, head.due), (execution.plan().id(), Some(now)));
         assert_eq!(control.exists(id).await, Ok(true));
+    }
+
+    /// Earlier versions stored the same text, whether `compensateOnFailure` was `false` or left out.
+    #[tokio::test]
+    async fn a_key_of_an_earlier_version_stands_for_a_value_that_was_left_out() {
+        let (store, clock, plan) =
+            (Arc::new(Memory::new()), Arc::new(WallClock), plan("plan_1_aaaaaaaaa"));
+        let id = ExecutionId::draw(clock.now());
+        let fingerprint = r#"["plan_1_aaaaaaaaa",{"mode":"PARALLEL"}]"#.to_owned();
+        let stored = Reservation { key: "k".to_owned(), execution: id, fingerprint };
+        (&*store as &dyn Store).reserve_key(&stored).await.unwrap();
+        let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
+        let start = |compensates: Option<bool>, decided| {
+            let subject = IdempotencyKey::plan_subject(plan.id());
+            let key = IdempotencyKey { key: "k".to_owned(), subject, compensates };
+            let options =
+                ExecutionOptions { compensate_on_failure: decided, ..ExecutionOptions::default() };
+            control.start(Start { key: Some(key), ..Start::new(&plan, options) })
+        };
+        assert_eq!(start(None, true).await, Ok(Started { id, is_new: true }));
+        for (compensates, decided, fits) in [
+            (None, true, true),
+            // The plan was decided otherwise by another version.
+            (None, false, true),
+            (Some(true), true, false),
+            (Some(false), false, false),
+        ] {
+            let started = start(compensates, decided).await;
+            if fits {
+                assert_eq!(started, Ok(Started { id, is_new: false }));
+            } else {
+                assert!(
+                    matches!(started, Err(ControlError::Conflict(_))),
+                    "{compensates:?} {started:?}"
+                );
+            }
+        }
     }
 
     #[tokio::test]

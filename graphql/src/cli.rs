@@ -257,6 +257,7 @@ async fn dispatch(
         Command::Approve(args) => steer::approve(app, args).await,
         Command::Settle(args) => settle::settle(app, args).await,
         Command::Signal(args) => steer::send_signal(app, args).await,
+        Command::Cancel { id, reason } => steer::cancel(app, &id, reason).await,
         Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
         Command::Logout { set } => login::log_out(app, &set).await,
         Command::Models { what } => models::manage_models(app, what).await,
@@ -289,9 +290,7 @@ async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>
         | Command::Resume { .. }
         | Command::Retry(_)
         | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
-        Command::Cancel { .. } | Command::Pause { .. } => {
-            Session::open_existing(app, Need::Stopping).await
-        }
+        Command::Pause { .. } => Session::open_existing(app, Need::Stopping).await,
         _ => Session::open_existing(app, Need::Store).await,
     }
 }
@@ -305,7 +304,6 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
         Command::Retry(args) => steer::retry(session, args).await,
         Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
-        Command::Cancel { id, reason } => steer::cancel(session, &id, reason).await,
         Command::Pause { id } => steer::pause(session, &id).await,
         Command::Unsave { name } => plan::unsave(session, &name).await,
         Command::Export(args) => plan::export(session, args).await,

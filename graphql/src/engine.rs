@@ -38,6 +38,7 @@ pub use self::{
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
         settling::SettleOrder,
+        undo_calls::UndoCall,
     },
     plans::{
         PlanningOptions, Plans,

@@ -8,6 +8,7 @@ mod executions;
 mod features;
 pub(crate) mod home;
 mod hostile;
+mod interrupted;
 mod large;
 mod login;
 

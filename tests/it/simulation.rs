@@ -277,7 +277,11 @@ impl Simulation {
         }
         let plan = plans.pop().expect("there is one");
         let options = plans::options(&self.world.dice, self.world.clock.now());
-        let key = IdempotencyKey { key: plan.id().to_string(), subject: json!(plan.id()) };
+        let key = IdempotencyKey {
+            key: plan.id().to_string(),
+            subject: json!(plan.id()),
+            compensates: options.compensate_on_failure.then_some(true),
+        };
         self.reserve(&key, &options, n).await;
         let mut tries = 0;
         let id = loop {

@@ -75,7 +75,7 @@ mod tests {
         let (store, clock, plan) = (Arc::new(Memory::new()), Arc::new(WallClock), plan());
         let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
         let created = Created::new(plan.id(), plan.info().request, options.clone());
-        let key = IdempotencyKey { key: "k".to_owned(), subject: Value::Null };
+        let key = IdempotencyKey { key: "k".to_owned(), subject: Value::Null, compensates: None };
         let verdicts = || {
             vec![CheckedStep { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }]
         };

@@ -72,7 +72,7 @@ pub(crate) enum Command {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
     },
-    /// Cancel an execution.
+    /// Cancel an execution, and undo it if it compensates.
     Cancel {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,

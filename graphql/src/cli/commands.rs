@@ -13,6 +13,7 @@ pub(crate) mod run;
 mod select;
 pub(crate) mod serve;
 pub(crate) mod settle;
+mod standstill;
 pub(crate) mod steer;
 pub(crate) mod toolkit;
 pub(crate) mod tools;

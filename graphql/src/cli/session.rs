@@ -15,7 +15,7 @@ use super::{
     client::{Client, remote::Remote},
     drive::Drive,
     failure::Failure,
-    signals,
+    signals::{self, EndSignals},
     view::screen::Screen,
 };
 pub(crate) use crate::local_engine::Need;
@@ -35,6 +35,9 @@ pub(crate) struct Session<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) client: Client,
     local: Option<LocalEngine>,
+    /// Ends the command instead of the process, if this process has a worker: its calls must return
+    /// and be recorded.
+    end_signals: Option<EndSignals>,
 }
 
 impl<'a> Session<'a> {
@@ -65,22 +68,45 @@ impl<'a> Session<'a> {
         let Some(server) = &app.config.server else { return Ok(None) };
         let remote = Remote::new(&server.value, app.environment.token.as_ref())?;
         let client = Client::Remote(remote);
-        Ok(Some(Self { app, screen: &app.screen, client, local: None }))
+        Ok(Some(Self { app, screen: &app.screen, client, local: None, end_signals: None }))
     }
 
     fn from_local(app: &'a App, local: LocalEngine) -> Self {
         let client = Client::local(local.schema.clone());
-        Self { app, screen: &app.screen, client, local: Some(local) }
+        let end_signals = local.worker().and_then(|_| EndSignals::listen().ok());
+        Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
-    /// Does `work` and closes the session.
+    /// Does `work` and closes the session. A signal that `work` does not wait for stops it.
     pub(crate) async fn close_after<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let done = work(&self).await;
+        let stopped = async {
+            match &self.end_signals {
+                Some(signals) => signals.receive().await,
+                None => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            done = work(&self) => done,
+            () = stopped => Err(Failure::new(
+                "DETACHED",
+                "stopped; `faber list executions` shows whether an execution has started",
+            )),
+        };
         self.close().await;
         done
+    }
+
+    /// Waits for a signal that ends the command: Ctrl-C, and if this process has a worker, SIGTERM
+    /// and SIGHUP.
+    pub(crate) async fn await_end_signal(&self) {
+        match &self.end_signals {
+            Some(signals) => signals.receive().await,
+            None => signals::await_interrupt().await,
+        }
     }
 
     /// Returns the engine, if this process has one.
@@ -158,6 +184,15 @@ impl<'a> Session<'a> {
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
     }
 
+    /// Returns whether a live worker of another process uses the store.
+    pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
+        let Some(local) = &self.local else { return Ok(true) };
+        let own = local.worker().map(|handle| handle.worker());
+        let now = local.engine.clock().now();
+        let live = local.engine.store().list_workers(now).await?;
+        Ok(live.iter().any(|worker| Some(*worker) != own))
+    }
+
     /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
@@ -173,7 +208,8 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Waits for short calls and closes everything. Ctrl-C skips the wait.
+    /// Waits until running calls have ended, within the limit of a drain, and closes everything.
+    /// Ctrl-C skips the wait. SIGTERM and SIGHUP do not, because a closed terminal sends several.
     pub(crate) async fn close(self) {
         if let Some(local) = self.local {
             tokio::select! {

@@ -2,7 +2,10 @@
 
 use std::{fs, io};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::Mutex,
+};
 
 /// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
 /// the process.
@@ -17,28 +20,35 @@ pub(crate) fn await_interrupt() -> impl Future<Output = ()> + Send {
 }
 
 /// Starts to listen for Ctrl-C, SIGTERM and SIGHUP. The returned future waits for one of them.
+pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    let signals = EndSignals::listen()?;
+    Ok(async move { signals.receive().await })
+}
+
+/// Receives Ctrl-C, SIGTERM and SIGHUP. From its creation on, none of them ends the process.
 ///
 /// If the process was started with SIGHUP ignored, as `nohup` does, it stays ignored.
-pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut sighup = match fs::read_to_string("/proc/self/status") {
-        Ok(status) if ignores_hang_up(&status) => None,
-        _ => Some(signal(SignalKind::hangup())?),
-    };
-    Ok(async move {
-        let hung_up = async {
-            match &mut sighup {
-                Some(sighup) => drop(sighup.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
-            () = hung_up => (),
+#[derive(Debug)]
+pub(crate) struct EndSignals(Mutex<Vec<Signal>>);
+
+impl EndSignals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        match fs::read_to_string("/proc/self/status") {
+            Ok(status) if ignores_hang_up(&status) => (),
+            _ => kinds.push(SignalKind::hangup()),
         }
-    })
+        let signals = kinds.into_iter().map(signal).collect::<io::Result<_>>()?;
+        Ok(Self(Mutex::new(signals)))
+    }
+
+    /// Waits for a signal that was not received yet. One caller receives it: the one that waited
+    /// first.
+    pub(crate) async fn receive(&self) {
+        let mut signals = self.0.lock().await;
+        let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+        let _ = futures::future::select_all(received).await;
+    }
 }
 
 /// Reads `/proc/self/status`. SIGHUP is signal 1, the lowest bit of the mask.

@@ -10,6 +10,7 @@ pub(super) mod replan;
 pub(super) mod request_polls;
 pub(super) mod settling;
 mod steering;
+pub(super) mod undo_calls;
 
 use std::sync::Arc;
 
@@ -51,8 +52,11 @@ pub struct Executions {
 /// A request to start an execution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
-    /// The options of the execution.
+    /// The options of the execution. `compensate_on_failure` is decided by the start.
     pub options: ExecutionOptions,
+    /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
+    /// compensates if a step of the plan has `compensate`, unless replans are asked for.
+    pub compensates: Option<bool>,
     /// The idempotency key. The same key gives the same execution.
     pub idempotency_key: Option<String>,
 }
@@ -105,7 +109,10 @@ impl Executions {
         };
         // A key stays with its plan, even if the request has a newer version.
         let earlier = match &order.idempotency_key {
-            Some(key) => self.control.find_plan(key, &plans, &order.options).await?,
+            Some(key) => {
+                let compensates = order.compensates;
+                self.control.find_plan(key, &plans, &order.options, compensates).await?
+            }
             None => None,
         };
         self.start_plan(earlier.unwrap_or(*newest), order).await
@@ -150,12 +157,13 @@ impl Executions {
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the key waits for this plan.
             _lock = Some(self.locks.lock(format!("key {key}")).await);
-            let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
+            let (key, subject) = (key.clone(), subject.clone());
+            let key = IdempotencyKey { key, subject, compensates: order.compensates };
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
         }
-        self.check_replans(None, &mut order.options)?;
+        self.check_replans(None, &mut order)?;
         // Planning refuses unknown sets and stores the refusal.
         order.options.replans.sets = match self.tools.known_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
@@ -174,19 +182,27 @@ impl Executions {
     async fn start_order(
         &self,
         plan: &Arc<Plan>,
-        order: Order,
+        mut order: Order,
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
         self.plans.check_plan(plan).await?;
-        let Order { mut options, idempotency_key } = order;
-        let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        let compensates = order.compensates;
+        let key = order.idempotency_key.take();
+        let key = key.map(|key| IdempotencyKey { key, subject, compensates });
         if let Some(key) = &key
-            && let Some(id) = self.control.find_by_key(key, &options).await?
+            && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
             // Nothing starts, so nothing counts for the limits.
             return Ok(id);
         }
-        self.check_replans(Some(plan), &mut options)?;
+        let replans = self.check_replans(Some(plan), &mut order)?;
+        let options = ExecutionOptions {
+            compensate_on_failure: match compensates {
+                Some(compensates) => compensates,
+                None => !replans && self.plans.library.has_compensation(plan).await?,
+            },
+            ..order.options
+        };
         self.start(Start { key, ..Start::new(plan, options) }).await
     }
 

@@ -53,9 +53,9 @@ pub(crate) struct ExecuteArguments {
     /// How often a model may plan anew by itself what fails.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
-    /// Undo what succeeded where it fails, by the steps' `compensate`.
-    #[serde(default)]
-    pub(crate) compensate_on_failure: bool,
+    /// Whether to undo what succeeded if it fails, by the steps' `compensate`. Left out: yes, if a
+    /// step of the plan has `compensate` and no `replans` are asked for.
+    pub(crate) compensate_on_failure: Option<bool>,
     /// Whether to wait for the end. If not, `status` tells how it goes.
     #[serde(default = "yes")]
     pub(crate) wait: bool,
@@ -90,6 +90,9 @@ pub(crate) struct RunArguments {
     /// How often a model may plan anew by itself what fails.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
+    /// Whether to undo what succeeded if it fails, by the steps' `compensate`. Left out: yes, if a
+    /// step of the plan has `compensate` and no `replans` are asked for.
+    pub(crate) compensate_on_failure: Option<bool>,
     /// Whether to wait for the end. If not, `status` tells how it goes.
     #[serde(default = "yes")]
     pub(crate) wait: bool,

@@ -109,7 +109,7 @@ impl Call<'_> {
             "idempotencyKey": asked.idempotency_key,
             "deadlineMs": asked.deadline_ms,
             "replans": asked.replans,
-            "compensateOnFailure": asked.compensate_on_failure.then_some(true),
+            "compensateOnFailure": asked.compensate_on_failure,
             "input": asked.input,
         }));
         let begun = match asked.id.split('_').next() {
@@ -132,6 +132,7 @@ impl Call<'_> {
             "idempotencyKey": asked.idempotency_key,
             "deadlineMs": asked.deadline_ms,
             "replans": asked.replans,
+            "compensateOnFailure": asked.compensate_on_failure,
         }));
         let begun = run::run_query(&self.client, &asked.query, planning, options);
         let begun = self.reports.during(begun).await?;

@@ -69,6 +69,8 @@ const TABLE: [Expensive; 95] = [
     // It looks at the newest thousand executions of the plan.
     list("Execution.retries", 1_000, 5),
     list("Execution.repeatedCalls", 20, 5),
+    // It reads the executions of sub-plans.
+    list("Execution.undoCalls", 20, 5),
     field("Request.planningError", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),

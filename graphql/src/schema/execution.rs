@@ -16,7 +16,7 @@ use super::{
     loaders::Loaders,
     plan::Plan,
     request::Request,
-    retry::{self, RepeatedCall, RetryMode},
+    retry::{self, RepeatedCall, RetryMode, UndoCall},
     scalar::{DateTime, int},
     step::{StepError, StepStatus},
     waits::{self, Wait},
@@ -246,6 +246,13 @@ impl Execution {
         let calls = ctx.data::<Engine>()?.executions.reader.repeated_calls(&self.0, scope).await;
         let calls = calls.map_err(ApiError::from)?;
         Ok(calls.into_iter().map(RepeatedCall::from).collect())
+    }
+
+    /// The calls that undo it if it is cancelled now, the first one first, also in executions of
+    /// its sub-plans. Empty if it does not compensate, or has ended.
+    async fn undo_calls(&self, ctx: &Context<'_>) -> Result<Vec<UndoCall>> {
+        let calls = ctx.data::<Engine>()?.executions.reader.undo_calls(&self.0).await;
+        Ok(calls.map_err(ApiError::from)?.into_iter().map(UndoCall::from).collect())
     }
 
     /// The execution that goes on after it with the next version of its plan: it was planned anew, by

@@ -254,9 +254,9 @@ pub(super) struct ExecutionOptions {
     strict_templates: Option<bool>,
     /// What the plan is given: `{{input.x}}`.
     input: Option<Value>,
-    /// Whether what succeeded is undone, the latest first, where the execution fails or is
-    /// cancelled: by the steps' `compensate`.
-    #[graphql(default_with = "Some(false)")]
+    /// Whether what succeeded is undone, the latest first, if the execution fails or is cancelled: by
+    /// the steps' `compensate`. If it is left out: yes, if a step of the plan, or of a plan that it
+    /// executes, has `compensate`, and no replans are asked for.
     compensate_on_failure: Option<bool>,
     /// Whether everything is checked and nothing is called. The execution is over at once.
     #[graphql(default_with = "Some(false)")]
@@ -284,11 +284,12 @@ impl ExecutionOptions {
             start_at: written.start_at.map(|at| at.0),
             priority: written.priority.unwrap_or(0),
             input: Arc::new(given(written.input)?),
-            compensate_on_failure: written.compensate_on_failure.unwrap_or(false),
+            compensate_on_failure: false,
             dry_run: written.dry_run.unwrap_or(false),
             replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
         };
-        Ok(Order { options, idempotency_key: written.idempotency_key })
+        let compensates = written.compensate_on_failure;
+        Ok(Order { options, compensates, idempotency_key: written.idempotency_key })
     }
 }
 

@@ -1,6 +1,6 @@
-//! How much a retry does again, and the calls that it would repeat.
+//! How much a retry does again, the calls that it would repeat, and the calls that undo an execution.
 
-use async_graphql::{Enum, SimpleObject};
+use async_graphql::{Enum, ID, SimpleObject};
 use planner::reuse::RetryScope;
 
 use super::{
@@ -57,6 +57,30 @@ impl From<engine::RepeatedCall> for RepeatedCall {
             tool_name: call.tool.to_string(),
             calls: int(call.calls),
             outcome_unknown: call.outcome_unknown,
+        }
+    }
+}
+
+/// A call that undoes a step.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct UndoCall {
+    /// The execution of the step, `exec_…`.
+    execution_id: ID,
+    /// The step.
+    step_id: String,
+    /// The item of its `forEach`, from 0.
+    index: Option<u32>,
+    /// The tool that undoes it, as `set.name`.
+    tool_name: String,
+}
+
+impl From<engine::UndoCall> for UndoCall {
+    fn from(call: engine::UndoCall) -> Self {
+        Self {
+            execution_id: ID(call.execution.to_string()),
+            step_id: call.step.to_string(),
+            index: call.item,
+            tool_name: call.tool.to_string(),
         }
     }
 }

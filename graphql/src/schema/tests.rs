@@ -416,7 +416,7 @@ input ExecutionOptions {
     deadlineMs: Int
     strictTemplates: Boolean
     input: JSON
-    compensateOnFailure: Boolean = false
+    compensateOnFailure: Boolean
     dryRun: Boolean = false
     startAt: DateTime
     priority: Int = 0

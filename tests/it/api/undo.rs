@@ -75,15 +75,107 @@ async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
     }
 }
 
+/// Left out, the plan decides, and the plans that it executes.
 #[tokio::test]
-async fn nothing_is_undone_unless_somebody_asks() {
+async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() {
     let [world, _] = worlds().await;
-    let undo = json!({ "name": "flow.echo" });
-    let id = world.start(tools(&undo), json!({})).await;
-    world.events(&id).await;
-    let it = world.execution(&id, FIELDS).await;
-    let steps = it["steps"].as_array().unwrap();
-    assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "SUCCEEDED", "FAILED"]);
+    let undoing = tools(&json!({ "name": "flow.echo" }));
+    let inner = world.plan(undoing.clone()).await;
+    let save = "mutation ($id: ID!) { savePlan(name: \"undoing\", planId: $id) { name } }";
+    world.get(save, json!({ "id": inner })).await;
+    let plain = json!([{ "name": "flow.fail", "parameters": { "message": "no" } }]);
+    for (tools, options, compensates) in [
+        (undoing.clone(), json!({}), true),
+        (undoing.clone(), json!({ "compensateOnFailure": null }), true),
+        (undoing.clone(), json!({ "replans": 0 }), true),
+        (undoing.clone(), json!({ "compensateOnFailure": true }), true),
+        (undoing.clone(), json!({ "compensateOnFailure": false }), false),
+        (json!([{ "id": "sub", "plan": inner }]), json!({}), true),
+        (json!([{ "id": "sub", "plan": "undoing" }]), json!({}), true),
+        (json!([{ "id": "sub", "plan": inner }]), json!({ "compensateOnFailure": false }), false),
+        (plain, json!({}), false),
+    ] {
+        let id = world.start(tools.clone(), options.clone()).await;
+        let events = world.events(&id).await;
+        let first = &events[0]["data"];
+        let it = world
+            .execution(
+                &id,
+                "compensateOnFailure steps { state child { FIELDS } }"
+                    .replace("FIELDS", FIELDS)
+                    .as_str(),
+            )
+            .await;
+        assert_eq!(it["compensateOnFailure"], compensates, "{tools} {options} {first}");
+        let child = &it["steps"][0]["child"];
+        let undone = if child.is_null() { &it } else { child };
+        let states = pluck(undone["steps"].as_array().unwrap(), "state");
+        assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
+        // A retry keeps what was decided.
+        let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
+        let again = world.get(retry, json!({ "id": id })).await;
+        let again = world.execution(&text(&again["executionId"]), "compensateOnFailure").await;
+        assert_eq!(again["compensateOnFailure"], compensates, "{tools} {options}");
+    }
+}
+
+/// A value that was left out is part of no key.
+#[tokio::test]
+async fn a_key_stands_for_a_value_that_was_left_out() {
+    let [world, _] = worlds().await;
+    let plan = world.plan(tools(&json!({ "name": "flow.echo" }))).await;
+    let start = "mutation ($id: ID!, $options: ExecutionOptions) {
+        executePlan(planId: $id, options: $options) { executionId } }";
+    let asked = |compensates: Value| {
+        let mut options = json!({ "idempotencyKey": "k" });
+        if !compensates.is_null() {
+            options["compensateOnFailure"] = compensates;
+        }
+        json!({ "id": plan, "options": options })
+    };
+    let first = world.get(start, asked(Value::Null)).await;
+    assert_eq!(world.get(start, asked(Value::Null)).await, first);
+    for other in [true, false] {
+        let refusal = world.refused(start, asked(json!(other))).await;
+        assert_eq!(refusal["code"], "CONFLICT", "{other}");
+    }
+}
+
+#[tokio::test]
+async fn an_execution_lists_the_calls_that_would_undo_it() {
+    let [world, _] = worlds().await;
+    let wait = json!({ "id": "w", "name": "flow.wait", "parameters": { "name": "go" },
+        "dependsOn": "each" });
+    let each = json!({ "id": "each", "name": "flow.echo", "forEach": "{{input.list}}",
+        "compensate": { "name": "flow.noop" } });
+    let inner = world.plan(json!([each, wait])).await;
+    let outer = json!([
+        { "id": "a", "name": "flow.echo", "compensate": { "name": "flow.echo" } },
+        { "id": "sub", "plan": inner, "parameters": { "list": "{{input}}" }, "dependsOn": "a" },
+    ]);
+    for (compensates, expected) in
+        [(true, vec!["a flow.echo null", "each flow.noop 1", "each flow.noop 0"]), (false, vec![])]
+    {
+        let options = json!({ "input": [1, 2], "compensateOnFailure": compensates });
+        let id = world.start(outer.clone(), options).await;
+        world
+            .execution_until(&id, "steps { child { state } }", |it| {
+                it["steps"][1]["child"]["state"] == "WAITING"
+            })
+            .await;
+        let it = world.execution(&id, "undoCalls { executionId stepId index toolName }").await;
+        let calls = it["undoCalls"].as_array().unwrap();
+        let calls: Vec<_> = calls
+            .iter()
+            .map(|it| format!("{} {} {}", text(&it["stepId"]), text(&it["toolName"]), it["index"]))
+            .collect();
+        assert_eq!(calls, expected);
+        let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
+        world.get(cancel, json!({ "id": id })).await;
+        world.events(&id).await;
+        let it = world.execution(&id, "undoCalls { stepId }").await;
+        assert_eq!(it["undoCalls"], json!([]));
+    }
 }
 
 #[tokio::test]

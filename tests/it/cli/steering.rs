@@ -32,19 +32,29 @@ async fn ended_with_effects(home: &Home) -> String {
 async fn a_retry_lists_the_calls_that_it_repeats() {
     let home = Home::new();
     let id = ended_with_effects(&home).await;
-    // Nobody can be asked here, so that it is only said.
+    let before = executions(&home).await;
+    // Without a terminal, a call with an unknown outcome is not repeated.
     let failed = home.run(&["retry", &id]).await;
-    assert_eq!(failed.status, 1, "{failed:?}");
+    assert_eq!(failed.status, 2, "{failed:?}");
     assert!(failed.err.contains("slow  own.slow  1 call, with an unknown outcome"), "{failed:?}");
     assert!(!failed.err.contains("flow.effect"), "{failed:?}");
-    let all = home.run(&["retry", &id, "--all", "--json"]).await;
+    for part in ["`--yes`", &format!("`faber settle {id} slow --succeeded`")] {
+        assert!(failed.err.contains(part), "{part}: {failed:?}");
+    }
+    let refused = home.json(&["retry", &id, "--all"], 2).await;
+    assert_eq!(refused["error"]["code"], "CONFLICT", "{refused}");
+    assert_eq!(executions(&home).await, before);
+    let all = home.run(&["retry", &id, "--all", "--json", "--yes"]).await;
     assert!(all.err.contains("paid  flow.effect  1 call\n"), "{all:?}");
     let document: Value = serde_json::from_str(&all.out).expect("one document");
     assert_eq!(document["retryOf"], json!(id));
     let plan = text(&document["planId"]).to_owned();
     let executed = home.run(&["execute", &plan]).await;
+    assert_eq!(executed.status, 2, "{executed:?}");
     assert!(executed.err.contains("executed this plan before"), "{executed:?}");
     assert!(executed.err.contains("paid  flow.effect  1 call"), "{executed:?}");
+    let executed = home.run(&["execute", &plan, "--yes"]).await;
+    assert_eq!(executed.status, 1, "{executed:?}");
     let refused = home.run(&["retry", &id, "--all", "--failed"]).await;
     assert_eq!(refused.status, 2, "{refused:?}");
 }
@@ -65,6 +75,34 @@ async fn a_retry_asks_on_a_terminal() {
 }
 
 #[tokio::test]
+async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
+    let home = Home::new();
+    let plan = home.file("plan.json", r#"{"tools":[{"id":"paid","name":"flow.effect"}]}"#);
+    let done = home.json(&["run", "--plan", &plan], 0).await;
+    let (id, request) = (text(&done["planId"]), text(&done["requestId"]));
+    // A call whose outcome is known is listed, and the command goes on.
+    let again = home.run(&["execute", request]).await;
+    assert_eq!(again.status, 0, "{again:?}");
+    assert!(again.err.contains("paid  flow.effect  1 call\n"), "{again:?}");
+    for (typed, arguments, begun) in [
+        ("", &["execute", id, "--dry-run"][..], 1),
+        ("n\n", &["execute", id], 0),
+        ("y\n", &["execute", id], 1),
+        ("", &["execute", id, "--yes"], 1),
+    ] {
+        let before = executions(&home).await;
+        let shown = answered_on_a_terminal(&home, arguments, typed).await;
+        assert_eq!(shown.contains("repeat them? (y/N)"), !typed.is_empty(), "{shown}");
+        assert_eq!(executions(&home).await, before + begun, "{shown}");
+    }
+    home.json(&["save", "pay", "--plan", &plan], 0).await;
+    for _ in 0..2 {
+        let shown = answered_on_a_terminal(&home, &["run", "--saved", "pay"], "").await;
+        assert!(!shown.contains("(y/N)"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_tool_is_named_and_nothing_is_created() {
     let home = Home::new();
     let id = ended_with_effects(&home).await;
@@ -77,7 +115,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
     for arguments in [
         &["execute", &plan][..],
         &["execute", &request],
-        &["retry", &id],
+        &["retry", &id, "--yes"],
         &["run", "--plan", &inner],
     ] {
         let other = [arguments, &["--config", &config]].concat();
@@ -91,11 +129,15 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
     let gone = json!({ "toolsets": [
         { "name": "gone", "source": { "mcp": { "command": "/no/such/program" } } }] });
     let gone = home.file("gone.yaml", &gone.to_string());
-    let plan = home.file("gone.json", r#"{"tools":[{"name":"gone.buy"}]}"#);
-    let error = home.json(&["run", "--plan", &plan, "--config", &gone], 3).await;
-    assert!(text(&error["error"]["message"]).contains("/no/such/program"), "{error}");
+    for name in ["gone.buy", "buy"] {
+        let plan = json!({ "tools": [{ "name": name }] });
+        let plan = home.file("gone.json", &plan.to_string());
+        let error = home.json(&["run", "--plan", &plan, "--config", &gone], 3).await;
+        let message = text(&error["error"]["message"]);
+        assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
+    }
     // Who waits is told what for.
-    let mut waiting = home.begin(&["retry", &id, "--wait", "--config", &config]);
+    let mut waiting = home.begin(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.line("executing exec_").await;
     waiting.signal("-INT");
     assert_eq!(waiting.end().await.status, 130);

@@ -125,9 +125,7 @@ fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
     if dice.happens(100) {
         options["strictTemplates"] = json!(true);
     }
-    if dice.happens(500) {
-        options["compensateOnFailure"] = json!(true);
-    }
+    options["compensateOnFailure"] = json!(dice.happens(500));
     if dice.happens(30) {
         options["dryRun"] = json!(true);
     }

@@ -42,11 +42,15 @@ pub(crate) struct AgentArgs {
 pub(crate) struct ExecuteArgs {
     /// `plan_…`, `req_…` for its newest plan, or `exec_…` to continue it.
     pub(crate) id: String,
+    /// Do not ask before repeating a call of a once tool that the plan's last execution made.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
 #[derive(Args, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Options {
     /// Run one step at a time, or all ready steps.
     #[arg(long, value_enum, ignore_case = true)]
@@ -70,9 +74,13 @@ pub(crate) struct Options {
     /// The input of the plan, as JSON: `{{input.x}}`; `@FILE` reads a file, `@-` standard input.
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
-    /// Compensate steps that succeeded if the execution fails or is cancelled.
-    #[arg(long)]
+    /// Undo steps that succeeded if the execution fails or is cancelled. This is the default if a
+    /// step of the plan has `compensate` and `--replans` is not given.
+    #[arg(long, conflicts_with = "no_compensate")]
     pub(crate) compensate: bool,
+    /// Undo nothing.
+    #[arg(long)]
+    pub(crate) no_compensate: bool,
     /// Check everything, but call no tool.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -88,6 +96,13 @@ pub(crate) struct Options {
     /// Wait for a tool that this process lacks instead of ending with status 3.
     #[arg(long)]
     pub(crate) wait: bool,
+}
+
+impl Options {
+    /// Returns the value of `compensateOnFailure`, if one was given.
+    pub(crate) fn compensates(&self) -> Option<bool> {
+        (self.compensate || self.no_compensate).then_some(self.compensate)
+    }
 }
 
 #[derive(Args, Debug)]

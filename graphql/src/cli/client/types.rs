@@ -501,6 +501,18 @@ impl RepeatedCall {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
+pub(crate) struct UndoCall {
+    pub(crate) step_id: Text,
+    pub(crate) index: Option<u32>,
+    pub(crate) tool_name: Text,
+}
+
+impl UndoCall {
+    pub(crate) const FIELDS: &str = "stepId index toolName";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct SavedPlan {
     pub(crate) name: Text,
     pub(crate) plan_id: Text,

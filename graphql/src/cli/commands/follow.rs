@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
 use tokio::time;
 
+use super::standstill::{self, Quiet};
 use crate::agent;
 use crate::cli::{
     ExitStatus,
@@ -22,7 +23,6 @@ use crate::cli::{
     event_tree::EventTree,
     failure::Failure,
     session::Session,
-    signals,
     view::{format::quote_for_shell, live_view::LiveView, news::News, outcome, plain},
 };
 
@@ -49,7 +49,7 @@ pub(crate) enum Purpose {
     Watch,
     /// Drive the execution, and return its outcome.
     Drive,
-    /// Wait until the execution is finished. Drive it if no other worker does.
+    /// Wait until the execution is finished. Drive it if no other worker does. Stop if none can.
     Finish,
 }
 
@@ -74,6 +74,7 @@ pub(crate) async fn watch_to_end(
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
             Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
+            Stopped::Unattended => return Err(unattended(id)),
             Stopped::Detached => return print_detached(session, id),
         }
     }
@@ -88,7 +89,9 @@ enum Stopped {
     Continued(ExecutionId),
     /// The replan was given up.
     GivenUp,
-    /// The user pressed Ctrl-C.
+    /// No worker finishes the execution, and this process cannot.
+    Unattended,
+    /// A signal ends the command.
     Detached,
 }
 
@@ -127,7 +130,7 @@ impl Watcher<'_> {
         };
         tokio::select! {
             stopped = following => stopped,
-            () = signals::await_interrupt() => Ok(Stopped::Detached),
+            () = self.session.await_end_signal() => Ok(Stopped::Detached),
             never = driving => match never {},
         }
     }
@@ -192,9 +195,16 @@ impl Watcher<'_> {
         while polls < OWNER_POLLS {
             time::sleep(OWNER_POLL).await;
             // An unavailable store fails the subscription, too.
-            let is_stalled = self.session.is_stalled(self.id).await.unwrap_or(false);
+            let is_stalled = self.is_stalled().await.unwrap_or(false);
             polls = if is_stalled { polls + 1 } else { 0 };
         }
+    }
+
+    async fn is_stalled(&self) -> Result<bool, Failure> {
+        if self.purpose == Purpose::Finish && self.session.client.is_remote() {
+            return standstill::lacks_worker(self.session, self.id).await;
+        }
+        self.session.is_stalled(self.id).await
     }
 
     async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
@@ -219,7 +229,7 @@ impl EventReader<'_> {
         let mut reconnects = RECONNECTS;
         let of = self.of;
         let mut unowned = pin!(of.await_loss_of_owner());
-        let mut is_told = self.of.purpose != Purpose::Watch;
+        let mut is_told = self.of.purpose == Purpose::Drive;
         loop {
             let before = self.tree.root().seq;
             match self.read(unowned.as_mut(), &mut is_told).await {
@@ -252,17 +262,32 @@ impl EventReader<'_> {
         let mut events = self.tree.subscribe(client);
         let mut polls = time::interval(STATE_POLL);
         polls.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, Quiet::new());
         loop {
             let needs_polling = self.tree.needs_polling();
             tokio::select! {
                 next = events.next() => {
+                    quiet = Quiet::new();
                     let Some((id, event)) = next else { return Ok(None) };
                     let news = self.tree.apply(client, &mut events, &id, &event?);
                     if let Some(news) = news {
                         self.view.tell(&news, self.tree.root().steps_over);
                     }
                 }
+                () = time::sleep_until(quiet.until), if drives && !quiet.is_told => {
+                    quiet = match standstill::find_reason(self.of.session, self.of.id).await? {
+                        Some(reason) => {
+                            let note = format!("{reason} (Ctrl-C detaches)");
+                            self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                            quiet.told()
+                        }
+                        None => quiet.next(),
+                    };
+                }
                 () = &mut unowned, if !*is_told => {
+                    if self.of.purpose == Purpose::Finish {
+                        return Ok(Some(Stopped::Unattended));
+                    }
                     let id = self.of.id;
                     let note = format!("no worker drives it: `faber execute {id}` does");
                     self.view.tell(&News::Note(note), self.tree.root().steps_over);
@@ -305,6 +330,12 @@ impl EventReader<'_> {
         }
         Ok(true)
     }
+}
+
+fn unattended(id: ExecutionId) -> Failure {
+    let message =
+        format!("recorded, but no worker can finish `{id}` now: `faber execute {id}` does");
+    Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
 }
 
 /// Shows a finished execution.
@@ -399,7 +430,7 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after Ctrl-C, and prints how to continue.
+/// Ends a command after a signal, and prints how to continue.
 fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     let message = if session.client.is_remote() {
         format!("detached; `{id}` continues: `faber watch {id}` watches it")

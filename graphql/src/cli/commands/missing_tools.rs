@@ -12,7 +12,12 @@ use shared::{
 };
 
 use crate::{
-    cli::{client::types::Text, failure::Failure, session::Session, view::plain},
+    cli::{
+        client::types::{Text, UndoCall},
+        failure::Failure,
+        session::Session,
+        view::plain,
+    },
     engine::{Engine, MissingTool},
 };
 
@@ -36,6 +41,13 @@ pub(crate) async fn check_retry(
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
+/// Checks the tools that undo a cancelled execution.
+pub(crate) async fn check_undo(session: &Session<'_>, calls: &[UndoCall]) -> Result<(), Failure> {
+    let Some(engine) = session.engine() else { return Ok(()) };
+    let tools = calls.iter().filter_map(|call| call.tool_name.parse().ok()).collect();
+    refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
+}
+
 /// Checks the tools of a draft that compiles. Of another draft, checks only tools of failed
 /// toolsets, because the compiler reports all else.
 pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<(), Failure> {
@@ -50,8 +62,17 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
         step.name.as_deref().or(step.tool_name.as_deref())?.parse::<ToolName>().ok()
     });
     let mut missing = engine.tools.inventory.missing_tools(named.collect()).await;
-    // A name without a toolset may belong to another toolset.
-    missing.retain(|tool| tool.failure.is_some() && set_prefix(tool.tool.as_str()).is_some());
+    // A name without a toolset may belong to another toolset. It counts only if the draft has no
+    // other error, and no tool has a similar name.
+    let mut errors = verdict.diagnostics.iter().filter(|found| found.is_error());
+    let lacks_only_tools = errors.all(|found| {
+        let is_misspelt =
+            found.help.as_deref().is_some_and(|help| help.starts_with("did you mean"));
+        found.code == "plan.unknown_tool" && !is_misspelt
+    });
+    missing.retain(|tool| {
+        tool.failure.is_some() && (lacks_only_tools || set_prefix(tool.tool.as_str()).is_some())
+    });
     refuse_missing(session, &missing)
 }
 

@@ -10,7 +10,7 @@ use super::{
     plan::{
         create_plan, find_saved, make_plan, newest_plan, planning_options, show_plan, show_stored,
     },
-    steer::{find_execution, warn_of_repeated_calls},
+    steer::{find_execution, may_execute_again},
 };
 use crate::cli::{
     App, ExitStatus,
@@ -108,17 +108,22 @@ pub(crate) async fn execute(
             missing_tools::check_execution(session, found.execution_id).await?;
         }
         found
+    } else if let Some(started) = start_again(session, &args, options).await? {
+        started
     } else {
-        start_again(session, &args, options).await?
+        session.screen.say("nothing was executed");
+        return Ok(ExitStatus::Failed);
     };
     watch_to_end(session, started.execution_id, Purpose::Drive).await
 }
 
+/// Executes a plan, or the newest plan of a request. Returns `None` if the user does not want to
+/// repeat the calls of the last execution.
 async fn start_again(
     session: &Session<'_>,
     args: &ExecuteArgs,
     options: Value,
-) -> Result<ExecutionHead, Failure> {
+) -> Result<Option<ExecutionHead>, Failure> {
     let (client, id, how) = (&session.client, args.id.as_str(), &args.options);
     let is_request = id.starts_with("req_");
     let plan = if is_request { newest_plan(client, id).await? } else { Some(id.into()) };
@@ -127,14 +132,16 @@ async fn start_again(
             missing_tools::check_plan(session, plan).await?;
         }
         // A used key starts no new execution.
-        if how.idempotency_key.is_none() {
-            warn_of_repeated_calls(session, plan).await?;
+        let is_free = how.idempotency_key.is_none();
+        if is_free && !may_execute_again(session, plan, args.yes).await? {
+            return Ok(None);
         }
     }
-    match plan {
-        Some(plan) if !is_request => execute_plan(client, &plan, options).await,
-        _ => execute_request(client, id, options).await,
-    }
+    let started = match plan {
+        Some(plan) if !is_request => execute_plan(client, &plan, options).await?,
+        _ => execute_request(client, id, options).await?,
+    };
+    Ok(Some(started))
 }
 
 pub(crate) async fn watch(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
@@ -190,7 +197,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "idempotencyKey": how.idempotency_key,
         "deadlineMs": how.deadline_ms,
         "strictTemplates": how.strict_templates,
-        "compensateOnFailure": how.compensate.then_some(true),
+        "compensateOnFailure": how.compensates(),
         "dryRun": how.dry_run.then_some(true),
         "startAt": how.start_at,
         "priority": how.priority,

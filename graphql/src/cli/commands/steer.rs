@@ -1,10 +1,15 @@
 //! Commands that steer executions: cancel, pause, resume, retry, replan, approve and signal.
 
-use std::io::{self, IsTerminal, Write as _};
+use std::{
+    io::{self, IsTerminal, Write as _},
+    pin::pin,
+    time::Duration,
+};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId};
+use tokio::time;
 
 use super::{
     follow::{Purpose, show_state, watch_to_end},
@@ -16,14 +21,23 @@ use crate::cli::{
     args::{ApproveArgs, Planning, RetryArgs, SignalArgs},
     client::{
         Argument, Client,
-        types::{ExecutionHead, RepeatedCall, Text},
+        types::{ExecutionHead, RepeatedCall, Text, UndoCall},
     },
     drive::await_stop_command,
     failure::Failure,
     session::{Need, Session},
     signals,
-    view::{format::count, screen::align_rows},
+    view::{
+        format::{count, quote_for_shell},
+        plain,
+        screen::{Screen, align_rows},
+    },
 };
+
+/// The most undo calls that are listed.
+const MAX_LISTED: usize = 20;
+/// Time after which a command that waits for a worker says so.
+const SLOW: Duration = Duration::from_millis(200);
 
 pub(crate) async fn resume(
     session: &Session<'_>,
@@ -43,7 +57,7 @@ pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<Exit
     if !args.wait {
         missing_tools::check_retry(session, id, args.scope()).await?;
     }
-    if !may_repeat_calls(session, id, &args).await? {
+    if !may_retry(session, id, &args).await? {
         session.screen.say("nothing was retried");
         return Ok(ExitStatus::Failed);
     }
@@ -67,22 +81,80 @@ pub(crate) async fn replan(
 }
 
 pub(crate) async fn cancel(
-    session: &Session<'_>,
+    app: &App,
     id: &str,
     reason: Option<String>,
 ) -> Result<ExitStatus, Failure> {
+    let session = Session::open_existing(app, Need::Store).await?;
+    let found = session.close_after(async |session| find_open(session, id).await);
+    let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
+    // Cancelling alone needs no tool, and connecting toolsets takes time.
+    let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
+    let session = Session::open_existing(app, need).await?;
+    session.close_after(async |session| cancel_and_undo(session, id, reason, &calls).await).await
+}
+
+/// Finds an execution to cancel, and lists the calls that will undo it. Shows a finished one, and
+/// returns `None`.
+async fn find_open(
+    session: &Session<'_>,
+    id: &str,
+) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Found {
+        undo_calls: Vec<UndoCall>,
+    }
     let ExecutionHead { execution_id: id, state, .. } = find_execution(&session.client, id).await?;
     if state.is_finished() {
         let state = state.as_str();
         session.screen.say(&format!("`{id}` is already finished ({state}): nothing was cancelled"));
-        return show_state(session, id).await;
+        return show_state(session, id).await.map(|_| None);
     }
-    send_and_drive(session, id, "cancelExecution", &[("reason: String", json!(reason))], true)
-        .await?;
-    Ok(match watch_to_end(session, id, Purpose::Finish).await? {
-        ExitStatus::Detached => ExitStatus::Detached,
-        _ => ExitStatus::Done,
-    })
+    let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
+    let Found { undo_calls: calls } = session.client.execution(id, &fields).await?;
+    if calls.is_empty() {
+        return Ok(Some((id, calls)));
+    }
+    session.screen.say("these calls undo what was done:");
+    let rows = calls.iter().take(MAX_LISTED).map(|call| {
+        let item = call.index.map(|index| format!("[{index}]")).unwrap_or_default();
+        vec![format!("  {}{item}", call.step_id), call.tool_name.to_string()]
+    });
+    session.screen.say(&align_rows(&rows.collect::<Vec<_>>()));
+    if let Some(more) = calls.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        session.screen.say(&format!("  and {more} more"));
+    }
+    Ok(Some((id, calls)))
+}
+
+/// Cancels an execution and waits for its end. If a tool for `calls` is missing and no other worker
+/// undoes the execution, the cancellation is recorded and the command fails.
+async fn cancel_and_undo(
+    session: &Session<'_>,
+    id: ExecutionId,
+    reason: Option<String>,
+    calls: &[UndoCall],
+) -> Result<ExitStatus, Failure> {
+    let arguments = [("reason: String", json!(reason))];
+    send_and_drive(session, id, "cancelExecution", &arguments, true).await?;
+    let Err(missing) = missing_tools::check_undo(session, calls).await else {
+        let ended = watch_to_end(session, id, Purpose::Finish).await?;
+        let is_detached = ended == ExitStatus::Detached;
+        return Ok(if is_detached { ended } else { ExitStatus::Done });
+    };
+    if session.has_other_workers().await? {
+        match watch_to_end(session, id, Purpose::Finish).await {
+            Err(failure) if failure.code == "TOOL_UNAVAILABLE" => (),
+            Ok(ExitStatus::Detached) => return Ok(ExitStatus::Detached),
+            ended => return ended.map(|_| ExitStatus::Done),
+        }
+    }
+    let why = &missing.message;
+    let message = format!(
+        "`{id}` is cancelled, but nothing is undone yet: {why}; then `faber execute {id}` undoes it"
+    );
+    Err(Failure { message, ..missing }.with("executionId", json!(id)))
 }
 
 pub(crate) async fn pause(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
@@ -134,6 +206,20 @@ async fn send_and_drive(
     }
 }
 
+/// Does `work`, and tells the user why it takes long.
+async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = time::sleep(SLOW) => (),
+    }
+    if !screen.json {
+        screen.hint("waiting for the worker that has the execution");
+    }
+    work.await
+}
+
 pub(super) async fn send_command(
     client: &Client,
     id: ExecutionId,
@@ -155,8 +241,15 @@ pub(super) async fn answer_and_drive(
     let session = Session::open_existing(app, Need::Store).await?;
     let answered = session.close_after(async |session| {
         let id = find_execution(&session.client, id).await?.execution_id;
-        let told = send_command(&session.client, id, mutation, arguments).await?;
-        if drives && let Some(root) = root_to_drive(session, told.execution_id).await? {
+        let sending = async {
+            send_command(&session.client, id, mutation, arguments).await?;
+            if drives { root_to_drive(session, id).await } else { Ok(None) }
+        };
+        if let Some(root) = hint_if_slow(session.screen, sending).await? {
+            if !session.screen.json {
+                // Opening the toolsets may take seconds.
+                session.screen.hint(&format!("recorded; continuing {root} (Ctrl-C detaches)"));
+            }
             return Ok(Err(root));
         }
         show_recorded(session, id).await.map(Ok)
@@ -241,14 +334,60 @@ pub(crate) async fn find_execution(client: &Client, id: &str) -> Result<Executio
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Repeated {
-    #[serde(default)]
-    execution_id: Text,
     repeated_calls: Vec<RepeatedCall>,
 }
 
-/// Lists the calls that a retry would repeat, and asks the user at a terminal. Returns `false`
-/// after a no.
-async fn may_repeat_calls(
+/// Calls of *once* tools that a command would repeat.
+pub(crate) struct Repetition<'a> {
+    /// The execution that made the calls.
+    pub(crate) execution: ExecutionId,
+    /// The line above the list.
+    pub(crate) heading: &'a str,
+    pub(crate) calls: &'a [RepeatedCall],
+    /// The user gave `--yes`.
+    pub(crate) is_confirmed: bool,
+}
+
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after a
+/// no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+pub(crate) async fn may_repeat_calls(
+    session: &Session<'_>,
+    repetition: Repetition<'_>,
+) -> Result<bool, Failure> {
+    let Repetition { calls, is_confirmed, .. } = repetition;
+    if calls.is_empty() {
+        return Ok(true);
+    }
+    let screen = session.screen;
+    screen.say(repetition.heading);
+    screen.say(&call_table(calls));
+    let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if is_confirmed {
+        Ok(true)
+    } else if is_interactive && !screen.json {
+        ask_person("repeat them? (y/N) ").await
+    } else {
+        refuse_unknown_calls(repetition.execution, calls).map_or(Ok(true), Err)
+    }
+}
+
+fn refuse_unknown_calls(id: ExecutionId, calls: &[RepeatedCall]) -> Option<Failure> {
+    let mut unknown = calls.iter().filter(|call| call.outcome_unknown);
+    let first = unknown.next()?;
+    let more = unknown.count();
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    let (step, tool) = (plain::safe_line(&first.step_id), plain::safe_line(&first.tool_name));
+    let shown = quote_for_shell(&first.step_id);
+    let message = format!(
+        "`{step}` ({tool}){more} may have taken effect, and its outcome is unknown: record what \
+         became of it with `faber settle {id} {shown} --succeeded` or `--failed`, or repeat it with \
+         `--yes`"
+    );
+    Some(Failure::new("CONFLICT", message))
+}
+
+/// Asks the user before a retry repeats calls.
+async fn may_retry(
     session: &Session<'_>,
     id: ExecutionId,
     args: &RetryArgs,
@@ -256,41 +395,47 @@ async fn may_repeat_calls(
     let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
     let found: Repeated = session.client.execution(id, &fields).await?;
-    if found.repeated_calls.is_empty() {
-        return Ok(true);
-    }
-    let screen = session.screen;
-    screen.say("this retry repeats calls of `once` tools:");
-    screen.say(&call_table(&found.repeated_calls));
-    let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if args.yes || screen.json || !is_interactive {
-        return Ok(true);
-    }
-    ask_person("repeat them? (y/N) ").await
+    let repetition = Repetition {
+        execution: id,
+        heading: "this retry repeats calls of `once` tools:",
+        calls: &found.repeated_calls,
+        is_confirmed: args.yes,
+    };
+    may_repeat_calls(session, repetition).await
 }
 
-/// Lists the *once* calls of a plan's last execution that a new execution repeats.
-pub(crate) async fn warn_of_repeated_calls(
+/// Asks the user before a plan's new execution repeats the *once* calls of its last one. A dry run
+/// made none.
+pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,
-) -> Result<(), Failure> {
+    is_confirmed: bool,
+) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Found {
-        executions: Vec<Repeated>,
+        executions: Vec<Earlier>,
     }
-    let calls = RepeatedCall::FIELDS;
-    let fields = format!("executions(last: 1) {{ executionId repeatedCalls {{ {calls} }} }}");
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Earlier {
+        execution_id: ExecutionId,
+        dry_run: bool,
+    }
     let arguments = [("planId: ID!", json!(&**plan))];
-    let found: Option<Found> = session.client.query("plan", &arguments, &fields).await?;
-    let last = found.and_then(|plan| plan.executions.into_iter().next());
-    if let Some(last) = last.filter(|last| !last.repeated_calls.is_empty()) {
-        let id = &last.execution_id;
-        session
-            .screen
-            .say(&format!("`{id}` executed this plan before; these calls are made again:"));
-        session.screen.say(&call_table(&last.repeated_calls));
-    }
-    Ok(())
+    let fields = "executions(last: 20) { executionId dryRun }";
+    let found: Option<Found> = session.client.query("plan", &arguments, fields).await?;
+    let mut earlier = found.into_iter().flat_map(|plan| plan.executions);
+    let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
+    let id = last.execution_id;
+    let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
+    let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
+    let repetition = Repetition {
+        execution: id,
+        heading: &format!("`{id}` executed this plan before; these calls are made again:"),
+        calls: &repeated_calls,
+        is_confirmed,
+    };
+    may_repeat_calls(session, repetition).await
 }
 
 fn call_table(calls: &[RepeatedCall]) -> String {

@@ -25,14 +25,14 @@ use planner::{
 };
 use serde_json::json;
 use shared::{
-    execution::{Execution, ExecutionOptions, ExecutionState, REPLAN},
+    execution::{Execution, ExecutionState, REPLAN},
     id::ExecutionId,
     limits,
     plan::Plan,
     store::StoreError,
 };
 
-use super::{Executions, reader::ExecutionReader};
+use super::{Executions, Order, reader::ExecutionReader};
 use crate::{
     access::Grant,
     agent,
@@ -283,18 +283,18 @@ impl Executions {
     }
 
     /// Refuses automatic replans if they are impossible, and records the tools that they may use.
-    /// For a query, this is called before and after planning.
+    /// Returns whether the order asks for any. For a query, this is called before and after planning.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,
-        options: &mut ExecutionOptions,
-    ) -> Result<(), EngineError> {
+        order: &mut Order,
+    ) -> Result<bool, EngineError> {
         let mut steps = plan.into_iter().flat_map(Plan::steps);
         let asking = steps.clone().find(|step| step.tool.as_str() == REPLAN);
-        let replans = &mut options.replans;
+        let replans = &mut order.options.replans;
         if replans.left == 0 || !(replans.after_failure || asking.is_some()) {
             *replans = replans.caller_options();
-            return Ok(());
+            return Ok(false);
         }
         let wanted = match asking {
             Some(step) if !replans.after_failure => {
@@ -302,7 +302,7 @@ impl Executions {
             }
             _ => "`replans` asks for new plans".to_owned(),
         };
-        if options.compensate_on_failure {
+        if order.compensates == Some(true) {
             let why = format!(
                 "{wanted}, and `compensateOnFailure` undoes what these would keep: leave one out"
             );
@@ -317,7 +317,7 @@ impl Executions {
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
         replans.within = self.tools.grant.within();
-        Ok(())
+        Ok(true)
     }
 }
 

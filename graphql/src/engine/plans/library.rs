@@ -99,6 +99,18 @@ impl PlanLibrary {
         Ok(plans.filter(|plan| seen.insert(plan.id())).cloned().collect())
     }
 
+    /// Returns whether a step of a plan, or of a plan that it executes, has a compensation.
+    pub(in crate::engine) async fn has_compensation(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<bool, StoreError> {
+        let compensates = |plan: &Plan| plan.steps().iter().any(|step| step.compensate.is_some());
+        if compensates(plan) {
+            return Ok(true);
+        }
+        Ok(self.levels_below(plan).await?.iter().flatten().any(|plan| compensates(plan)))
+    }
+
     /// Returns the tools of a plan and of all plans that it executes.
     pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.with_sub_plans(plan).await?;

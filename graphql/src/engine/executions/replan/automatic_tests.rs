@@ -6,7 +6,7 @@ use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::{Value, json};
 use shared::{
-    execution::{ExecutionState, ReplanOptions, ReplanPermissions},
+    execution::{ExecutionOptions, ExecutionState, ReplanOptions, ReplanPermissions},
     id::PlanId,
     store::{ExecutionFilter, Page, memory::Memory},
     tool::{Effect, ToolError},
@@ -227,15 +227,8 @@ async fn what_cannot_be_is_refused_before_anything_begins() {
     let without = Embedded::over(Arc::new(Memory::new()), [set("crm")], Options::default());
     let without = without.await.unwrap();
     let asking = || json!({ "name": "flow.replan", "parameters": {} });
-    let undoing = |times| {
-        let mut order = order(times);
-        order.options.compensate_on_failure = true;
-        order
-    };
-    let asks_undoing = Order {
-        options: ExecutionOptions { compensate_on_failure: true, ..ExecutionOptions::default() },
-        ..Order::default()
-    };
+    let undoing = |times| Order { compensates: Some(true), ..order(times) };
+    let asks_undoing = Order { compensates: Some(true), ..Order::default() };
     for (faber, step, order, code) in [
         (&without, pay("a", 1), order(1), Some("PLANNER_UNAVAILABLE")),
         (&without, pay("a", 1), order(0), None),
@@ -252,6 +245,30 @@ async fn what_cannot_be_is_refused_before_anything_begins() {
     }
     with.close().await;
     without.close().await;
+}
+
+/// Replans keep what was done, so they decide if the caller does not.
+#[tokio::test]
+async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
+    let (faber, _) = faber(&[]).await;
+    let mut undoing = pay("a", 1);
+    undoing["compensate"] = json!({ "name": "flow.noop" });
+    let asking = json!({ "name": "flow.replan", "parameters": {}, "when": "false" });
+    let only = |step: &Value| vec![step.clone()];
+    for (steps_of, order, compensates) in [
+        (only(&undoing), Order::default(), true),
+        (only(&undoing), order(0), true),
+        (only(&undoing), order(1), false),
+        (only(&undoing), Order { compensates: Some(false), ..Order::default() }, false),
+        (only(&pay("a", 1)), Order::default(), false),
+        (only(&pay("a", 1)), Order { compensates: Some(true), ..Order::default() }, true),
+        (vec![undoing.clone(), asking.clone()], Order::default(), false),
+        (vec![undoing.clone(), asking.clone()], order(0), true),
+    ] {
+        let ended = run(&faber, steps(&steps_of), order.clone()).await;
+        assert_eq!(ended.options().compensate_on_failure, compensates, "{steps_of:?} {order:?}");
+    }
+    faber.close().await;
 }
 
 /// The next execution has the permissions of the first one.
