@@ -15,6 +15,7 @@ mod lists;
 mod number;
 mod output;
 mod pattern;
+mod reads;
 mod shape;
 mod value;
 
@@ -164,6 +165,15 @@ impl Condition {
     /// Returns the steps and variables that the condition reads, each once.
     pub fn targets(&self) -> &[Target] {
         &self.0.targets
+    }
+
+    /// Returns each place that the condition reads, as it is written, with the value that it found.
+    pub fn values_read<'a>(
+        &self,
+        values: &'a dyn LookUpValues,
+        input: &'a Value,
+    ) -> Vec<(String, Option<&'a Value>)> {
+        reads::values_read(&self.0, values, input)
     }
 
     /// Evaluates the condition. Returns a message for the plan's author if that fails.

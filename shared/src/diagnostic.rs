@@ -20,14 +20,16 @@ pub struct Diagnostic {
     pub help: Option<String>,
 }
 
-/// The severity of a diagnostic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The severity of a diagnostic or a finding. The most severe comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Severity {
     /// The draft gives no plan.
     Error,
     /// The draft gives a plan, but its author should know this.
     Warning,
+    /// Worth knowing, and nothing needs to be done.
+    Info,
 }
 
 impl Diagnostic {
@@ -68,6 +70,7 @@ impl fmt::Display for Diagnostic {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Info => "info",
         };
         write!(f, "{severity}[{}] {}: {}", self.code, self.path, self.message)?;
         match &self.help {

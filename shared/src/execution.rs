@@ -7,6 +7,7 @@
 mod agenda;
 mod carried;
 mod error;
+mod history;
 mod items;
 mod options;
 mod phase;
@@ -24,6 +25,7 @@ pub use self::{
     agenda::Agenda,
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
+    history::{History, Occurrence, Takeover},
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
@@ -65,6 +67,7 @@ pub struct Execution {
     retry_of: Option<ExecutionId>,
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
+    history: Box<History>,
     /// Tools whose calls need a permit. This is configuration of this machine and not part of the
     /// log.
     limited: Arc<BTreeSet<ToolName>>,
@@ -135,6 +138,7 @@ impl Execution {
             parent: created.parent.clone(),
             retry_of: created.retry_of,
             undoable: Vec::new(),
+            history: Box::default(),
             limited: Arc::default(),
             carried: Arc::default(),
             plan,
@@ -144,6 +148,7 @@ impl Execution {
                 execution.unblock_step(number);
             }
         }
+        execution.history.last = Some(Occurrence { at: *at, seq: *seq });
         for (id, output) in &created.reused {
             execution.reuse_output(id, Arc::clone(output))?;
         }
@@ -193,27 +198,34 @@ impl Execution {
         if let Phase::Finished(_) = self.phase {
             return Err(ReplayError::Illegal { phase: self.phase, event: event.kind() });
         }
+        let occurrence = Occurrence { at: *at, seq: *seq };
         match event.step() {
             Some(id) => {
                 let step = self
                     .plan
                     .step_number(id)
                     .ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
-                self.apply_to_task(Task { step, part: event.part() }, *at, event)?;
+                self.apply_to_task(Task { step, part: event.part() }, occurrence, event)?;
             }
-            None => self.apply_to_execution(*at, event)?,
+            None => {
+                self.record_takeover(occurrence, event);
+                self.apply_to_execution(*at, event)?;
+                self.record_history(occurrence, event);
+            }
         }
         self.commands.extend(event.command());
         self.seq = *seq;
+        self.history.last = Some(occurrence);
         Ok(())
     }
 
     fn apply_to_task(
         &mut self,
         task: Task,
-        at: Timestamp,
+        occurrence: Occurrence,
         event: &Event,
     ) -> Result<(), ReplayError> {
+        let at = occurrence.at;
         let illegal = |state: &'static str| ReplayError::IllegalStep {
             step: self.plan.step(task.step).id.clone(),
             state,
@@ -230,7 +242,7 @@ impl Execution {
             return Err(illegal(entry.state.name()));
         };
         let was_there = self.agenda.remove_task(task, &entry.state);
-        entry.record_event(at, event);
+        entry.record_event(occurrence, event);
         let before = std::mem::replace(&mut entry.state, next.clone());
         self.agenda.insert_task(task, &next);
         if let (StepState::Waiting(WaitReason::Signal { name, .. }), Event::StepSucceeded { .. }) =
@@ -252,6 +264,46 @@ impl Execution {
         }
         self.record_time(task, at);
         Ok(())
+    }
+
+    /// Records a claim by another worker while calls were running. The calls worked no longer than
+    /// until the lost worker's last event, as far as the log knows.
+    fn record_takeover(&mut self, claim: Occurrence, event: &Event) {
+        let (Event::Claimed(new), Some(lost)) = (event, &self.owner) else { return };
+        if lost.worker == new.worker || !self.may_claim(new) {
+            return;
+        }
+        let (lost, new) = (lost.clone(), new.clone());
+        let is_call = |task: &Task| {
+            let state = self.task(*task).map(|step| &step.state);
+            matches!(state, Some(StepState::Running { how: AttemptKind::Calling, .. }))
+        };
+        let interrupted: Vec<Task> =
+            self.agenda.running().iter().copied().filter(is_call).collect();
+        let last_at = self.history.last.map_or(claim.at, |last| last.at);
+        for task in &interrupted {
+            let whole = Task::from(task.step);
+            for task in [*task, whole] {
+                if let Some(step) = find_task(&mut self.steps, task) {
+                    step.spent.leave_out(last_at, claim.at);
+                }
+            }
+        }
+        self.history.add_takeover(Takeover { claim, lost, new, interrupted });
+    }
+
+    fn record_history(&mut self, occurrence: Occurrence, event: &Event) {
+        match event {
+            Event::CancelRequested { reason } => {
+                self.history.cancelled.get_or_insert((occurrence, reason.clone()));
+            }
+            Event::ExecutionFailed { error } => {
+                self.history.failed = Some((occurrence, error.clone()));
+            }
+            Event::DeadlinePassed => self.history.overran = Some(occurrence),
+            Event::Paused { .. } => self.history.paused = Some(occurrence),
+            _ => (),
+        }
     }
 
     /// Adds the time since the task's last change to its working or waiting time.

@@ -395,3 +395,37 @@ fn patterns_cost_what_they_become() {
     let large = large.iter().filter_map(|source| Condition::parse(source, &world()).ok());
     assert_eq!(large.map(|condition| condition.pattern_cost()).max(), Some(limits::PATTERN_COST));
 }
+
+#[test]
+fn a_condition_names_the_values_that_it_reads() {
+    let world = world();
+    let input = json!({ "dry": false });
+    let read = |source: &str| {
+        let condition = Condition::parse(source, &world).unwrap();
+        let read = condition.values_read(&world, &input);
+        let shown = read.iter().map(|(place, value)| match value {
+            Some(value) => format!("{place}={value}"),
+            None => format!("{place} is missing"),
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    for (source, expected) in [
+        ("author.age > 50 && author.age < 60", "author.age=42"),
+        ("list[0].n == 2 || input.dry", "list[0].n=1 input.dry=false"),
+        ("steps[\"flow.echo\"].ok == false", "steps[\"flow.echo\"].ok=true"),
+        (
+            "author[\"home page\"] == \"x\" && vars.city == \"x\"",
+            "author[\"home page\"]=\"https://a.test\" vars.city=\"Rome\"",
+        ),
+        ("author.address.zip.size() > 9", "author.address.zip=\"00100\""),
+        ("author.nothing == 1", "author.nothing is missing"),
+        (
+            "list.exists(x, x.n > 5)",
+            "list=[{\"ok\":true,\"n\":1},{\"ok\":false,\"n\":2},{\"n\":3}]",
+        ),
+        ("!has(author.age)", "author.age=42"),
+        ("false", ""),
+    ] {
+        assert_eq!(read(source), expected, "{source}");
+    }
+}

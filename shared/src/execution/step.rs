@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use serde_json::Value;
 
-use super::items::Items;
+use super::{history::Occurrence, items::Items};
 use crate::{
     clock::Timestamp,
     event::{Event, Settled, Settlement, SkipReason, StepStarted, WaitReason},
@@ -44,6 +44,11 @@ pub struct Step {
     pub key: Option<Arc<str>>,
     /// The decision of a person about a call whose outcome was unknown.
     pub settlement: Option<Box<Settlement>>,
+    /// The event that led to the current state. `None` before the first one.
+    pub changed: Option<Occurrence>,
+    /// The error of the last attempt that failed, even if a later one succeeded. `None` if that
+    /// attempt was interrupted because its worker was lost.
+    pub last_error: Option<Box<ToolError>>,
     /// The child execution of the last attempt.
     pub child: Option<ExecutionId>,
     /// The child execution of the attempt before.
@@ -79,6 +84,14 @@ enum Activity {
 }
 
 impl TimeSpent {
+    /// Leaves out the time from `until` to `now`, during which no worker was there.
+    pub(super) fn leave_out(&mut self, until: Timestamp, now: Timestamp) {
+        if let Some((Activity::Work, from)) = self.since {
+            self.worked += (until - from).max(TimeDelta::zero());
+            self.since = Some((Activity::Work, now.max(from)));
+        }
+    }
+
     /// Records the state from `at` on. A list counts as working unless all its items wait.
     pub(super) fn record_state(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
         let activity = match state {
@@ -186,6 +199,8 @@ impl Step {
             progress: None,
             key: None,
             settlement: None,
+            changed: None,
+            last_error: None,
             child: None,
             earlier_child: None,
             items: None,
@@ -228,8 +243,27 @@ impl Step {
         }
     }
 
+    fn record_error(&mut self, event: &Event) {
+        match event {
+            Event::StepRetryScheduled { error, .. }
+            | Event::StepFailed { error, .. }
+            | Event::StepWaiting { reason: WaitReason::Decision { error }, .. } => {
+                self.last_error = Some(Box::new(error.clone()));
+            }
+            Event::StepInterrupted { error, .. } => {
+                self.last_error = error.clone().map(Box::new);
+            }
+            _ => (),
+        }
+    }
+
     /// Records the data of an event, apart from the change of state.
-    pub(super) fn record_event(&mut self, at: Timestamp, event: &Event) {
+    pub(super) fn record_event(&mut self, occurrence: Occurrence, event: &Event) {
+        let at = occurrence.at;
+        self.record_error(event);
+        if !matches!(event, Event::StepProgress { .. }) {
+            self.changed = Some(occurrence);
+        }
         match event {
             Event::StepStarted(StepStarted {
                 attempt,

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    Agenda, Execution, ExecutionOptions, ExecutionState, Phase, Signal, Step, StepCounts, StepState,
+    Agenda, Execution, ExecutionOptions, ExecutionState, History, Phase, Signal, Step, StepCounts,
+    StepState,
 };
 use crate::{
     clock::Timestamp,
@@ -69,6 +70,11 @@ impl Execution {
     /// Returns the time when the execution finished.
     pub fn finished_at(&self) -> Option<Timestamp> {
         self.finished_at
+    }
+
+    /// Returns facts of the log that explain the state.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Returns the phase.

@@ -1,0 +1,61 @@
+//! Facts of a log that explain an execution, but that no decision needs.
+
+use crate::{
+    clock::Timestamp,
+    event::Claimed,
+    id::{Seq, Task},
+    tool::ToolError,
+};
+
+/// The most takeovers that are kept, so that a log of many claims stays small in memory.
+const MAX_TAKEOVERS: usize = 32;
+
+/// The position and time of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Occurrence {
+    /// The time by the writer's clock. It comes first, because lists are sorted by it.
+    pub at: Timestamp,
+    /// The position in the log.
+    pub seq: Seq,
+}
+
+/// Facts of a log that explain the state of an execution.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Claims by another worker while calls were running, oldest first. Only the first
+    /// [`MAX_TAKEOVERS`] are kept.
+    pub takeovers: Vec<Takeover>,
+    /// The first request to cancel, with its reason.
+    pub cancelled: Option<(Occurrence, Option<String>)>,
+    /// The failure of the execution as a whole.
+    pub failed: Option<(Occurrence, ToolError)>,
+    /// The time when the deadline passed.
+    pub overran: Option<Occurrence>,
+    /// The last pause, even if the execution was resumed since.
+    pub paused: Option<Occurrence>,
+    /// The last event.
+    pub last: Option<Occurrence>,
+}
+
+/// A claim by another worker while calls were running.
+///
+/// Without running calls, nothing tells a lost worker from one that released the execution.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    /// The claim.
+    pub claim: Occurrence,
+    /// The worker that was lost.
+    pub lost: Claimed,
+    /// The worker that continued.
+    pub new: Claimed,
+    /// The calls that were interrupted.
+    pub interrupted: Vec<Task>,
+}
+
+impl History {
+    pub(super) fn add_takeover(&mut self, takeover: Takeover) {
+        if self.takeovers.len() < MAX_TAKEOVERS && !takeover.interrupted.is_empty() {
+            self.takeovers.push(takeover);
+        }
+    }
+}
