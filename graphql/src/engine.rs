@@ -34,6 +34,10 @@ pub use self::{
         Executions, Order,
         agents::AgentOptions,
         bulk::BulkAction,
+        findings::{
+            Finding, FindingKind, MAX_FINDINGS, Remedy, cause_line, find_planning_findings,
+            quote_for_shell, warnings_of,
+        },
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},

@@ -12,6 +12,7 @@ mod drawing;
 mod error;
 mod event;
 mod execution;
+mod finding;
 mod guard;
 mod house;
 mod input;

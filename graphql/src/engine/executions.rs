@@ -3,6 +3,7 @@
 pub(super) mod agents;
 pub(super) mod bulk;
 mod dry_run;
+pub(super) mod findings;
 pub(super) mod pruning;
 pub(super) mod reader;
 pub(super) mod repeated_calls;
@@ -21,12 +22,16 @@ use shared::{
     clock::Clock,
     event::Created,
     execution::{Execution, ExecutionOptions},
-    id::{ExecutionId, PlanId, RequestId, StepNumber},
+    id::{ExecutionId, PlanId, RequestId, Seq, StepNumber, WorkerId},
     plan::Plan,
     store::{ChildPath, Store},
 };
+use toolbox::Toolbox;
 
-use self::reader::ExecutionReader;
+use self::{
+    findings::{Finding, Surroundings, find_findings},
+    reader::{ExecutionReader, load_execution_until},
+};
 use super::{
     error::EngineError,
     named_locks::NamedLocks,
@@ -254,4 +259,52 @@ impl Executions {
         }
         Ok(self.control.start(start).await?.id)
     }
+
+    /// Returns the findings about an execution. `workers` are the live workers of the store.
+    pub async fn findings(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        most: usize,
+    ) -> Result<Vec<Finding>, EngineError> {
+        let now = self.clock.now();
+        let id = execution.id();
+        // A finished execution waits for nothing, so its head and inbox are not read.
+        let is_finished = execution.state().is_finished();
+        let head = if is_finished { None } else { self.store.head(id).await? };
+        let inbox =
+            if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
+        let around = Surroundings {
+            head: head.as_ref(),
+            inbox: &inbox,
+            workers,
+            limits: &self.tools.options().calls,
+            toolbox: Some(self.tools.inventory.toolbox()).filter(|toolbox| has_sets(toolbox)),
+        };
+        Ok(find_findings(execution, Some(&around), now, most))
+    }
+
+    /// Returns the findings that the log alone gave when it ended at a position.
+    pub async fn findings_at(
+        &self,
+        id: ExecutionId,
+        seq: Seq,
+        most: usize,
+    ) -> Result<Vec<Finding>, EngineError> {
+        let Some(execution) = load_execution_until(&*self.store, id, seq).await? else {
+            return Ok(Vec::new());
+        };
+        let now = execution.history().last.map_or(execution.created_at(), |last| last.at);
+        Ok(find_findings(&execution, None, now, most))
+    }
+
+    /// Returns the workers whose lease has not expired.
+    pub async fn live_workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        Ok(self.store.list_workers(self.clock.now()).await?)
+    }
+}
+
+/// Returns whether this process knows its toolsets. A command that only reads opens none of them.
+fn has_sets(toolbox: &Toolbox) -> bool {
+    toolbox.set_names().iter().any(|name| name.as_str() != "flow")
 }

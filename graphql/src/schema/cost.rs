@@ -50,7 +50,7 @@ const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
 }
 
 /// The fields that take more work than to return what is there.
-const TABLE: [Expensive; 95] = [
+const TABLE: [Expensive; 97] = [
     // What is read from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
@@ -72,6 +72,9 @@ const TABLE: [Expensive; 95] = [
     // It reads the executions of sub-plans.
     list("Execution.undoCalls", 20, 5),
     field("Request.planningError", 10),
+    // It reads the head and the inbox; with `atSeq`, the log.
+    field("Execution.findings", 20),
+    field("Request.findings", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
     part("Query.toolHistory", 5, 10),

@@ -13,18 +13,21 @@ use super::{
     connection::count,
     error::{ApiError, invalid},
     event::ExecutionEvent,
+    finding::Finding,
     loaders::Loaders,
     plan::Plan,
     request::Request,
     retry::{self, RepeatedCall, RetryMode, UndoCall},
     scalar::{DateTime, int},
     step::{StepError, StepStatus},
-    waits::{self, Wait},
+    waits::Wait,
 };
-use crate::engine::{self, Engine, EventBudget};
+use crate::engine::{self, Engine, EventBudget, MAX_FINDINGS};
 
 /// The most events that one field returns.
 const EVENTS: usize = 10_000;
+/// The findings where nobody says how many: all that there may be.
+const FINDINGS: i32 = 100;
 
 /// Where an execution is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -94,6 +97,15 @@ pub(super) struct Execution(pub(super) Arc<State>);
 impl From<State> for Execution {
     fn from(state: State) -> Self {
         Self(Arc::new(state))
+    }
+}
+
+impl Execution {
+    async fn find(&self, ctx: &Context<'_>, most: usize) -> Result<Vec<engine::Finding>> {
+        let executions = &ctx.data::<Engine>()?.executions;
+        let workers = ctx.data::<Loaders>()?.workers().await?;
+        let found = executions.findings(&self.0, &workers, most).await;
+        Ok(found.map_err(ApiError::from)?)
     }
 }
 
@@ -278,11 +290,31 @@ impl Execution {
     /// Why it does not go on by itself now: which step waits for whose consent, for which signal,
     /// until when, for which execution, behind which limit. Empty for one that is over.
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
+        let found = self.find(ctx, MAX_FINDINGS).await?;
+        Ok(found.into_iter().filter_map(Wait::of).collect())
+    }
+
+    /// What happened, why, and what helps: the most severe first, then by time. At most 100.
+    async fn findings(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            desc = "Only what the log said when it ended with this event. Without it, what \
+                          this node knows besides counts, too: workers, commands, limits, tools."
+        )]
+        at_seq: Option<i64>,
+        #[graphql(desc = "At most so many, 1 to 100.")] first: Option<i32>,
+    ) -> Result<Vec<Finding>> {
+        let most = count("first", first.unwrap_or(FINDINGS), MAX_FINDINGS)?;
+        let Some(at) = at_seq else {
+            let found = self.find(ctx, most).await?;
+            return Ok(found.into_iter().map(Finding::from).collect());
+        };
+        let at = u64::try_from(at).map(Seq);
+        let at = at.map_err(|_| invalid("`atSeq` must not be negative"))?;
         let engine = ctx.data::<Engine>()?;
-        let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
-        let mail = engine.store().list_commands(Some(self.0.id())).await.map_err(ApiError::from)?;
-        let reader = waits::Reader::new(&self.0, &engine.tools.options().calls, &mail);
-        Ok(reader.waits(head.as_ref(), engine.clock().now()))
+        let found = engine.executions.findings_at(self.0.id(), at, most).await;
+        Ok(found.map_err(ApiError::from)?.into_iter().map(Finding::from).collect())
     }
 
     /// How many steps there are.

@@ -11,7 +11,7 @@ use async_graphql::dataloader::{DataLoader, Loader};
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use shared::{
     execution::Execution,
-    id::{ExecutionId, PlanId, RequestId, ToolName},
+    id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
     limits,
     plan::Plan,
     request::Request,
@@ -33,6 +33,7 @@ pub(super) struct Loaders {
     source: DataLoader<Source>,
     engine: Engine,
     usage: OnceCell<BTreeMap<ToolName, Usage>>,
+    workers: OnceCell<Arc<[WorkerId]>>,
 }
 
 struct Source(Engine);
@@ -47,7 +48,7 @@ impl Loaders {
             tasks.spawn(task);
         };
         let source = DataLoader::new(Source(engine.clone()), spawn).delay(Duration::ZERO);
-        Self { source, engine, usage: OnceCell::new() }
+        Self { source, engine, usage: OnceCell::new(), workers: OnceCell::new() }
     }
 
     /// Returns how often a tool was called, if it was. All of them are read once.
@@ -57,6 +58,12 @@ impl Loaders {
             Ok::<_, ApiError>(usage.into_iter().map(|usage| (usage.tool.clone(), usage)).collect())
         };
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
+    }
+
+    /// Returns the live workers of the store. They are read once.
+    pub(super) async fn workers(&self) -> ApiResult<Arc<[WorkerId]>> {
+        let read = async { Ok::<_, ApiError>(self.engine.executions.live_workers().await?.into()) };
+        Ok(Arc::clone(self.workers.get_or_try_init(|| read).await?))
     }
 
     /// Returns a plan, if there is one.

@@ -36,7 +36,7 @@ pub(super) enum Effect {
     Once,
 }
 
-/// How bad a diagnostic is.
+/// How much a diagnostic or a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "diagnostic::Severity")]
 pub(super) enum Severity {
@@ -44,6 +44,8 @@ pub(super) enum Severity {
     Error,
     /// There is a plan; its author should know.
     Warning,
+    /// Worth knowing. Nothing needs to be done.
+    Info,
 }
 
 /// Something wrong with a draft, or worth knowing about a plan.

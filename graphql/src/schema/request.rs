@@ -8,12 +8,13 @@ use super::{
     connection::{LAST, MOST, count},
     error::ApiError,
     execution::Execution,
+    finding::Finding,
     loaders::Loaders,
     plan::Plan,
     scalar::DateTime,
     timeline::{self, TimelineEntry},
 };
-use crate::engine::Engine;
+use crate::engine::{Engine, MAX_FINDINGS, find_planning_findings};
 
 /// The most entries of a timeline that one field returns.
 const ENTRIES: usize = 10_000;
@@ -76,6 +77,23 @@ impl Request {
         let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
         let failure = transcript.iter().rfind(|entry| entry.is_failure());
         Ok(failure.map(PlanningError::of))
+    }
+
+    /// Why no plan came of it, and what helps. Empty where it has a plan, and while a plan is made.
+    /// `Execution.findings` tells about its executions.
+    async fn findings(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "At most so many, 1 to 100.")] first: Option<i32>,
+    ) -> Result<Vec<Finding>> {
+        let most = count("first", first.unwrap_or(100), MAX_FINDINGS)?;
+        let store = ctx.data::<Engine>()?.store();
+        if !store.plan_versions(self.0.id).await.map_err(ApiError::from)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
+        let found = find_planning_findings(&self.0, &transcript, most);
+        Ok(found.into_iter().map(Finding::from).collect())
     }
 
     /// How the plan came to be: candidate tools, drafts, diagnostics, oldest first.

@@ -21,6 +21,7 @@ use super::{
     rounded,
     scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
+use crate::engine::warnings_of;
 
 /// The most items that one field returns.
 const ITEMS: usize = 10_000;
@@ -356,7 +357,7 @@ impl StepStatus {
             now.parameters.as_deref().map(|value| rounded::warnings(value, "parameters"));
         let output = now.output().map(|value| rounded::warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
-        now.warnings.iter().cloned().chain(rounded).collect()
+        warnings_of(now).iter().cloned().chain(rounded).collect()
     }
 
     /// Whether its output is not of a call of its own: it was taken over from the execution that

@@ -239,6 +239,7 @@ type Request {
     executions: [Execution!]!
     transcript: [TranscriptEntry!]!
     timeline: [TimelineEntry!]!
+    findings(first: Int): [Finding!]!
 }
 type TranscriptEntry { at: DateTime! kind: String! content: JSON! }
 type TimelineEntry {
@@ -302,6 +303,7 @@ type Execution {
     dryRun: Boolean!
     steps: [StepStatus!]!
     step(stepId: String!): StepStatus
+    findings(atSeq: Int, first: Int): [Finding!]!
     outputs: JSON!
     executionResults: ExecutionResults!
     events(afterSeq: Int = 0, first: Int = 1000): [ExecutionEvent!]!
@@ -354,7 +356,28 @@ enum StepState { PENDING RUNNING RETRYING WAITING SUCCEEDED FAILED SKIPPED CANCE
 enum BulkAction { CANCEL PAUSE RESUME RETRY }
 enum ExecutionMode { SEQUENTIAL PARALLEL }
 enum Effect { READ IDEMPOTENT ONCE }
-enum Severity { ERROR WARNING }
+enum Severity { ERROR WARNING INFO }
+enum FindingKind { FAILURE WAIT SKIP WARNING TAKEOVER }
+type Finding {
+    code: String!
+    severity: Severity!
+    kind: FindingKind!
+    stepId: String
+    index: Int
+    at: DateTime
+    until: DateTime
+    message: String!
+    causeSeq: Int
+    causeExecutionId: ID
+    remedies: [Remedy!]!
+}
+type Remedy {
+    label: String!
+    command: String
+    mutation: String
+    variables: JSON
+    isDangerous: Boolean!
+}
 type Tool {
     name: String!
     description: String!

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_graphql::{ID, SimpleObject};
+use chrono::TimeDelta;
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
@@ -10,15 +11,15 @@ use shared::{
     id::{ExecutionId, Part, Seq, StepId},
     plan::Plan,
     request::{Request, TranscriptEntry},
-    tool::Progress,
+    tool::{Progress, ToolError},
 };
 
 use super::{
     error::ApiResult,
     event::{data, ended},
-    scalar::{DateTime, int, milliseconds},
+    scalar::{DateTime, int, milliseconds, written},
 };
-use crate::engine::{Engine, EventBudget};
+use crate::engine::{Engine, EventBudget, cause_line};
 
 /// The executions of a request that a timeline tells of, the newest.
 const EXECUTIONS: usize = 1_000;
@@ -46,7 +47,7 @@ pub(super) struct TimelineEntry {
     detail: Option<Value>,
     /// The milliseconds that the attempt took that ends here, or the execution.
     duration_ms: Option<f64>,
-    /// The milliseconds that the wait for a person or a signal took that ends here.
+    /// The milliseconds that the wait for a person, a signal or the next attempt took that ends here.
     waited_ms: Option<f64>,
 }
 
@@ -142,6 +143,8 @@ struct Reading {
     /// The last claim of the worker that had it before.
     previous: Option<Claimed>,
     started: Option<Timestamp>,
+    /// When the event before this one was recorded.
+    last: Option<Timestamp>,
     /// The attempts and waits that are under way.
     open: BTreeMap<(StepId, Part), Begun>,
 }
@@ -150,6 +153,8 @@ struct Reading {
 #[derive(Clone, Copy)]
 enum Begun {
     Attempt(Timestamp),
+    /// A sleep or an execution of its own, which goes on without a worker.
+    Detached(Timestamp),
     Wait(Timestamp),
 }
 
@@ -166,15 +171,19 @@ impl Reading {
             let before = self.owner.replace(claimed.clone());
             if before.as_ref().is_some_and(|before| before.worker != claimed.worker) {
                 self.previous = before;
+                self.leave_out(*at);
             }
             self.started.get_or_insert(*at);
         }
         let (duration_ms, waited_ms) = match self.end(event) {
-            Some(Begun::Attempt(from)) => (Some(milliseconds(from, *at)), None),
+            Some(Begun::Attempt(from) | Begun::Detached(from)) => {
+                (Some(milliseconds(from, (*at).max(from))), None)
+            }
             Some(Begun::Wait(from)) => (None, Some(milliseconds(from, *at))),
             None => (None, None),
         };
         self.begin(event, *at);
+        self.last = Some(*at);
         TimelineEntry {
             execution_id: Some(ID(id.to_string())),
             step_id: event.step().map(ToString::to_string),
@@ -188,11 +197,26 @@ impl Reading {
 
     fn begin(&mut self, event: &Event, at: Timestamp) {
         let (step, part, begun) = match event {
-            Event::StepStarted(StepStarted { step, part, .. }) => (step, part, Begun::Attempt(at)),
-            Event::StepWaiting { step, part, .. } => (step, part, Begun::Wait(at)),
+            Event::StepStarted(StepStarted { step, part, until, child, .. }) => {
+                let is_call = until.is_none() && child.is_none();
+                let begun = if is_call { Begun::Attempt(at) } else { Begun::Detached(at) };
+                (step, part, begun)
+            }
+            Event::StepWaiting { step, part, .. }
+            | Event::StepRetryScheduled { step, part, .. } => (step, part, Begun::Wait(at)),
             _ => return,
         };
         self.open.insert((step.clone(), *part), begun);
+    }
+
+    /// Leaves the time without a worker out of the attempts that the lost worker was at.
+    fn leave_out(&mut self, now: Timestamp) {
+        let Some(last) = self.last else { return };
+        for begun in self.open.values_mut() {
+            if let Begun::Attempt(from) = begun {
+                *from = now - (last - *from).max(TimeDelta::zero());
+            }
+        }
     }
 
     /// Returns what ends with the event.
@@ -206,7 +230,10 @@ impl Reading {
             | Event::StepApproved { step, part, .. }
             | Event::StepSettled { step, part, .. }
             | Event::StepSkipped { step, part, .. }
-            | Event::StepCancelled { step, part } => self.open.remove(&(step.clone(), *part)),
+            | Event::StepCancelled { step, part }
+            | Event::StepStarted(StepStarted { step, part, .. }) => {
+                self.open.remove(&(step.clone(), *part))
+            }
             Event::Finished { .. } => self.started.map(Begun::Attempt),
             _ => None,
         }
@@ -262,22 +289,24 @@ fn message(event: &Event) -> String {
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
         Event::StepProgress { progress, .. } => format!("{step} is at {}", far(progress)),
         Event::StepChecked { .. } => format!("{step} was checked"),
-        Event::StepRetryScheduled { attempt, error, .. } => {
-            format!("attempt {attempt} of {step} failed and there will be another: {error}")
+        Event::StepRetryScheduled { attempt, error, until, .. } => {
+            let (next, until) = (attempt.next(), written(*until));
+            let error = failure(error);
+            format!("attempt {attempt} of {step} failed: {error}; attempt {next} begins at {until}")
         }
         Event::StepInterrupted { attempt, error: Some(error), .. } => {
-            format!("attempt {attempt} of {step} called nothing: {error}")
+            format!("attempt {attempt} of {step} called nothing: {}", failure(error))
         }
         Event::StepInterrupted { attempt, .. } => {
             format!("attempt {attempt} of {step} was interrupted: its worker was lost")
         }
-        Event::StepFailed { error, .. } => format!("{step} failed: {error}"),
+        Event::StepFailed { error, .. } => format!("{step} failed: {}", failure(error)),
         Event::StepSkipped { .. } => format!("{step} was skipped"),
         Event::StepWaiting { reason, .. } => match reason {
             WaitReason::Approval => format!("{step} waits for somebody's consent"),
             WaitReason::Signal { name, .. } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
-                format!("{step} failed and waits for somebody's decision: {error}")
+                format!("{step} failed and waits for somebody's decision: {}", failure(error))
             }
         },
         Event::StepApproved { .. } => format!("somebody let {step} go on"),
@@ -297,12 +326,18 @@ fn message(event: &Event) -> String {
             format!("somebody asked it to stop: {reason}")
         }
         Event::CancelRequested { reason: None } => "somebody asked it to stop".to_owned(),
-        Event::ExecutionFailed { error } => format!("it cannot go on: {}", error.message),
+        Event::ExecutionFailed { error } => {
+            format!("it cannot go on: {}", cause_line(&error.message))
+        }
         Event::DeadlinePassed => "its time was up".to_owned(),
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),
     }
+}
+
+fn failure(error: &ToolError) -> String {
+    format!("{}: {}", error.code, cause_line(&error.message))
 }
 
 fn far(Progress { progress, total, message }: &Progress) -> String {

@@ -82,6 +82,35 @@ pub(in crate::engine) async fn load_execution(
     }
 }
 
+/// Returns an execution as its log described it at a position, if it exists. A position behind the
+/// end means the end.
+pub(super) async fn load_execution_until(
+    store: &dyn Store,
+    id: ExecutionId,
+    until: Seq,
+) -> Result<Option<Execution>, EngineError> {
+    let mut events = store.read(id, Seq::START).await?;
+    let Some(Event::Created(created)) = events.first().map(|recorded| &recorded.event) else {
+        return Ok(None);
+    };
+    let Some(plan) = store.plan(created.plan).await? else { return Ok(None) };
+    let mut execution =
+        Execution::create(id, plan, &events[0]).map_err(|err| StoreError::corrupt(id, err))?;
+    events.remove(0);
+    loop {
+        for recorded in &events {
+            if recorded.seq > until {
+                return Ok(Some(execution));
+            }
+            apply(&mut execution, recorded)?;
+        }
+        events = store.read(id, execution.seq()).await?;
+        if events.is_empty() || execution.seq() >= until {
+            return Ok(Some(execution));
+        }
+    }
+}
+
 impl ExecutionReader {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, retry_of: Mutex::default(), polls: RequestPollsById::default() }
