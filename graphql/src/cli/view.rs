@@ -1,5 +1,6 @@
 //! Draws what commands show to people.
 
+pub(crate) mod findings;
 pub(crate) mod format;
 pub(crate) mod live_view;
 pub(crate) mod news;

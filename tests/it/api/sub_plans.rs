@@ -122,7 +122,7 @@ async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     world.until(&text(&child), "n", "WAITING").await;
     let it = world.execution(&text(&child), "waitsFor { kind stepId message }").await;
     let expected = json!([{ "kind": "approval", "stepId": "n",
-        "message": "`n` waits for a person's consent" }]);
+        "message": "needs approval of `n`, which calls `flow.noop`" }]);
     assert_eq!(it["waitsFor"], expected);
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { executionId } }";
     world.get(cancel, json!({ "id": id })).await;

@@ -105,8 +105,16 @@ async fn a_child_that_waits_for_a_person_is_told_of() {
     let told = home.run(&["debug", &parent]).await;
     assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
     let told = home.run(&["debug", &parent, "--full"]).await;
-    assert!(told.out.contains("waits: `ask` waits for a person's consent"), "{}", told.out);
-    assert!(told.out.contains(&format!("waits: `sub` waits for `{child}`")), "{}", told.out);
+    assert!(
+        told.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
+        "{}",
+        told.out
+    );
+    assert!(
+        told.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
+        "{}",
+        told.out
+    );
     assert_eq!(home.run(&["approve", child, "ask"]).await.status, 0);
     let done = home.json(&["execute", &parent], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "first": null, "ask": null } }));
@@ -140,7 +148,9 @@ async fn items_are_counted_and_what_is_undone_is_told() {
     let list = home.json(&["list", "executions"], 0).await;
     let id = text(&list[0]["executionId"]);
     let told = home.run(&["debug", id]).await;
-    for part in ["2 of 3 items ✓, 1 failed", "Undone: `done`."] {
+    for part in
+        ["2 of 3 items ✓, 1 failed", "undone by `flow.noop`: `done[0]`, `done[1]` and `done[2]`"]
+    {
         assert!(told.out.contains(part), "{part}: {}", told.out);
     }
     let told = home.run(&["debug", id, "--full"]).await;

@@ -98,7 +98,7 @@ pub(crate) struct Execution {
     pub(crate) retry_of: Option<Text>,
     pub(crate) next: Option<NextExecution>,
     pub(crate) replanning: Option<Replanning>,
-    pub(crate) waits_for: Vec<Wait>,
+    pub(crate) findings: Vec<Finding>,
     pub(crate) total: u64,
     pub(crate) successful: u64,
     pub(crate) failed: u64,
@@ -120,17 +120,18 @@ impl Execution {
     pub(crate) const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \
         total successful failed skipped cancelled outputs plan { tools { stepId toolName dependsOn \
         retry onError } } executionResults { errors { stepId toolName index code message attempt \
-        retryable } } steps { stepId state skipReason warnings resolvedParameters items { index \
-        resolvedParameters } compensation { state error { code message } } } \
-        retries { executionId state }";
+        retryable } } steps { stepId state resolvedParameters items { index \
+        resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
+        index message remedies { label command isDangerous } }";
 
     pub(crate) fn fields() -> String {
         let (plan, step, error) = (Plan::fields(), StepStatus::fields(), StepError::FIELDS);
         format!(
             "{} plan {{ {plan} }} steps {{ {step} }} executionResults {{ outputs errors {{ {error} }} \
-             variables }} waitsFor {{ {} }} replanning {{ {} }} next {{ executionId }}",
+             variables }} findings {{ {} }} waitsFor {{ {} }} replanning {{ {} }} next {{ executionId }}",
             Self::VALUES,
-            Wait::FIELDS,
+            Finding::FIELDS,
+            WAIT,
             Replanning::FIELDS
         )
     }
@@ -213,6 +214,7 @@ pub(crate) struct StepStatus {
     pub(crate) reused: bool,
     pub(crate) skip_reason: Option<Text>,
     pub(crate) waits_for: Option<Text>,
+    pub(crate) until: Option<Timestamp>,
     pub(crate) items: Vec<StepStatus>,
     pub(crate) item_tally: Option<ItemTally>,
     pub(crate) child_execution_id: Option<Text>,
@@ -285,20 +287,61 @@ impl ItemTally {
     const FIELDS: &str = "total pending running waiting successful failed skipped cancelled";
 }
 
-/// Something that an execution waits for.
+/// The fields of what an execution waits for. `--json` prints them, and views show findings.
+const WAIT: &str = "kind stepId index name executionId until message";
+
+/// What happened, why, and what helps.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Wait {
-    pub(crate) kind: Text,
+pub(crate) struct Finding {
+    pub(crate) code: Text,
+    pub(crate) severity: Severity,
+    pub(crate) kind: FindingKind,
     pub(crate) step_id: Option<Text>,
     pub(crate) index: Option<u64>,
-    pub(crate) name: Option<Text>,
-    pub(crate) until: Option<Text>,
+    pub(crate) until: Option<Timestamp>,
     pub(crate) message: Text,
+    pub(crate) remedies: Vec<Remedy>,
 }
 
-impl Wait {
-    const FIELDS: &str = "kind stepId index name executionId until message";
+impl Finding {
+    pub(crate) const FIELDS: &str = "code severity kind stepId index at until message causeSeq \
+        causeExecutionId remedies { label command mutation variables isDangerous }";
+    /// The fields that a row of a list shows.
+    pub(crate) const ROW: &str = "severity kind message";
+}
+
+/// An action that helps.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Remedy {
+    pub(crate) label: Text,
+    pub(crate) command: Option<Text>,
+    pub(crate) is_dangerous: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum FindingKind {
+    Failure,
+    Wait,
+    Skip,
+    Takeover,
+    /// Also a kind that a newer server has.
+    #[default]
+    #[serde(other)]
+    Warning,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Severity {
+    Error,
+    Warning,
+    /// Also a severity that a newer server has.
+    #[default]
+    #[serde(other)]
+    Info,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -387,6 +430,7 @@ pub(crate) struct Request {
     pub(crate) created_at: Option<Text>,
     pub(crate) plans: Vec<Plan>,
     pub(crate) executions: Vec<Execution>,
+    pub(crate) findings: Vec<Finding>,
     pub(crate) transcript: Vec<TranscriptEntry>,
     pub(crate) timeline: Vec<TimelineEntry>,
 }
@@ -397,11 +441,12 @@ impl Request {
     /// Selects all fields of a request, with its `last` newest executions.
     pub(crate) fn fields(last: i32) -> String {
         format!(
-            "{} plans {{ {} }} executions(last: {last}) {{ {} }} transcript {{ at kind content }} \
-             timeline {{ {} }}",
+            "{} plans {{ {} }} executions(last: {last}) {{ {} }} findings {{ {} }} \
+             transcript {{ at kind content }} timeline {{ {} }}",
             Self::VALUES,
             Plan::fields(),
             Execution::fields(),
+            Finding::FIELDS,
             TimelineEntry::FIELDS
         )
     }

@@ -1,7 +1,6 @@
 //! Watches an execution until it is finished, shows it, and drives it if the command asks for that.
 
 use std::{
-    collections::BTreeMap,
     pin::{Pin, pin},
     time::Duration,
 };
@@ -18,12 +17,22 @@ use crate::cli::{
     ExitStatus,
     client::{
         read,
-        types::{Execution, ExecutionHead, Plan, Replanning, ReplanningState, Text},
+        types::{
+            Execution, ExecutionHead, Finding, FindingKind, Plan, Replanning, ReplanningState,
+            Severity, StepState, Text,
+        },
     },
     event_tree::EventTree,
     failure::Failure,
     session::Session,
-    view::{format::quote_for_shell, live_view::LiveView, news::News, outcome, plain},
+    view::{
+        findings::{draw_commands, draw_finding},
+        format::quote_for_shell,
+        live_view::LiveView,
+        news::News,
+        outcome, plain,
+        step::StepView,
+    },
 };
 
 /// Reconnects of a broken stream before the server counts as gone, and the delay before each.
@@ -271,6 +280,7 @@ impl EventReader<'_> {
                     let Some((id, event)) = next else { return Ok(None) };
                     let news = self.tree.apply(client, &mut events, &id, &event?);
                     if let Some(news) = news {
+                        let news = self.mark_answered(&id, news).await?;
                         self.view.tell(&news, self.tree.root().steps_over);
                     }
                 }
@@ -302,6 +312,25 @@ impl EventReader<'_> {
                 return Ok(Some(Stopped::Asking(self.tree.asking())));
             }
         }
+    }
+
+    /// Says of a waiting step that it was answered, if the answer lies in the inbox. Otherwise a
+    /// watcher would read that the step waits, and then that it was approved.
+    async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
+        let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
+            return Ok(news);
+        };
+        if view.state != StepState::Waiting {
+            return Ok(news);
+        }
+        let inbox = self.of.session.inbox(execution).await?;
+        let step = name.rsplit(" › ").next().unwrap_or(name);
+        let Some(answer) = inbox.iter().find_map(|command| answer_to(command, step)) else {
+            return Ok(news);
+        };
+        let detail = Some(format!("{answer}, and no worker has read that yet"));
+        let view = StepView { detail, next: None, ..view.clone() };
+        Ok(News::Step { name: name.clone(), view })
     }
 
     /// Returns whether the inbox holds no answer of a person. A command leaves the inbox in the
@@ -375,34 +404,28 @@ async fn show_waiting(
         print_document(session, id).await?;
         return Ok(ExitStatus::Waiting);
     }
-    let (mut answered, mut asked) = (Vec::new(), Vec::new());
-    let mut inboxes: BTreeMap<String, Vec<Command>> = BTreeMap::new();
-    for (of, step) in steps {
-        if let (false, Ok(execution)) = (inboxes.contains_key(&of), of.parse()) {
-            inboxes.insert(of.clone(), session.inbox(execution).await?);
-        }
-        let commands = inboxes.get(&of).map(Vec::as_slice).unwrap_or_default();
-        match commands.iter().find_map(|command| answer_to(command, &step)) {
-            Some(answer) => answered.push((step, answer)),
-            None => asked.push((of, step)),
-        }
-    }
     screen.print(&format!("{id}  WAITING"))?;
-    for (step, answer) in answered.iter().take(ASKED) {
-        screen.say(&format!("`{}` was {answer}, but no worker drives it", plain::safe_line(step)));
+    let mut executions = vec![id.to_string()];
+    for (of, _) in steps {
+        if !executions.contains(&of) && executions.len() < ASKED {
+            executions.push(of);
+        }
     }
-    if !answered.is_empty() {
-        screen.say(&format!("faber execute {id}   continues it"));
-    }
-    for (of, step) in asked.iter().take(ASKED) {
-        let step = quote_for_shell(step);
-        screen.say(&format!("faber approve {of} {step}            approves the step"));
-        screen.say(&format!("faber approve {of} {step} --reject   rejects it"));
-    }
-    if asked.len() > ASKED {
-        screen.say(&format!("and {} more", asked.len() - ASKED));
+    for of in executions {
+        let fields = format!("findings {{ {} }}", Finding::FIELDS);
+        let found: Waiting = session.client.execution(&of, &fields).await?;
+        let waits = found.findings.iter().filter(|finding| is_question(finding));
+        for finding in waits.take(ASKED) {
+            screen.say(&draw_finding(finding, screen.err));
+            draw_commands(finding, screen.err).iter().for_each(|line| screen.say(line));
+        }
     }
     Ok(ExitStatus::Waiting)
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    findings: Vec<Finding>,
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
@@ -414,7 +437,12 @@ fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
         let rest = asked.strip_prefix(step.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
-    is_meant.then_some(if *approved { "approved" } else { "refused" })
+    is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
+}
+
+/// Returns whether a finding says what somebody must do before the execution goes on.
+fn is_question(finding: &Finding) -> bool {
+    finding.kind == FindingKind::Wait && finding.severity < Severity::Info
 }
 
 pub(crate) async fn show_state(

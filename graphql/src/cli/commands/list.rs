@@ -1,5 +1,7 @@
 //! `faber list` and `faber prune`: requests, plans and executions.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -10,12 +12,12 @@ use crate::{
         args::{List, Part, Since, api_name},
         client::{
             Client,
-            types::{Execution, Plan, Pruned, Request},
+            types::{Execution, Finding, Plan, Pruned, Request, Severity},
         },
         failure::Failure,
         session::Session,
         view::{
-            format::{count, first_line, format_duration, format_second},
+            format::{clip, count, first_line, format_duration, format_second},
             outcome::{paint_state, took_ms},
             paint::Paint,
         },
@@ -34,11 +36,14 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
                 // Without `parts: false`, the newest executions may all be children.
-                fields.push_str(
-                    " executions(last: 1, parts: false) { state startedAt createdAt finishedAt }",
+                let row = Finding::ROW;
+                let _ = write!(
+                    fields,
+                    " executions(last: 1, parts: false) {{ state startedAt createdAt finishedAt \
+                     findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
                 );
             }
-            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"];
+            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY", "WHY"];
             let page = Page { kind: "requests", filter, part, fields };
             show_page(session, page, headings, request_row).await
         }
@@ -55,13 +60,24 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
                 "state": (!states.is_empty()).then_some(states), "requestId": request,
                 "planId": plan, "toolName": tool, "from": from, "to": to,
             });
-            let fields = if is_json { Execution::fields() } else { Execution::VALUES.to_owned() };
-            let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"];
+            let row = Finding::ROW;
+            let fields = if is_json {
+                Execution::fields()
+            } else {
+                format!("{ROW} findings(first: 1) {{ {row} }}")
+            };
+            let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
             let page = Page { kind: "executions", filter, part, fields };
             show_page(session, page, headings, execution_row).await
         }
     }
 }
+
+/// The fields of an execution that a row shows, beside its finding.
+const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
+/// The most columns of a query, if a reason follows it, and of a reason, if a plan follows it.
+const QUERY: usize = 50;
+const REASON: usize = 72;
 
 /// A page of a list. `kind` is the field of the API that lists the objects.
 struct Page {
@@ -172,13 +188,30 @@ pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<Exi
 
 fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     let newest = request.executions.last();
+    let state = match newest {
+        Some(execution) => paint_state(execution.state.as_str(), paint),
+        None if !request.findings.is_empty() => paint_state("PLANNING_FAILED", paint),
+        None => String::new(),
+    };
+    let why = match newest {
+        Some(execution) => reason_of(execution),
+        None => request.findings.first().map(|finding| first_line(&finding.message)),
+    };
     vec![
         request.request_id.to_string(),
-        newest.map(|execution| paint_state(execution.state.as_str(), paint)).unwrap_or_default(),
+        state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
-        first_line(&request.query),
+        clip(&first_line(&request.query), QUERY),
+        why.unwrap_or_default(),
     ]
+}
+
+/// Returns the most severe finding about an execution. One that succeeded needs no explanation.
+fn reason_of(execution: &Execution) -> Option<String> {
+    let finding = execution.findings.first()?;
+    let is_minor = finding.severity == Severity::Info && execution.state.is_finished();
+    (!is_minor).then(|| first_line(&finding.message))
 }
 
 fn plan_row(plan: &Plan, _: Paint) -> Vec<String> {
@@ -199,6 +232,7 @@ fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
         took_ms(execution).map(format_duration).unwrap_or_default(),
+        clip(&reason_of(execution).unwrap_or_default(), REASON),
         execution.plan_id.to_string(),
     ]
 }
@@ -219,8 +253,8 @@ mod tests {
         let paint = Paint::new(false);
         let items: Vec<T> = serde_json::from_value(items).unwrap();
         let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
-        let headings = &["A", "B", "C", "D", "E", "F"][..rows[0].len()];
-        expected.assert_eq(&draw_table(headings, &rows, Some(80), paint));
+        let headings = &["A", "B", "C", "D", "E", "F", "G"][..rows[0].len()];
+        expected.assert_eq(&draw_table(headings, &rows, Some(110), paint));
     }
 
     #[test]
@@ -229,6 +263,8 @@ mod tests {
             "finishedAt": "2026-01-01T00:00:02.5Z" });
         let mut failed = times.clone();
         failed["state"] = json!("FAILED");
+        failed["findings"] =
+            json!([{ "severity": "ERROR", "message": "`export` failed: no code" }]);
         check(
             json!([
                 { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
@@ -236,6 +272,9 @@ mod tests {
                 { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
                   "query": "a query that is far too long for the window that it is in",
                   "executions": [] },
+                { "requestId": "req_1_ccccccccc", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "paint the fence", "executions": [],
+                  "findings": [{ "severity": "ERROR", "message": "no tool fits" }] },
             ]),
             request_row,
             expect![[r"

@@ -94,14 +94,9 @@ pub(crate) fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     }
 }
 
-/// Quotes a name for a shell. Shells take brackets for a pattern.
+/// Quotes a name for a shell, and escapes it for a terminal.
 pub(crate) fn quote_for_shell(name: &str) -> String {
-    let name = plain::safe_line(name);
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
-        return name;
-    }
-    format!("'{}'", name.replace('\'', r"'\''"))
+    crate::engine::quote_for_shell(&plain::safe_line(name))
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
 use shared::execution::ExecutionState;
 
 use super::{
-    format::{clip, count, format_duration, indent_json, json_line, part_name, quote_for_shell},
-    outcome::{self, Outcome, paint_state, summary_line},
+    findings::{draw_findings, hint_of},
+    format::{clip, count, format_duration, indent_json, json_line, part_name},
+    outcome::{Outcome, paint_state, summary_line},
     paint::Paint,
     plain,
     plan::{draw_diagnostics, draw_plan},
@@ -27,6 +27,8 @@ const QUERY: usize = 400;
 const PARAMETERS: usize = 20;
 /// The most other executions and the most children in a report.
 const OTHERS: usize = 10;
+/// The most commands that findings suggest.
+const REMEDIES: usize = 10;
 /// The most items of a step in a full report.
 const ITEMS: usize = 10;
 
@@ -45,7 +47,7 @@ pub(crate) fn draw_report(
     let Some(main) = named.or(newest) else { return never_executed(request, is_full, paint) };
 
     let mut told = draw_head(request, main, paint);
-    told.push_str(&draw_body(request, main, is_full, paint));
+    told.push_str(&draw_body(main, is_full, paint));
     let others = if is_full {
         all().filter(|execution| execution.execution_id != main.execution_id).collect()
     } else {
@@ -59,7 +61,7 @@ pub(crate) fn draw_report(
         };
         let state = paint_state(other.state.as_str(), paint);
         let _ = writeln!(told, "\n{id}  {state}  {}", paint.dim(relation));
-        told.push_str(&draw_body(request, other, is_full, paint));
+        told.push_str(&draw_body(other, is_full, paint));
     }
     if is_full {
         told.push_str(&draw_planning(request, paint));
@@ -152,16 +154,19 @@ fn period_of(execution: &Execution) -> String {
     }
 }
 
-fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Paint) -> String {
-    let mut findings = outcome::list_findings(execution, &request.timeline, paint);
-    if findings.is_empty() && execution.state == ExecutionState::Completed {
+fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
+    let mut findings = draw_findings(&execution.findings, paint);
+    if execution.state == ExecutionState::Completed && execution.failed == 0 {
         let Execution { successful, total, .. } = execution;
-        findings.push(match total {
-            _ if successful != total => format!("{successful} of {total} steps succeeded."),
-            1 => "The step succeeded.".to_owned(),
-            2 => "Both steps succeeded.".to_owned(),
-            _ => format!("All {total} steps succeeded."),
-        });
+        findings.insert(
+            0,
+            match total {
+                _ if successful != total => format!("{successful} of {total} steps succeeded."),
+                1 => "The step succeeded.".to_owned(),
+                2 => "Both steps succeeded.".to_owned(),
+                _ => format!("All {total} steps succeeded."),
+            },
+        );
     }
     let timeline = Timeline::new(execution, paint);
     let mut told = draw_section("What happened", &findings, paint);
@@ -173,7 +178,8 @@ fn draw_body(request: &Request, execution: &Execution, is_full: bool, paint: Pai
     }
     told.push_str(&draw_section("Values", &timeline.values(), paint));
     let error = execution.execution_results.errors.first();
-    let parameters = error.and_then(|error| Outcome::new(execution).parameters(error));
+    let parameters =
+        error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = part_name(&error.step_id.to_string(), error.index);
         let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
@@ -314,62 +320,37 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 }
 
 /// A command, and its effect.
-type Hint = (String, &'static str);
+type Hint = (String, String);
 
+/// Lists what helps according to the findings, best first, then what is always possible.
 fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();
-    match execution.state {
-        Failed | Cancelled if !execution.dry_run || execution.state == Cancelled => {
-            let is_failed = execution.state == Failed;
-            let failed = "does again what failed, and keeps the rest";
-            let effect = if is_failed { failed } else { "runs the steps that did not run" };
-            all.push((format!("faber retry {id}"), effect));
-            all.push((format!("faber retry {id} --all"), "does all of it again"));
-        }
-        Paused => all.push((format!("faber resume {id}"), "resumes it")),
-        Completed | Failed => (),
-        _ => {
-            all.extend(answer_commands(execution));
-            all.push((format!("faber watch {id}"), "watches it"));
-            all.push((format!("faber cancel {id}"), "stops it"));
+    for execution in std::iter::once(execution).chain(children_of(request, execution)) {
+        for hint in execution.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of)
+        {
+            if all.len() < REMEDIES && !all.iter().any(|(command, _)| *command == hint.0) {
+                all.push(hint);
+            }
         }
     }
-    all.extend(children_of(request, execution).into_iter().flat_map(answer_commands));
+    let mut add = |command: String, effect: &str| all.push((command, effect.to_owned()));
+    match execution.state {
+        Failed | Cancelled if !execution.dry_run => {
+            add(format!("faber retry {id} --all"), "does all of it again");
+        }
+        Completed | Failed | Cancelled | Paused => (),
+        _ => {
+            add(format!("faber watch {id}"), "watches it");
+            add(format!("faber cancel {id}"), "stops it");
+        }
+    }
     if !is_full {
-        all.push((format!("faber debug {id} --full"), "every value, and how the plan came to be"));
+        add(format!("faber debug {id} --full"), "every value, and how the plan came to be");
     }
     let width = all.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
-}
-
-/// Returns the commands that answer a waiting execution.
-fn answer_commands(execution: &Execution) -> Vec<Hint> {
-    let id = &execution.execution_id;
-    let mut all = Vec::new();
-    for wait in execution.waits_for.iter().take(OTHERS) {
-        let step = wait.step_id.as_deref().unwrap_or_default();
-        let step = quote_for_shell(&part_name(step, wait.index));
-        match &*wait.kind {
-            "approval" | "decision" => {
-                all.push((format!("faber approve {id} {step}"), "approves the step"));
-                all.push((format!("faber approve {id} {step} --reject"), "rejects it"));
-            }
-            "worker" => {
-                let execute = (format!("faber execute {id}"), "continues it");
-                if !all.contains(&execute) {
-                    all.push(execute);
-                }
-            }
-            "signal" => {
-                let name = quote_for_shell(wait.name.as_deref().unwrap_or_default());
-                all.push((format!("faber signal {id} {name}"), "sends the signal"));
-            }
-            _ => (),
-        }
-    }
-    all
 }
 
 /// Names the other executions of the request, newest first.
@@ -395,13 +376,8 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
         if plans.is_empty() { paint.red("NO PLAN") } else { paint.yellow("NOT EXECUTED") };
     let query = clip(&plain::safe_line(&request.query), QUERY);
     let mut told = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
-    let errors = request.transcript.iter().filter(|entry| entry.kind == "error");
-    let text = |value: &Value| plain::safe_line(value.as_str().unwrap_or_default());
-    let errors = errors.map(|entry| {
-        let code = paint.red(format!("error[{}]", text(&entry.content["code"])));
-        format!("{code}: {}", text(&entry.content["message"]))
-    });
-    told.push_str(&draw_section("What happened", &errors.collect::<Vec<_>>(), paint));
+    let found = draw_findings(&request.findings, paint);
+    told.push_str(&draw_section("What happened", &found, paint));
     let mut kinds: Vec<String> =
         request.transcript.iter().map(|entry| entry.kind.to_string()).collect();
     kinds.dedup();
@@ -416,8 +392,10 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
         told.push_str(&draw_planning(request, paint));
     }
     let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
+    let helping = request.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of);
+    let helping = helping.map(|(command, effect)| format!("{command}  {effect}"));
     let full = (!is_full).then(|| format!("faber debug {id} --full"));
-    let next: Vec<String> = execute.into_iter().chain(full).collect();
+    let next: Vec<String> = execute.into_iter().chain(helping).chain(full).collect();
     told.push_str(&draw_section("Next", &next, paint));
     told.trim_end().to_owned()
 }

@@ -88,6 +88,7 @@ impl<'a> Timeline<'a> {
         let (id, tool) = (&*step.step_id, &*step.tool_name);
         let tool = if tool.rsplit('.').next() == Some(id) { "" } else { tool };
         let waits = step.waits_for.as_ref().map(|waits| format!("waits for {waits}"));
+        let waits = waits.or_else(|| describe_next_attempt(step));
         let child = step.child_execution_id.as_ref().map(|child| format!("executes {child}"));
         let rest = [
             plain::safe_line(tool),
@@ -190,6 +191,13 @@ fn worked_ms(step: &StepStatus) -> Option<f64> {
 pub(crate) fn describe_wait(step: &StepStatus) -> String {
     let waited = step.waited_ms.filter(|ms| *ms > 0.0);
     waited.map(|ms| format!("waited {}", format_duration(ms))).unwrap_or_default()
+}
+
+/// Returns when the next attempt of a retrying step begins.
+fn describe_next_attempt(step: &StepStatus) -> Option<String> {
+    let until = step.until.filter(|_| step.state == StepState::Retrying)?;
+    let (next, at) = (step.attempts + 1, until.format("%H:%M:%S%.3f"));
+    Some(format!("attempt {next} at {at} UTC"))
 }
 
 pub(crate) fn describe_attempts(step: &StepStatus) -> String {

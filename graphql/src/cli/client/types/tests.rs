@@ -118,7 +118,8 @@ fn fields_are_those_of_the_schema() {
     fits::<StepError>("StepError", StepError::FIELDS, true);
     fits::<StepStatus>("StepStatus", &StepStatus::fields(), true);
     fits::<ItemTally>("ItemTally", ItemTally::FIELDS, true);
-    fits::<Wait>("Wait", Wait::FIELDS, true);
+    fits::<Finding>("Finding", Finding::FIELDS, true);
+    fits::<Finding>("Finding", Finding::ROW, false);
     fits::<Plan>("Plan", &Plan::fields(), true);
     fits::<Plan>("Plan", Plan::SHOWN, false);
     fits::<PlannedStep>("ToolExecution", PlannedStep::FIELDS, true);

@@ -343,6 +343,11 @@ fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'sta
         ) if answered == step && (item.is_none() || *item == task.part.item) => {
             Some(if *approved { "was approved" } else { "was rejected" })
         }
+        (Command::Settle { step: settled, item, .. }, WaitReason::Decision { .. })
+            if settled == step && *item == task.part.item =>
+        {
+            Some("was settled")
+        }
         (Command::Signal { name, .. }, WaitReason::Signal { name: awaited, .. })
             if name == awaited =>
         {
