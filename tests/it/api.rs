@@ -7,6 +7,7 @@ mod computing;
 mod drafts;
 mod dry;
 mod errors;
+mod findings;
 mod json;
 mod life;
 mod limits;

@@ -6,6 +6,7 @@ mod bombs;
 mod commands;
 mod executions;
 mod features;
+mod findings;
 pub(crate) mod home;
 mod hostile;
 mod interrupted;

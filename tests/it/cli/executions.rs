@@ -117,6 +117,7 @@ async fn what_waits_for_a_person_is_4() {
     let watched = home.run(&["watch", &id]).await;
     assert_eq!(watched.status, 4, "{watched:?}");
     let debugged = home.run(&["debug", &id]).await;
+    assert!(!watched.err.contains("waits for approval"), "{watched:?}");
     for told in [&watched.err, &debugged.out] {
         assert!(told.contains("approved") && told.contains(&execute), "{told}");
         assert!(!told.contains("faber approve"), "{told}");
