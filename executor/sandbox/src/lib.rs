@@ -53,7 +53,8 @@ const NEEDS_LANDLOCK: &str = "what it reads and writes (that takes Landlock: Lin
 /// The protection that needs seccomp.
 const NEEDS_SECCOMP: &str = "what it connects to (that takes filters of system calls: seccomp)";
 /// Variables that a confined command gets.
-const CONFINED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
+const HOME: &str = "HOME";
 /// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
 /// languages. A star matches any suffix. The list has no variable that may be a secret. Secrets are
 /// passed by name.
@@ -329,7 +330,10 @@ impl Launcher {
             life,
             caller: std::process::id(),
         };
-        subcommand_for(binary, program, &order, &CONFINED_VARIABLES, &confinement.pass)
+        // Another user must not get Faber's `HOME`, wherever it leads. The subcommand sets its own.
+        let is_usual = |name: &&str| *name != HOME || confinement.user.is_none();
+        let usual: Vec<&str> = CONFINED_VARIABLES.into_iter().filter(is_usual).collect();
+        subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
 
     /// Prepares an unconfined program that ends with everything that it started. It gets the usual
@@ -525,6 +529,22 @@ mod tests {
             assert!(!envs.contains(&"CARGO_PKG_NAME"), "{envs:?}");
             assert_eq!(envs.contains(&ORDER_VARIABLE), launcher.can_confine());
         }
+    }
+
+    #[test]
+    fn another_user_does_not_get_the_home_of_faber() {
+        let has_home = |confinement: Confinement| {
+            let launcher = Launcher::with_binary("/bin/faber".into());
+            let command =
+                launcher.confined_command(&confinement, Lifetime::Watched, OsStr::new("prog"));
+            command.unwrap().as_std().get_envs().any(|(name, _)| name == HOME)
+        };
+        let user = || Some("nobody".to_owned());
+        assert!(has_home(Confinement::default()));
+        assert!(!has_home(Confinement { user: user(), ..Confinement::default() }));
+        // A name in `pass` is an order.
+        let pass = vec![HOME.to_owned()];
+        assert!(has_home(Confinement { user: user(), pass, ..Confinement::default() }));
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// This folder contains secrets of the system. A command reads only the parts that every user may
 /// read.
 const ETC_FOLDER: &str = "/etc";
+/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a command
+/// reads only the parts that every user may read. Packages put no secrets into the rest of `/usr`.
+const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
+/// The folder above `/usr/local`.
+const USR_FOLDER: &str = "/usr";
+/// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left
+/// over cannot be read unless the configuration names it.
+const MAX_CHECKED: usize = 200_000;
 /// Home folders. Permission for a folder above them does not include them.
 const HOMES: [&str; 2] = ["/root", "/home"];
 /// Devices that any command may write. They store nothing. A terminal is not included, because a
@@ -102,19 +110,30 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
 ///
 /// Landlock allows a folder only with all its contents. So a folder with secrets is split, and only
 /// its public parts are allowed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Readable {
     /// Files, and folders with all their contents.
     whole: Vec<PathBuf>,
     /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
+    /// Files and folders that may still be checked.
+    checks_left: usize,
+}
+
+impl Default for Readable {
+    fn default() -> Self {
+        Self { whole: Vec::new(), listed: Vec::new(), checks_left: usize::MAX }
+    }
 }
 
 impl Readable {
     /// Returns the folders of the system and the named paths.
     fn with_system(named: &[PathBuf]) -> Self {
         let mut readable = Self::default();
-        for path in SYSTEM_FOLDERS.iter().map(Path::new).chain(named.iter().map(PathBuf::as_path)) {
+        for folder in SYSTEM_FOLDERS {
+            readable.add_system(Path::new(folder));
+        }
+        for path in named {
             match path.canonicalize() {
                 Ok(real) if real == Path::new("/") => readable.add_root(),
                 Ok(real) if real == Path::new(ETC_FOLDER) => readable.add_public(&real),
@@ -124,14 +143,35 @@ impl Readable {
         readable
     }
 
+    /// Adds a folder of the system without its secrets.
+    fn add_system(&mut self, path: &Path) {
+        if path == Path::new(ETC_FOLDER) {
+            self.add_resolved(path);
+        } else if MIXED_FOLDERS.iter().any(|mixed| path == Path::new(mixed)) {
+            self.checks_left = MAX_CHECKED;
+            self.add_resolved(path);
+            self.checks_left = usize::MAX;
+        } else if path == Path::new(USR_FOLDER) {
+            self.listed.push(path.to_owned());
+            list_entries(path).iter().for_each(|entry| self.add_system(entry));
+        } else {
+            self.whole.push(path.to_owned());
+        }
+    }
+
+    /// Adds the public parts of a folder that may be a symlink.
+    fn add_resolved(&mut self, path: &Path) {
+        if let Ok(real) = path.canonicalize() {
+            self.add_public(&real);
+        }
+    }
+
     /// Adds `/` without the secrets of the system and the home folders. Listing `/` is not allowed,
     /// because that would include the names in the homes.
     fn add_root(&mut self) {
         for path in list_entries(Path::new("/")) {
-            if path == Path::new(ETC_FOLDER) {
-                self.add_public(&path);
-            } else if !HOMES.iter().any(|home| path == Path::new(home)) {
-                self.whole.push(path);
+            if !HOMES.iter().any(|home| path == Path::new(home)) {
+                self.add_system(&path);
             }
         }
     }
@@ -145,6 +185,8 @@ impl Readable {
     /// Returns whether every user may read a path with all its contents. If not, adds the public
     /// parts of a folder.
     fn is_public(&mut self, path: &Path) -> bool {
+        let Some(left) = self.checks_left.checked_sub(1) else { return false };
+        self.checks_left = left;
         let Ok(meta) = path.symlink_metadata() else { return false };
         if !meta.is_dir() {
             return meta.mode() & 0o004 != 0;
@@ -203,6 +245,33 @@ mod tests {
         let mut certs = Readable::default();
         certs.add_public(&top.join("ssl/certs"));
         assert_eq!(certs.whole, [top.join("ssl/certs")]);
+    }
+
+    #[test]
+    fn folders_with_programs_are_taken_apart() {
+        let mut readable = Readable::default();
+        readable.add_system(Path::new(USR_FOLDER));
+        // `/usr/local` has its own rules, and the rest of `/usr` is allowed with all its contents.
+        assert!(readable.whole.contains(&PathBuf::from("/usr/bin")), "{readable:?}");
+        assert!(!readable.whole.contains(&PathBuf::from(USR_FOLDER)), "{readable:?}");
+        assert_eq!(readable.checks_left, usize::MAX);
+    }
+
+    #[test]
+    fn a_folder_that_is_too_large_to_check_is_not_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(top.join(name), "").unwrap();
+            fs::set_permissions(top.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let mut readable = Readable { checks_left: 3, ..Readable::default() };
+        readable.add_public(&top);
+        assert_eq!((readable.whole.len(), readable.listed), (2, vec![top.clone()]));
+        let mut readable = Readable { checks_left: 4, ..Readable::default() };
+        readable.add_public(&top);
+        assert_eq!(readable.whole, [top]);
     }
 
     #[test]
