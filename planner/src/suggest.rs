@@ -32,6 +32,36 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.or(containing)
 }
 
+/// Like [`nearest`], and compares the singular of a plural such as `retries` with `retry`.
+fn nearest_with_plurals<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let nearest_of = |name: &str| nearest(name, known.clone());
+    nearest_of(name).or_else(|| nearest_of(&format!("{}y", name.strip_suffix("ies")?)))
+}
+
+/// Rewrites a message of serde about an unknown field: it names the nearest known field, or lists
+/// the known fields if none is near. Returns other messages unchanged.
+pub fn explain_unknown_field(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("unknown field `") else {
+        return message.to_owned();
+    };
+    let mut quoted = rest.split('`');
+    let field = quoted.next().unwrap_or_default();
+    let known: Vec<&str> = quoted.skip(1).step_by(2).collect();
+    match nearest_field(field, &known) {
+        Some(meant) => format!("{before}`{field}` is unknown: did you mean `{meant}`?"),
+        None if known.is_empty() => message.to_owned(),
+        None => format!("{before}`{field}` is unknown: the keys are `{}`", known.join("`, `")),
+    }
+}
+
+/// Returns the known field that a misspelt one means.
+pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    nearest_with_plurals(name, known.iter().copied())
+}
+
 /// Writes help with the most similar known name.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(name, known).map(|name| format!("did you mean `{name}`?"))
@@ -93,6 +123,34 @@ mod tests {
             ("...", None),
         ] {
             assert_eq!(nearest(name, KNOWN), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_plural_means_its_singular() {
+        let fields = ["id", "retry", "dependsOn", "example"];
+        for (name, expected) in
+            [("retries", Some("retry")), ("examples", Some("example")), ("series", None)]
+        {
+            assert_eq!(nearest_field(name, &fields), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_explained() {
+        let list = "`name`, `run`, `effect`";
+        for (message, expected) in [
+            (
+                format!("`tools[0]` (`t`): unknown field `effekt`, expected one of {list}"),
+                "`tools[0]` (`t`): `effekt` is unknown: did you mean `effect`?",
+            ),
+            (
+                format!("unknown field `zzz`, expected one of {list}"),
+                "`zzz` is unknown: the keys are `name`, `run`, `effect`",
+            ),
+            ("missing field `name`".to_owned(), "missing field `name`"),
+        ] {
+            assert_eq!(explain_unknown_field(&message), expected);
         }
     }
 

@@ -42,6 +42,26 @@ fn a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default
     assert_eq!(limits.lease.as_millis(), 750);
 }
 
+/// Checks the whole message, with the line.
+#[test]
+fn a_wrong_key_has_a_line_and_a_suggestion() {
+    refused(
+        "store: a\nlimits:\n  lease: 1\n",
+        expect!["line 3: `limits.lease` is unknown: did you mean `lease_ms`?"],
+    );
+    refused(
+        "toolsets:\n  - name: local\n    source:\n      tools:\n        - name: a\n        - name: get_time\n          effekt: read\n",
+        expect![
+            "line 7: `toolsets[0].source.tools[1]` (`get_time`): `effekt` is unknown: did you mean `effect`?"
+        ],
+    );
+    refused(
+        "planner:\n  provider: openai\n  model: x\n  retries: 3\n",
+        expect!["line 4: `planner`: `retries` is unknown: did you mean `max_retries`?"],
+    );
+    refused("toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n", expect![[""]]);
+}
+
 #[test]
 fn json_is_yaml() {
     let text = r#"{"toolsets": [{"name": "s", "source": {"mcp": {"command": "./x"}}}]}"#;

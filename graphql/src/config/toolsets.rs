@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use planner::suggest::did_you_mean;
 use serde_json::{Value, json};
 use shared::id::ToolSetName;
 use toolbox::{dispatch, flow, tool_names::TOOL_SET};
@@ -39,9 +38,12 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         .collect();
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| format!("`toolsets[{at}]`: {why}");
-        let set: SetConfig = serde_json::from_value(item.clone())
-            .map_err(|err| placed(explain(&err.to_string())))?;
+        let placed = |why: String| match why.strip_prefix("`tools[") {
+            Some(tool) => format!("`toolsets[{at}].source.tools[{tool}"),
+            None => format!("`toolsets[{at}]`: {why}"),
+        };
+        let set: SetConfig =
+            serde_json::from_value(item.clone()).map_err(|err| placed(err.to_string()))?;
         if !names.insert(set.name.clone()) {
             let why = format!("a toolset called `{}` exists already: use another name", set.name);
             return Err(placed(why));
@@ -49,18 +51,4 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         sets.push(set.rooted(base));
     }
     Ok(sets)
-}
-
-/// Adds a suggestion to an error about an unknown field.
-fn explain(message: &str) -> String {
-    let Some((_, rest)) = message.split_once("unknown field `") else {
-        return message.to_owned();
-    };
-    let mut quoted = rest.split('`');
-    let field = quoted.next().unwrap_or_default();
-    let known = quoted.skip(1).step_by(2);
-    match did_you_mean(field, known) {
-        Some(help) => format!("`{field}` is unknown: {help}"),
-        None => message.to_owned(),
-    }
 }

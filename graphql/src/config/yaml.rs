@@ -1,6 +1,11 @@
 //! Reads and writes YAML.
 
+mod places;
+
 use serde_json::Value;
+use serde_saphyr::{Error, budget::BudgetBreach};
+
+pub(super) use self::places::find_line;
 
 /// Parses a document. Only `true` and `false` are booleans, as in YAML 1.2, so a country called
 /// `NO` stays a text.
@@ -11,7 +16,8 @@ pub fn value(text: &str) -> Result<Value, String> {
 
 /// Describes an error and its place in one line.
 fn complaint(err: &serde_saphyr::Error) -> String {
-    let text = err.without_snippet().to_string();
+    let plain = describe_rule(err.without_snippet());
+    let text = plain.unwrap_or_else(|| err.without_snippet().to_string());
     let why = text.lines().next().unwrap_or_default();
     let why = why.strip_prefix("error: ").unwrap_or(why);
     match err.location() {
@@ -20,6 +26,54 @@ fn complaint(err: &serde_saphyr::Error) -> String {
         }
         _ => format!("this is not YAML: {why}"),
     }
+}
+
+/// Describes an error for whose message the library uses words of its own interface.
+fn describe_rule(err: &Error) -> Option<String> {
+    let aliases = "its aliases (`*name`) repeat too much: write the values out";
+    Some(match err {
+        Error::AliasError { error, .. } => return describe_rule(error),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{key}` stands twice in one map: remove one of them")
+        }
+        Error::DuplicateMappingKey { key: None, .. } => {
+            "a key stands twice in one map: remove one of them".to_owned()
+        }
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Depth { depth } => {
+                format!("it nests {depth} levels deep, which is too deep: write it flatter")
+            }
+            BudgetBreach::Aliases { .. }
+            | BudgetBreach::Anchors { .. }
+            | BudgetBreach::AliasAnchorRatio { .. } => aliases.to_owned(),
+            BudgetBreach::MergeKeys { .. } => {
+                "it has too many merge keys (`<<`): write the values out".to_owned()
+            }
+            BudgetBreach::Documents { .. } => describe_several_documents(),
+            BudgetBreach::SequenceUnbalanced => "a list or a map does not end".to_owned(),
+            _ => {
+                "it is too large to be read: split it, or write its long values shorter".to_owned()
+            }
+        },
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => aliases.to_owned(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias (`*name`) stands inside the value that it names: write the value out"
+                .to_owned()
+        }
+        Error::UnknownAnchor { .. } => {
+            "an alias (`*name`) has no anchor (`&name`) before it".to_owned()
+        }
+        Error::MultipleDocuments { .. } => describe_several_documents(),
+        Error::InvalidBinaryBase64 { .. } => "a value marked `!!binary` is not base64".to_owned(),
+        _ => return None,
+    })
+}
+
+fn describe_several_documents() -> String {
+    "it has several documents (`---`): write one".to_owned()
 }
 
 /// Formats a document that [`value`] reads the same.
@@ -131,6 +185,31 @@ mod tests {
         assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
         assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
         assert!(!why.contains("<input>"), "{why}");
+    }
+
+    #[test]
+    fn complaints_have_no_words_of_the_library() {
+        let deep = "[".repeat(5_000);
+        let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let last = n - 1;
+            let all = vec![format!("*a{last}"); 8].join(", ");
+            format!("{text}a{n}: &a{n} [{all}]\n")
+        });
+        let large = format!("[{}]", "1,".repeat(400_000));
+        for (text, expected) in [
+            ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key `a` stands twice in one map"),
+            ("a: 1\n---\nb: 2\n", "it has several documents"),
+            ("a: *nobody", "has no anchor"),
+            (&*bomb, "its aliases (`*name`) repeat too much"),
+            (&*deep, "too deep"),
+            (&*large, "it is too large to be read"),
+        ] {
+            let why = value(text).unwrap_err();
+            assert!(why.contains(expected), "{expected}: {why}");
+            for word in ["budget", "Options", "Policy", "from_multiple", "exceeded", "Breach"] {
+                assert!(!why.contains(word), "{why}");
+            }
+        }
     }
 
     #[test]

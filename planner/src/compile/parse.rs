@@ -9,7 +9,7 @@ use shared::{diagnostic::Diagnostic, limits};
 use super::{looping, names::clip, numbers, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
-    suggest::nearest,
+    suggest::nearest_field,
 };
 
 const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
@@ -329,7 +329,7 @@ impl Reader<'_> {
         let unknown = given.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
-            let meant = nearest(&name, known.iter().copied());
+            let meant = nearest_field(&name, known);
             self.report.error(self.step, || unknown_field(&fields.place, &name, meant, known));
             if let Some(meant) = meant.filter(|meant| !fields.fields.contains_key(*meant)) {
                 let value = fields.fields.get_mut(&name).map(Value::take).unwrap_or_default();
