@@ -411,7 +411,8 @@ impl Driver {
             self.claim.must_decide_again = begins == StartPermission::Later;
         }
         let may_start = may_start && begins == StartPermission::Now;
-        let moment = Moment { now: self.context.clock.now(), may_start };
+        let now = self.context.clock.now();
+        let moment = Moment { now, may_start, effects: Some(&self.context.toolbox) };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
             if let Event::StepStarted(started) = event {

@@ -28,7 +28,7 @@ use shared::{
     },
     id::{Attempt, ExecutionId, Seq, StepId, StepNumber, Task, ToolName, WorkerId, fnv1a},
     limits,
-    plan::{OnError, Plan, StepPolicy},
+    plan::{Callee, OnError, Plan, StepKind, StepPolicy},
     store::SentCommand,
     tool::{Effect, ErrorCode, Progress, ToolError},
 };
@@ -110,19 +110,28 @@ impl From<Value> for CallOutput {
     }
 }
 
-/// The time of a decision, and its permission to start tasks.
+/// The time of a decision, its permission to start tasks, and the tools at that time.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Moment<'a> {
     /// The current time.
     pub now: Timestamp,
     /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
     pub may_start: bool,
+    /// The present effects of tools. Without them, the effects of the plan hold.
+    pub effects: Option<&'a dyn CurrentEffects>,
 }
 
-impl From<Timestamp> for Moment {
+impl From<Timestamp> for Moment<'_> {
     fn from(now: Timestamp) -> Self {
-        Self { now, may_start: true }
+        Self { now, may_start: true, effects: None }
     }
+}
+
+/// The effects that tools have now. A plan stores the effects of the time of planning, and the
+/// configuration may have changed since then.
+pub trait CurrentEffects: std::fmt::Debug {
+    /// Returns the effect of a tool by its qualified name, or `None` for an unknown tool.
+    fn current_effect(&self, tool: &ToolName) -> Option<Effect>;
 }
 
 /// Creates an execution, and the first event of its log.
@@ -151,10 +160,10 @@ pub fn create_execution_from(
 }
 
 /// Applies `input` to `execution`. Returns the new events, which the caller appends to the log.
-pub fn decide(
-    execution: &mut Execution,
+pub fn decide<'a>(
+    execution: &'a mut Execution,
     input: Input,
-    moment: impl Into<Moment>,
+    moment: impl Into<Moment<'a>>,
 ) -> Vec<RecordedEvent> {
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
@@ -254,7 +263,7 @@ fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
 /// A decision in progress: the state so far, and the events that led to it.
 struct Decision<'a> {
     execution: &'a mut Execution,
-    moment: Moment,
+    moment: Moment<'a>,
     events: Vec<RecordedEvent>,
 }
 
@@ -297,6 +306,23 @@ impl Decision<'_> {
         self.execution.plan().step(task.step).call_of_part(task.part).policy.clone()
     }
 
+    /// Returns the effect of the last attempt of a task.
+    fn attempt_effect(&self, task: Task) -> Effect {
+        let recorded = self.execution.task(task).and_then(|step| step.effect);
+        recorded.unwrap_or_else(|| self.planned_call(task).policy.effect)
+    }
+
+    /// Returns the effect of the next attempt of a task, if it differs from the plan.
+    fn changed_effect(&self, task: Task) -> Option<Effect> {
+        let callee = self.planned_call(task);
+        let effects = self.moment.effects.filter(|_| callee.kind == StepKind::Call)?;
+        effects.current_effect(callee.tool).filter(|effect| *effect != callee.policy.effect)
+    }
+
+    fn planned_call(&self, task: Task) -> Callee<'_> {
+        self.execution.plan().step(task.step).call_of_part(task.part)
+    }
+
     /// Returns the state of a task that an event or the agenda has named.
     fn task_state(&self, task: Task) -> Option<&StepState> {
         self.execution.task(task).map(|task| &task.state)
@@ -329,7 +355,7 @@ impl Decision<'_> {
     /// called twice or it was interrupted too often.
     fn interrupt_attempt(&mut self, task: Task, attempt: Attempt) {
         let interruptions = self.execution.task(task).map_or(0, |task| task.interruptions) + 1;
-        if self.call_policy(task).effect == Effect::Once {
+        if self.attempt_effect(task) == Effect::Once {
             let error = ToolError::outcome_unknown("the worker was lost while the tool was called");
             return self.fail_task(task, attempt, error);
         }
@@ -393,7 +419,7 @@ impl Decision<'_> {
     fn record_failure(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         let policy = self.call_policy(task);
         let was_stopped = error.code == ErrorCode::CANCELLED;
-        if policy.effect == Effect::Once && !error.is_definite {
+        if self.attempt_effect(task) == Effect::Once && !error.is_definite {
             let why = match self.execution.phase() {
                 Phase::Expired => format!("{}; {}", deadline_error().message, error.message),
                 _ => (*error.message).to_owned(),

@@ -134,7 +134,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             );
         }
     };
-    if let Err(failure) = start_log(&environment) {
+    if let Err(failure) = start_log(&environment, default_log(&cli.command)) {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
     if let Err(err) = sandbox::hide_process_memory() {
@@ -188,8 +188,17 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     };
 }
 
-fn start_log(environment: &Environment) -> Result<(), Failure> {
-    let filter = log_filter(environment.log.as_deref().unwrap_or("warn"))?;
+/// Returns what a command logs without `FABER_LOG`. Only a command that runs until a signal has no
+/// other way to say that a toolset failed.
+fn default_log(command: &Command) -> String {
+    match command {
+        Command::Serve { .. } | Command::Worker | Command::Mcp => "warn".to_owned(),
+        _ => format!("warn,{}=off", toolbox::LOG_TARGET),
+    }
+}
+
+fn start_log(environment: &Environment, default: String) -> Result<(), Failure> {
+    let filter = log_filter(&environment.log.clone().unwrap_or(default))?;
     let may_log = filter_fn(may_log);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)

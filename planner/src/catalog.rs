@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
     id::{ToolName, ToolSetName},
-    tool::{ToolDefinition, ToolNames},
+    tool::{ToolDefinition, ToolNames, set_prefix},
 };
 
 /// The tools that a plan may use. Clones share one list.
@@ -21,6 +21,16 @@ impl Default for Catalog {
 struct Listed {
     tools: Vec<CatalogTool>,
     names: ToolNames<usize>,
+    failed: Vec<FailedSet>,
+}
+
+/// A toolset whose tools are unknown, because its source has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedSet {
+    /// The toolset.
+    pub name: ToolSetName,
+    /// The reason, and what to do.
+    pub error: String,
 }
 
 /// A tool of the catalog.
@@ -51,7 +61,29 @@ impl Catalog {
         for (at, tool) in tools.iter().enumerate() {
             names.add_tool(&tool.definition, at);
         }
-        Self(Arc::new(Listed { tools, names }))
+        Self(Arc::new(Listed { tools, names, failed: Vec::new() }))
+    }
+
+    /// Adds the toolsets that may have an unknown tool.
+    #[must_use]
+    pub fn with_failed_sets(&self, failed: Vec<FailedSet>) -> Self {
+        if failed.is_empty() {
+            return self.clone();
+        }
+        let (tools, names) = (self.0.tools.clone(), self.0.names.clone());
+        Self(Arc::new(Listed { tools, names, failed }))
+    }
+
+    /// Returns the failed toolsets that may have a tool of this name. A name that begins with a set
+    /// belongs to this set only.
+    pub fn suspects(&self, name: &str) -> Vec<&FailedSet> {
+        let own = set_prefix(name).filter(|prefix| self.has_set(prefix));
+        let may_have = |set: &&FailedSet| own.is_none_or(|own| set.name.as_str() == own);
+        self.0.failed.iter().filter(may_have).collect()
+    }
+
+    fn has_set(&self, name: &str) -> bool {
+        self.0.names.sets().iter().any(|set| set.as_str() == name)
     }
 
     /// Finds a tool by `set.name`, or by the plain name in the earliest set that has it.
@@ -106,14 +138,14 @@ impl Catalog {
             names.add_qualified(&tool.definition, at);
         }
         let tools = self.0.tools.clone();
-        Self(Arc::new(Listed { tools, names }))
+        Self(Arc::new(Listed { tools, names, failed: self.0.failed.clone() }))
     }
 
     /// Returns the catalog of the tools that `stays` accepts.
     #[must_use]
     pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
         let tools = self.tools().iter().filter(stays).cloned();
-        Self::of(tools, self.0.names.sets().iter().cloned())
+        Self::of(tools, self.0.names.sets().iter().cloned()).with_failed_sets(self.0.failed.clone())
     }
 }
 

@@ -32,13 +32,16 @@ use shared::{
     template::Path,
 };
 
-pub use self::parse::{parse, parse_value};
 use self::{
     names::{Naming, clip},
     parameters::{Given, Room},
     report::Report,
     sub_plan::{Inline, Tree},
     tools::Choice,
+};
+pub use self::{
+    parse::{parse, parse_value},
+    tools::may_be_in_failed_set,
 };
 use crate::{
     catalog::Catalog,

@@ -354,6 +354,7 @@ mod tests {
                 items: None,
                 child: None,
                 key: None,
+                effect: None,
             })
         };
         let succeeded = |it: &str| Event::StepSucceeded {

@@ -15,7 +15,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionOptions,
     id::{Attempt, CommandId, Epoch, ExecutionId, Part, PlanId, RequestId, Seq, StepId, WorkerId},
-    tool::{Progress, ToolError},
+    tool::{Effect, Progress, ToolError},
 };
 
 /// An event with its position and time.
@@ -371,6 +371,9 @@ pub struct StepStarted {
     /// the outcome of that call is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
+    /// The effect of the call, if the tool has another one than at the time of planning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
 }
 
 /// The reason why a step did not run.

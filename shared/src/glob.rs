@@ -51,6 +51,14 @@ impl fmt::Display for ToolPattern {
 }
 
 impl ToolPattern {
+    /// Parses a pattern that may also match names without a set, such as `pay`.
+    pub fn for_short_names(text: &str) -> Result<Self, GlobError> {
+        if text.is_empty() || text.len() > BYTES || text.chars().any(char::is_whitespace) {
+            return Err(GlobError(text.chars().take(64).collect()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
     /// Returns `true` if the pattern starts with the literal name of the set.
     pub fn names_set(&self, set: &str) -> bool {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))

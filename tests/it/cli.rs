@@ -21,3 +21,4 @@ mod selection;
 mod serving;
 mod settling;
 mod steering;
+mod toolsets;

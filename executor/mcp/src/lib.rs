@@ -26,12 +26,15 @@ use async_trait::async_trait;
 use rmcp::model::{CallToolRequestParams, MetaObject, Tool as Offer};
 use serde_json::{Value, json};
 use shared::{
-    id::ToolSetName,
+    id::{ParseIdError, ToolName, ToolSetName},
     limits,
     schema::Schema,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
-use toolbox::{Tool, ToolContext, blobs, progress::Reporter};
+use toolbox::{
+    LOG_TARGET, ReadyTool, SourceTools, Tool, ToolContext, blobs, effect_rules::EffectRules,
+    progress::Reporter,
+};
 
 use self::{
     answer::Output,
@@ -58,23 +61,33 @@ struct McpTool {
 /// Creates the tools of a server. Skips tools with invalid or duplicate names.
 fn make_tools(
     set: &ToolSetName,
+    effects: &EffectRules,
     availability: &Arc<Availability>,
     offers: Vec<Offer>,
-) -> Vec<Arc<dyn Tool>> {
+) -> SourceTools {
     let mut names = BTreeSet::new();
-    let tools = offers.into_iter().filter_map(|offer| {
+    let mut made = SourceTools::ready(Vec::new());
+    for (place, offer) in offers.into_iter().enumerate() {
         let obstacle = call_obstacle(&offer);
-        let definition = tool_definition(set, offer)?;
+        let definition = match tool_definition(set, place, offer) {
+            Ok(definition) => effects.apply(definition),
+            Err(why) => {
+                tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
+                made.left_out.push(why);
+                continue;
+            }
+        };
         if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
-            tracing::warn!(%set, %name, "the server has two tools of this name, the first is used");
-            return None;
+            tracing::warn!(target: LOG_TARGET, %set, %name, "the server has two tools of this name, the first is used");
+            continue;
         }
         let availability = Arc::clone(availability);
         let (definition, promised) = (Arc::new(definition), OnceLock::new());
-        Some(Arc::new(McpTool { definition, obstacle, promised, availability }) as Arc<dyn Tool>)
-    });
-    tools.collect()
+        let tool = McpTool { definition, obstacle, promised, availability };
+        made.tools.push(ReadyTool::new(Arc::new(tool)));
+    }
+    made
 }
 
 /// Returns why an offered tool cannot be called.
@@ -84,14 +97,15 @@ fn call_obstacle(offer: &Offer) -> Option<&'static str> {
     is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
 
-fn tool_definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
-    let name = match offer.name.parse() {
-        Ok(name) => name,
-        Err(err) => {
-            tracing::warn!(%set, %err, "skipped a tool of the server");
-            return None;
-        }
-    };
+/// Returns the definition of an offered tool, or the reason why it cannot be listed. `place` is its
+/// position in the server's list.
+fn tool_definition(
+    set: &ToolSetName,
+    place: usize,
+    offer: Offer,
+) -> Result<ToolDefinition, String> {
+    let name: Result<ToolName, _> = offer.name.parse();
+    let name = name.map_err(|err| name_complaint(place, &offer.name, &err))?;
     let obstacle = call_obstacle(&offer);
     let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
     let description = match obstacle {
@@ -104,7 +118,7 @@ fn tool_definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
         (_, Some(true)) => Effect::Idempotent,
         _ => Effect::Once,
     };
-    Some(ToolDefinition {
+    Ok(ToolDefinition {
         name,
         set: set.clone(),
         description,
@@ -116,6 +130,15 @@ fn tool_definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
         examples: read_examples(offer.meta.as_ref()),
         is_callable: obstacle.is_none(),
     })
+}
+
+/// Describes a name that no tool can have. It may be empty or huge, so the position says which.
+fn name_complaint(place: usize, name: &str, err: &ParseIdError) -> String {
+    let which = place + 1;
+    if name.is_empty() {
+        return format!("tool {which} of the server has an empty name: let the server name it");
+    }
+    format!("the name of tool {which} of the server cannot be used: {err}")
 }
 
 /// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
@@ -242,6 +265,49 @@ mod tests {
 
     use super::*;
 
+    fn make(offers: Vec<Offer>) -> SourceTools {
+        let (set, rules) =
+            ("s".parse().unwrap(), json!({ "find_*": "read", "s.pay": "idempotent" }));
+        let rules = serde_json::from_value(rules).unwrap();
+        make_tools(&set, &rules, &Arc::new(Availability::new()), offers)
+    }
+
+    fn offer(name: &str, annotations: &Value) -> Offer {
+        let offer = json!({ "name": name, "inputSchema": {}, "annotations": annotations });
+        serde_json::from_value(offer).unwrap()
+    }
+
+    #[test]
+    fn the_configuration_overrules_the_annotations() {
+        let says_once = json!({ "readOnlyHint": false, "idempotentHint": false });
+        let made = make(vec![
+            offer("find_customer", &says_once),
+            offer("pay", &Value::Null),
+            offer("look", &json!({ "readOnlyHint": true })),
+            offer("send", &Value::Null),
+        ]);
+        let effects = made.tools.iter().map(|tool| tool.definition().effect);
+        let expected = [Effect::Read, Effect::Idempotent, Effect::Read, Effect::Once];
+        assert_eq!(effects.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_tool_whose_name_cannot_be_used_leaves_a_complaint() {
+        let made = make(vec![
+            offer("", &Value::Null),
+            offer("good", &Value::Null),
+            offer(&"x".repeat(100_000), &Value::Null),
+        ]);
+        assert_eq!(made.tools.len(), 1);
+        let [empty, huge] = &made.left_out[..] else { panic!("{:?}", made.left_out) };
+        assert_eq!(empty, "tool 1 of the server has an empty name: let the server name it");
+        assert!(
+            huge.starts_with("the name of tool 3 of the server cannot be used: `xxx"),
+            "{huge}"
+        );
+        assert!(huge.len() < 300, "{huge}");
+    }
+
     #[test]
     fn of_two_tools_of_a_name_the_first_is_kept() {
         let offers = [("dup", "one"), ("s.dup", "two"), ("dup", "three"), ("other", "four")];
@@ -249,10 +315,8 @@ mod tests {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
             serde_json::from_value(offer).unwrap()
         });
-        let tools =
-            make_tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), offers.into());
-        let kept: Vec<_> =
-            tools.iter().map(|tool| tool.definition().description.as_str()).collect();
+        let kept = make(offers.into()).tools;
+        let kept: Vec<_> = kept.iter().map(|tool| tool.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
     }
 
@@ -271,7 +335,7 @@ mod tests {
             panic!("no answer")
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
-        let tools = make_tools(&"s".parse().unwrap(), &Arc::new(Availability::new()), listed.tools);
+        let tools = make(listed.tools).tools;
         let said = tools.iter().map(|tool| {
             let about = tool.definition();
             (about.is_callable, about.description.as_str())

@@ -6,7 +6,7 @@ use sandbox::Launcher;
 use shared::id::ToolSetName;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use toolbox::{ReadyTool, SetStatus, Toolbox};
+use toolbox::{LOG_TARGET, ReadyTool, SetStatus, SourceTools, Toolbox, effect_rules::EffectRules};
 
 use super::{
     Availability, McpServer, make_tools,
@@ -40,6 +40,7 @@ pub struct Supervisor {
     /// Token requests, which outlive the connection that needs them.
     background: BackgroundTasks,
     launcher: Launcher,
+    effects: EffectRules,
     toolbox: Toolbox,
     most: usize,
     availability: Arc<Availability>,
@@ -64,6 +65,7 @@ impl Supervisor {
             logins: None,
             background,
             launcher,
+            effects: EffectRules::default(),
             toolbox,
             most,
             availability,
@@ -85,6 +87,13 @@ impl Supervisor {
         self
     }
 
+    /// Sets effects that replace those of the server's annotations.
+    #[must_use]
+    pub fn with_effects(mut self, effects: EffectRules) -> Self {
+        self.effects = effects;
+        self
+    }
+
     /// Returns the state in which calls wait for the server.
     pub fn availability(&self) -> Arc<Availability> {
         Arc::clone(&self.availability)
@@ -98,7 +107,7 @@ impl Supervisor {
             let lived = started.elapsed();
             self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
             let retry_at = Instant::now() + restart_delay(self.failures);
-            tracing::warn!(set = %self.set, %error, "the MCP server is down");
+            tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the MCP server is down");
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
             tokio::select! {
                 () = self.wait_for_restart(retry_at) => self.availability.set_state(ServerState::Starting),
@@ -185,19 +194,22 @@ impl Supervisor {
     }
 
     fn log_refresh_failure(&self, error: &str) {
-        tracing::warn!(set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
+        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
     }
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
-        let tools =
-            make_tools(&self.set, &self.availability, offers).into_iter().map(ReadyTool::new);
-        self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools.collect());
+        let made = make_tools(&self.set, &self.effects, &self.availability, offers);
+        self.toolbox.settle_unless(stop, &self.set, made);
     }
 
     /// Reports the set as failed. Its known tools stay.
     fn publish_failure(&self, stop: &CancellationToken, error: String) -> ServerEnd {
-        let status = SetStatus::Failed { error: error.clone() };
-        self.toolbox.settle_unless(stop, &self.set, status, self.known_tools());
+        let failed = SourceTools {
+            status: SetStatus::Failed { error: error.clone() },
+            tools: self.known_tools(),
+            left_out: Vec::new(),
+        };
+        self.toolbox.settle_unless(stop, &self.set, failed);
         ServerEnd::Died(error)
     }
 

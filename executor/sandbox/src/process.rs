@@ -96,6 +96,13 @@ impl Program<'_> {
         command
     }
 
+    /// Checks that the program exists and is executable, without starting it. The error names a
+    /// remedy.
+    pub fn check(&self) -> Result<(), String> {
+        check_runnable(&resolve_executable(self.name), self.cwd)
+            .map_err(|err| self.start_error(&err))
+    }
+
     /// Describes why the program could not be started, and a remedy.
     pub fn start_error(&self, err: &io::Error) -> String {
         let name = self.name;

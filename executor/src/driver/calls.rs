@@ -16,13 +16,13 @@ use shared::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, StepCall, ToolContext, blobs::Blobs};
+use toolbox::{Found, StepCall, ToolContext, Toolbox, blobs::Blobs};
 use tracing::warn;
 
 use super::{Driver, JobResult, WorkerContext, children::ChildStatus};
 use crate::{
     call::{AttemptKey, Call, FinishedCall},
-    machine::{CallOutput, Input},
+    machine::{CallOutput, CurrentEffects, Input},
 };
 
 /// A start that waits until its event is durable.
@@ -32,6 +32,12 @@ pub(super) enum HeldStart {
     Call(Box<Call>),
     /// A child execution.
     Child(Task),
+}
+
+impl CurrentEffects for Toolbox {
+    fn current_effect(&self, tool: &ToolName) -> Option<Effect> {
+        self.planned_effect(tool)
+    }
 }
 
 impl HeldStart {
@@ -57,9 +63,11 @@ impl Driver {
             StepKind::Plan(_) => self.held_starts.push_back((seq, HeldStart::Child(task))),
             StepKind::Call => {
                 let call = self.build_call(task, callee, started);
-                if callee.policy.effect == Effect::Read {
+                if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
+                    // The plan may store that all its tools only read.
+                    self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
             }

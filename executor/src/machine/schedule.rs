@@ -130,6 +130,7 @@ impl Decision<'_> {
             items: Some(items),
             child: None,
             key: None,
+            effect: None,
         }));
     }
 
@@ -181,7 +182,7 @@ impl Decision<'_> {
         let seed = attempt_name(self.execution.id(), task, attempt);
         let child = matches!(kind, StepKind::Plan(_))
             .then(|| ExecutionId::derive_child(self.moment.now, &seed));
-        let (step, part) = (self.step_id(task), task.part);
+        let (step, part, effect) = (self.step_id(task), task.part, self.changed_effect(task));
         let RenderedParameters { parameters, mut warnings } = rendered;
         let key = self.take_over_key(task, &parameters, &mut warnings);
         self.record_event(Event::StepStarted(StepStarted {
@@ -194,6 +195,7 @@ impl Decision<'_> {
             items: None,
             child,
             key,
+            effect,
         }));
         if let Err(error) = slept {
             self.record_result(task, attempt, Err(error));
@@ -272,7 +274,8 @@ impl Decision<'_> {
     /// Returns whether a template without a value fails a task.
     fn is_strict(&self, task: Task) -> bool {
         let step = self.execution.plan().step(task.step);
-        let effect = step.call_of_part(task.part).policy.effect;
+        let planned = step.call_of_part(task.part).policy.effect;
+        let effect = self.changed_effect(task).unwrap_or(planned);
         self.execution.options().is_strict(&step.policy, effect)
     }
 

@@ -6,6 +6,7 @@
 mod compensation;
 mod conditions;
 mod dry;
+mod effects;
 mod failing;
 mod joins;
 mod long_loops;

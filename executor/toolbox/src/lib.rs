@@ -5,6 +5,7 @@
 
 pub mod blobs;
 pub mod dispatch;
+pub mod effect_rules;
 pub mod flow;
 pub mod progress;
 mod tool;
@@ -12,6 +13,12 @@ pub mod tool_names;
 mod toolbox;
 mod usage;
 
+/// The target of log lines about toolsets that fail or lack tools. Commands that report such sets
+/// themselves do not show these lines.
+pub const LOG_TARGET: &str = "faber::toolsets";
+
 pub use tool::{Aside, StepCall, Tool, ToolContext, function};
-pub use toolbox::{Found, Listing, ReadyTool, SetExists, SetStatus, ToolSet, Toolbox, WeakToolbox};
+pub use toolbox::{
+    Found, Listing, ReadyTool, SetExists, SetStatus, SourceTools, ToolSet, Toolbox, WeakToolbox,
+};
 pub use usage::Meter;

@@ -9,7 +9,7 @@ use shared::{
     tool::set_prefix,
 };
 
-use super::{ReadyTool, SetStatus, ToolSet};
+use super::{LOG_TARGET, ReadyTool, SetStatus, ToolSet};
 
 /// The set whose tools activate and deactivate toolsets.
 pub const TOOL_SET: &str = "ToolSet";
@@ -22,7 +22,7 @@ const CONTROLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
 
 /// The names of the built-in toolsets, which prefix their tools' names even if the set is renamed:
 /// the set `files` has `file_tools.glob`.
-const BUILTIN_SETS: [&str; 5] =
+pub(super) const BUILTIN_SETS: [&str; 5] =
     ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
 
 /// The `source` of the built-in sets.
@@ -68,7 +68,7 @@ pub(super) fn sift(set: &mut ToolSet) {
         is_kept
     });
     for why in refused {
-        tracing::warn!(set = %set.name, %why, "a tool is left out");
+        tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
         if set.tools.is_empty() && set.status == SetStatus::Ready {
             set.status = SetStatus::Failed { error: why.clone() };
         }

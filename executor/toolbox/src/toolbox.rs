@@ -14,7 +14,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::{NameOrigin, ToolDefinition, ToolNames, set_prefix},
+    tool::{Effect, NameOrigin, ToolDefinition, ToolNames, set_prefix},
 };
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
@@ -58,6 +58,29 @@ pub enum SetStatus {
     },
     /// The condition of the set does not hold.
     Hidden,
+}
+
+/// The tools that a source has, or the reason why it has failed.
+#[derive(Debug)]
+pub struct SourceTools {
+    /// The state of the source.
+    pub status: SetStatus,
+    /// The tools, in the order of the source.
+    pub tools: Vec<ReadyTool>,
+    /// The reasons why other tools of the source are left out.
+    pub left_out: Vec<String>,
+}
+
+impl SourceTools {
+    /// Makes the result of a source whose tools can all be used.
+    pub fn ready(tools: Vec<ReadyTool>) -> Self {
+        Self { status: SetStatus::Ready, tools, left_out: Vec::new() }
+    }
+
+    /// Makes the result of a source that has failed and whose tools are unknown.
+    pub fn failed(error: String) -> Self {
+        Self { status: SetStatus::Failed { error }, tools: Vec::new(), left_out: Vec::new() }
+    }
 }
 
 /// A tool with the compiled schema of its parameters. The schema is compiled at the first use,
@@ -254,19 +277,21 @@ impl Toolbox {
 
     /// Stores the state and the tools of a set.
     pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
-        self.settle_unless(&CancellationToken::new(), name, status, tools);
+        let found = SourceTools { status, tools, left_out: Vec::new() };
+        self.settle_unless(&CancellationToken::new(), name, found);
     }
 
     /// Stores the state and the tools of a set, unless `stop` is cancelled. In that case the name
     /// may belong to another set.
-    pub fn settle_unless(
-        &self,
-        stop: &CancellationToken,
-        name: &ToolSetName,
-        status: SetStatus,
-        mut tools: Vec<ReadyTool>,
-    ) {
-        let left_out = leave_out_costly(name, &mut tools);
+    pub fn settle_unless(&self, stop: &CancellationToken, name: &ToolSetName, found: SourceTools) {
+        let SourceTools { mut status, mut tools, mut left_out } = found;
+        left_out.extend(leave_out_costly(name, &mut tools));
+        if let Some(why) = left_out.first()
+            && tools.is_empty()
+            && status == SetStatus::Ready
+        {
+            status = SetStatus::Failed { error: why.clone() };
+        }
         self.change(|sets| {
             if let Some(set) = sets.iter_mut().find(|set| set.name == *name && !stop.is_cancelled())
             {
@@ -444,6 +469,13 @@ impl Toolbox {
     pub fn find_planned(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
         inventory.found(name, inventory.qualified(name))
+    }
+
+    /// Returns the present effect of a tool of a plan, by its qualified name.
+    pub fn planned_effect(&self, name: &ToolName) -> Option<Effect> {
+        let inventory = self.inventory();
+        let (set, tool) = inventory.qualified(name)?;
+        Some(inventory.sets[set].tools[tool].definition().effect)
     }
 
     /// Finds a tool by its qualified name or its own name, not by a short name. The set may be

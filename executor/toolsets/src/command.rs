@@ -87,6 +87,7 @@ impl TryFrom<Map<String, Value>> for Action {
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
         let Some(http) = written.swap_remove("http") else {
+            refuse_command_line(&written)?;
             let is_meant = written.contains_key("command");
             let run = serde_json::from_value(Value::Object(joined(written)));
             return run.map(Self::Command).map_err(|err| {
@@ -100,6 +101,24 @@ impl TryFrom<Map<String, Value>> for Action {
         let run = serde_json::from_value(http).map(Self::Http);
         run.map_err(|err| format!("`http`: {err}"))
     }
+}
+
+/// Refuses a program with its arguments in one text, because no shell splits it.
+fn refuse_command_line(written: &Map<String, Value>) -> Result<(), String> {
+    let Some(Value::String(line)) = written.get("command") else { return Ok(()) };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [program, arguments @ ..] = words.as_slice() else { return Ok(()) };
+    if arguments.is_empty() || is_path_with_spaces(program, arguments) {
+        return Ok(());
+    }
+    Err(format!("`command` is the text `{line}`: write a list: [{}]", words.join(", ")))
+}
+
+/// Returns `true` for the words of a text such as `/opt/my tools/run`.
+fn is_path_with_spaces(program: &str, arguments: &[&str]) -> bool {
+    program.contains('/')
+        && arguments.last().is_some_and(|word| word.contains('/'))
+        && !arguments.iter().any(|word| word.starts_with(['/', '-']))
 }
 
 /// Joins `command: date` and `args: [-u]` to `command: [date, -u]`. Configurations of MCP servers
@@ -205,6 +224,15 @@ impl CommandTool {
         let Some(Action::Command(run)) = &self.run else { return None };
         let program = run.command.program();
         program.contains('/').then(|| program.into())
+    }
+
+    /// Checks that the program of a command exists. The error names a remedy.
+    pub(crate) fn check_program(&self) -> Result<(), String> {
+        let Some(Action::Command(run)) = &self.run else { return Ok(()) };
+        let cwd = run.cwd.as_deref().or(run.base.as_deref());
+        let (name, env) = (run.command.program(), &BTreeMap::new());
+        let program = Program { name, cwd, reads: None, pass: &[], env };
+        program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
     /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands. The

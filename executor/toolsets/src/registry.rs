@@ -34,7 +34,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use toolbox::{SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
+use toolbox::{LOG_TARGET, SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
 
 use self::merge::{Complaint, Known, Merge, Merged, Read, Wanted};
 pub use self::{activation::Switched, records::added_set};
@@ -189,6 +189,31 @@ impl Registry {
     /// the reasons.
     pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
         Ok(self.latest().await?.complaints.clone())
+    }
+
+    /// Returns the toolsets whose commands lack their programs on this machine, with the reasons.
+    pub async fn missing_programs(&self) -> Result<Vec<(ToolSetName, Vec<String>)>, StoreError> {
+        let applied = self.latest().await?;
+        let missing = applied
+            .wanted
+            .iter()
+            .filter(|wanted| wanted.is_active)
+            .map(|wanted| (wanted.config.name.clone(), wanted.config.missing_programs()));
+        Ok(missing.filter(|(_, reasons)| !reasons.is_empty()).collect())
+    }
+
+    /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets whose
+    /// tools are unknown.
+    pub async fn idle_effects(&self) -> Result<Vec<String>, StoreError> {
+        let applied = self.latest().await?;
+        let mut idle = Vec::new();
+        for Wanted { config, .. } in &applied.wanted {
+            let set = self.toolbox().whole_set(&config.name);
+            let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
+            let patterns = config.effects.idle_patterns(&set).into_iter();
+            idle.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
+        }
+        Ok(idle)
     }
 
     async fn latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
@@ -395,7 +420,7 @@ impl Registry {
         for (name, why) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
-            tracing::warn!(%name, %why, "a toolset is not as it was asked for");
+            tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset is not as it was asked for");
         }
         for gone in applied.wanted.iter().filter(|set| !has(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);

@@ -25,7 +25,10 @@ use shared::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox, tool_names::complaint};
+use toolbox::{
+    LOG_TARGET, ReadyTool, SetStatus, ToolSet, Toolbox, effect_rules::EffectRules,
+    tool_names::complaint,
+};
 
 use self::builtin::Needs;
 pub(crate) use self::config::root;
@@ -83,7 +86,7 @@ impl Made {
     fn within(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
         for why in &left_out {
-            tracing::warn!(set = %set.name, %why, "a tool is left out");
+            tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
         }
         let status = match left_out.first() {
             Some(why) if tools.is_empty() => SetStatus::Failed { error: why.clone() },
@@ -147,24 +150,27 @@ impl Sources {
     pub fn put(&self, config: SetConfig) {
         self.let_go(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);
-        let SetConfig { name, source, .. } = config;
+        if let Source::Tools(tools) = &config.source {
+            let made = self.commands(&config.name, config.with_effects(tools), &BTreeMap::new());
+            self.toolbox.put(made.within(set));
+            return;
+        }
+        let SetConfig { name, source, effects, .. } = config;
         match source {
             Source::Mcp(server) => {
                 self.toolbox.put(set);
                 let toolbox = self.toolbox.clone();
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
                     .with_logins(self.logins.clone())
+                    .with_effects(effects)
                     .with_launcher(self.needs.launcher.clone());
                 let availability = supervisor.availability();
                 let reconnect = move || availability.request_start();
                 self.keep(name, reconnect, |stop| supervisor.run(stop));
             }
-            Source::OpenApi(api) => self.ask(set, api),
-            Source::GraphQl(api) => self.ask(set, api),
-            Source::Tools(tools) => {
-                let made = self.commands(&name, tools, &BTreeMap::new());
-                self.toolbox.put(made.within(set));
-            }
+            Source::OpenApi(api) => self.ask(set, api, effects),
+            Source::GraphQl(api) => self.ask(set, api, effects),
+            Source::Tools(_) => {}
             Source::Documents(documents) => {
                 let tools = documents::tools(&name, &documents, self.output_bytes);
                 set.status = SetStatus::Ready;
@@ -194,17 +200,21 @@ impl Sources {
         let by_name: BTreeMap<_, _> =
             ready.iter().map(|tool| (&tool.definition().name, tool)).collect();
         // The first of two tools with the same name is registered, so it must be inserted last.
-        let old = old.iter().rev();
-        let kept = old.filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
-        let made = self.commands(&config.name, tools.clone(), &kept.collect());
+        let old = before.with_effects(old);
+        let kept = old
+            .iter()
+            .rev()
+            .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
+        let made = self.commands(&config.name, config.with_effects(tools), &kept.collect());
         self.toolbox.put(made.within(config.empty_set(SetStatus::Ready)));
     }
 
     /// Registers a set and discovers its tools in a task.
-    fn ask(&self, set: ToolSet, source: Box<dyn Offers>) {
+    fn ask(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
         self.toolbox.put(set);
-        let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes);
+        let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
+            .with_effects(effects);
         let turn = asker.turn();
         self.keep(name, move || turn.wake(), |stop| asker.run(stop));
     }
@@ -346,7 +356,28 @@ mod tests {
         let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
         assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
-        check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
+        check(
+            json!({ "tools": [tool] }),
+            expect!["`tools[0]` (`t`): a command needs a program, as in `[date, -u]`"],
+        );
+        let with_command = |command: &str| {
+            let tool = json!({ "name": "t", "run": { "command": command } });
+            json!({ "tools": [{ "name": "first" }, tool] })
+        };
+        check(
+            with_command("ls -l"),
+            expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
+        );
+        for fine in ["ls", "/opt/my tools/run"] {
+            assert!(parse(with_command(fine)).is_ok(), "{fine}");
+        }
+        let tool = json!({ "name": "t", "effekt": "read" });
+        check(
+            json!({ "tools": [tool] }),
+            expect![
+                "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `effect`, `run`"
+            ],
+        );
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
@@ -413,7 +444,7 @@ mod tests {
         let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {
             panic!("an MCP server")
         };
-        assert_eq!(mcp.command, "/etc/faber/./server");
+        assert_eq!(mcp.command, "/etc/faber/server");
         assert_eq!(mcp.cwd.as_deref(), Some(Path::new("/etc/faber/data")));
         let set = parse(json!({ "mcp": { "command": "npx" } })).unwrap();
         let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {

@@ -1,5 +1,6 @@
 //! The failure of a command, with its exit status.
 
+use planner::compile::may_be_in_failed_set;
 use serde_json::{Map, Value, json};
 use shared::{diagnostic::Diagnostic, store::StoreError};
 
@@ -50,10 +51,19 @@ impl Failure {
             | "PLANNER_UNAVAILABLE"
             | "SERVER_UNAVAILABLE"
             | "TOOL_UNAVAILABLE" => 3,
+            "INVALID_PLAN" if self.needs_failed_set() => 3,
             "INTERNAL" => 1,
             "DETACHED" => 130,
             _ => 2,
         }
+    }
+
+    /// Returns `true` if nothing is wrong with a plan except tools that may be in a failed toolset.
+    fn needs_failed_set(&self) -> bool {
+        let found = self.more.get("diagnostics").cloned().unwrap_or_default();
+        let found: Vec<Diagnostic> = serde_json::from_value(found).unwrap_or_default();
+        let mut errors = found.iter().filter(|diagnostic| diagnostic.is_error()).peekable();
+        errors.peek().is_some() && errors.all(may_be_in_failed_set)
     }
 
     /// Returns the document that `--json` prints.

@@ -9,8 +9,12 @@ use std::{
 };
 
 use ::toolsets::sources::{SetConfig, habilis};
-use planner::{suggest::did_you_mean, toolkit::written};
+use planner::{
+    suggest::{did_you_mean, explain_unknown_field},
+    toolkit::written,
+};
 use serde_json::{Map, Value, json};
+use toolbox::effect_rules::EffectRules;
 
 use super::{
     AccessConfig, ConfigError, EmbeddingConfig, Limits, PlannerConfig, ToolkitFiles, access, age,
@@ -84,8 +88,8 @@ pub(super) struct Partly {
 /// Like [`read`], but omits wrong settings.
 pub(super) fn read_what_works(path: &Path) -> Partly {
     let named = |why: String| format!("`{}`: {why}", path.display());
-    let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
-    let (fields, base) = match read {
+    let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?, text)));
+    let (fields, base, text) = match read {
         Ok(read) => read,
         Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
     };
@@ -95,7 +99,7 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
             Err(why) => {
-                wrong.push(named(why));
+                wrong.push(named(with_line(&text, &why)));
                 lost.push(key);
             }
         }
@@ -122,7 +126,26 @@ fn base(path: &Path) -> Result<PathBuf, String> {
 
 /// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
-    of_fields(fields(text)?, base)
+    of_fields(fields(text)?, base).map_err(|why| with_line(text, &why))
+}
+
+/// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
+/// known key to a message about an unknown one.
+fn with_line(text: &str, why: &str) -> String {
+    let why = explain_unknown_field(why);
+    let mut quoted = why.split('`').skip(1).step_by(2);
+    let place = quoted.next().filter(|_| why.starts_with('`'));
+    let unknown =
+        why.split_once("` is unknown: ").and_then(|(before, _)| before.rsplit('`').next());
+    let line = place.and_then(|place| {
+        let key = unknown.filter(|key| *key != place);
+        let inside = key.and_then(|key| yaml::find_line(text, place, Some(key)));
+        inside.or_else(|| yaml::find_line(text, place, None))
+    });
+    match line {
+        Some(line) => format!("line {line}: {why}"),
+        None => why,
+    }
 }
 
 fn fields(text: &str) -> Result<Map<String, Value>, String> {
@@ -196,7 +219,7 @@ fn described(
         Some(files) => serde_json::from_value(files)
             .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
     };
-    let mut tools = Vec::new();
+    let (mut tools, mut effects) = (Vec::new(), EffectRules::default());
     let files: Vec<_> = files.into_iter().map(|file| joined(base, file)).collect();
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
@@ -205,6 +228,7 @@ fn described(
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let written: Value =
             serde_json::from_str(text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
+        effects.extend(habilis::read_effects(&written).map_err(unfit)?);
         let read = habilis::read(&written).map_err(unfit)?;
         for name in read.iter().filter_map(|tool| tool["name"].as_str()) {
             if let Some(first) = names.insert(name.to_owned(), path) {
@@ -221,7 +245,7 @@ fn described(
     });
     let set: SetConfig =
         serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
-    Ok((Some(set.rooted(base)), files))
+    Ok((Some(SetConfig { effects, ..set.rooted(base) }), files))
 }
 
 /// Reads the files of the toolkit into one graph.

@@ -11,7 +11,7 @@ use executor::{options::Options, worker::WorkerHandle};
 use planner::{
     calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for},
     catalog::Catalog,
-    suggest::did_you_mean,
+    suggest::{did_you_mean, explain_unknown_field},
     toolkit::{NodeKind, Toolkit, ToolkitError},
 };
 use serde_json::{Map, Value};
@@ -235,7 +235,7 @@ impl From<RegistryError> for EngineError {
             | RegistryError::Elsewhere { .. }
             | RegistryError::Hidden(_)
             | RegistryError::Busy(_) => Self::Conflict(message),
-            RegistryError::Invalid(why) => Self::InvalidArgument(why),
+            RegistryError::Invalid(why) => Self::InvalidArgument(explain_unknown_field(&why)),
             RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),

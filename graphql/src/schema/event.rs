@@ -116,11 +116,14 @@ fn details(event: &Event) -> Value {
             json!({ "worker": worker, "node": node, "epoch": epoch })
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => json!({ "items": n }),
-        Event::StepStarted(StepStarted { parameters, warnings, until, child, key, .. }) => {
+        Event::StepStarted(StepStarted {
+            parameters, warnings, until, child, key, effect, ..
+        }) => {
             let mut data = rendered(parameters, warnings);
             data.extend(until.map(|until| ("until".to_owned(), json!(written(until)))));
             data.extend(child.map(|child| ("childExecutionId".to_owned(), json!(child))));
             data.extend(key.as_ref().map(|key| ("idempotencyKey".to_owned(), json!(key))));
+            data.extend(effect.map(|effect| ("effect".to_owned(), json!(effect))));
             Value::Object(data)
         }
         Event::StepSucceeded { output, cached, stderr, .. } => {

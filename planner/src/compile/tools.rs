@@ -183,6 +183,29 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Failed toolsets that a message names.
+const SUSPECTS: usize = 3;
+/// Stands between a failed toolset and the reason.
+const FAILED: &str = ", which failed: ";
+
+/// Names the failed toolsets that may have a tool, with the reason of the first.
+fn describe_suspects(written: &str, catalog: &Catalog) -> Option<String> {
+    let suspects = catalog.suspects(written);
+    let first = suspects.first()?;
+    let names: Vec<_> =
+        suspects.iter().take(SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
+    Some(format!("{}{FAILED}{}", names.join(" or "), first.error))
+}
+
+/// Returns `true` if a toolset that failed may have the tool that a diagnostic misses, and no other
+/// tool has a similar name.
+pub fn may_be_in_failed_set(diagnostic: &Diagnostic) -> bool {
+    let help = diagnostic.help.as_deref().unwrap_or_default();
+    diagnostic.code == "plan.unknown_tool"
+        && help.starts_with("perhaps in ")
+        && help.contains(FAILED)
+}
+
 fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|tool| tool.definition.name.as_str());
     let qualified: Vec<ToolName> = catalog
@@ -195,12 +218,18 @@ fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     // A name that begins with the name of a set never means a tool of another set.
     let so_called = catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
     let so_called = so_called.map(|tool| tool.definition.qualified_name());
-    let help = so_called
+    let near = so_called
         .map(|name| format!("did you mean `{name}`? Its own name begins like that of another set"))
         .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
-        .or_else(|| did_you_mean(after_set?, plain()))
-        .unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned());
+        .or_else(|| did_you_mean(after_set?, plain()));
+    let help = match (near, describe_suspects(written, catalog)) {
+        (near, None) => {
+            near.unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned())
+        }
+        (None, Some(suspects)) => format!("perhaps in {suspects}"),
+        (Some(near), Some(suspects)) => format!("{near} Or perhaps in {suspects}"),
+    };
     let message = format!("no tool is called `{written}`");
     Diagnostic::error("plan.unknown_tool", place, message).with_help(help)
 }

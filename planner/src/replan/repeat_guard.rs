@@ -307,7 +307,7 @@ fn echo_output(step: &ToolExecution) -> Option<&Value> {
 
 /// Returns whether a step of a `once` tool has, or may have, an effect that was not compensated.
 fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
-    planned.policy.effect == Effect::Once && is_lasting(step)
+    step.has_once_call(planned.policy.effect) && is_lasting(step)
 }
 
 /// Returns whether a step or one of its items has succeeded, or may have, and was not compensated.

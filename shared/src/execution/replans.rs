@@ -174,6 +174,7 @@ mod tests {
             items: None,
             child: None,
             key: None,
+            effect: None,
         };
         let output = Some(Arc::new(json!({ "goal": "g" })));
         let (cached, stderr) = (false, None);

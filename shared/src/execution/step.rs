@@ -10,7 +10,7 @@ use crate::{
     clock::Timestamp,
     event::{Event, Settled, Settlement, SkipReason, StepStarted, WaitReason},
     id::{Attempt, ExecutionId},
-    tool::{ErrorCode, Progress, ToolError},
+    tool::{Effect, ErrorCode, Progress, ToolError},
 };
 
 /// The state of a step, an item, or a compensation at a position in the log.
@@ -53,6 +53,8 @@ pub struct Step {
     pub child: Option<ExecutionId>,
     /// The child execution of the attempt before.
     pub earlier_child: Option<Box<ExecutionId>>,
+    /// The effect of the last attempt, if it differs from the plan.
+    pub effect: Option<Effect>,
     /// The items of its list, once the list is known.
     pub items: Option<Box<Items>>,
     /// The compensation, once it has started.
@@ -203,6 +205,7 @@ impl Step {
             last_error: None,
             child: None,
             earlier_child: None,
+            effect: None,
             items: None,
             undo: None,
             unmet,
@@ -220,6 +223,15 @@ impl Step {
         match &self.state {
             StepState::Succeeded(output) => Some(output),
             _ => None,
+        }
+    }
+
+    /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`. `planned`
+    /// is the effect in the plan, which holds for calls that record no other.
+    pub fn has_once_call(&self, planned: Effect) -> bool {
+        match &self.items {
+            Some(items) => items.as_slice().iter().any(|item| item.has_once_call(planned)),
+            None => self.effect.unwrap_or(planned) == Effect::Once,
         }
     }
 
@@ -272,6 +284,7 @@ impl Step {
                 items,
                 child,
                 key,
+                effect,
                 ..
             }) => {
                 self.attempts = attempt.get();
@@ -280,6 +293,7 @@ impl Step {
                 self.earlier_child = self.child.map(Box::new);
                 self.child = *child;
                 self.key.clone_from(key);
+                self.effect = *effect;
                 self.progress = None;
                 match items {
                     Some(n) => self.items = Some(Box::new(Items::new(*n))),

@@ -61,6 +61,7 @@ fn started(attempt: Attempt, items: Option<u32>) -> Event {
         items,
         child: None,
         key: None,
+        effect: None,
     })
 }
 

@@ -289,7 +289,7 @@ fn what_is_left_to_undo_is_work() {
     let mut story = done();
     let (task, result) = (story.task("x"), Err(failed()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = Moment { now: at(0), may_start: false };
+    let moment = Moment { now: at(0), may_start: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     assert_eq!(story.state(), ExecutionState::Compensating);

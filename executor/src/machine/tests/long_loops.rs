@@ -150,6 +150,7 @@ fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
             items,
             child: None,
             key: None,
+            effect: None,
         });
         let recorded = RecordedEvent { seq: execution.seq().next(), at: at(0), event };
         assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");

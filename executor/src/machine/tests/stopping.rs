@@ -94,7 +94,7 @@ impl Story {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into() };
         let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
-        let moment = Moment { now: self.now, may_start: false };
+        let moment = Moment { now: self.now, may_start: false, effects: None };
         for input in [claimed, cancel, Input::Woken] {
             self.log.extend(decide(&mut self.execution, input, moment));
         }

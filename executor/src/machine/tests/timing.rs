@@ -204,7 +204,7 @@ fn a_worker_that_is_about_to_end_begins_nothing() {
         Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
     let (task, result) = (story.task("a"), Ok(json!(1).into()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = Moment { now: at(1), may_start: false };
+    let moment = Moment { now: at(1), may_start: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     story.check(expect![[r"

@@ -8,6 +8,7 @@ use shared::{
 };
 
 use super::{ReadyTool, ToolSet};
+use crate::LOG_TARGET;
 
 /// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
 /// reported when their tool is called first.
@@ -30,7 +31,7 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
     tools.retain(|tool| {
         let refusal = refusal(tool.definition());
         if let Some(why) = &refusal {
-            tracing::warn!(%set, %why, "a tool is left out");
+            tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
         }
         let is_kept = refusal.is_none();
         left_out.extend(refusal);

@@ -12,6 +12,7 @@ use shared::{
     id::{ToolName, ToolSetName},
     tool::qualified_name,
 };
+use toolbox::effect_rules::EffectRules;
 
 use super::condition::{Asked, Contexts};
 use crate::{
@@ -243,6 +244,7 @@ fn offered(
         description: format!("Documents that the context `{context}` offers for retrieval."),
         active: true,
         source: Source::Documents(documents),
+        effects: EffectRules::default(),
         context: Some(context.to_owned()),
         condition: None,
     }))
@@ -279,6 +281,7 @@ fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
         description: "Tools that were registered one by one.".to_owned(),
         active: true,
         source: Source::Tools(tools),
+        effects: EffectRules::default(),
         context: None,
         condition: None,
     }

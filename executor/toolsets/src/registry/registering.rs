@@ -181,6 +181,8 @@ impl Registry {
             // Clocks differ. A tool that is older than the last one belongs before it.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
+            // The new tool was made without the effects that its set gives it.
+            && applied.wanted[place].config.effects.effect_of(&new.set, &new.tool.name).is_none()
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {
             tools.push(new.tool);

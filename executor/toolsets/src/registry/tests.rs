@@ -87,6 +87,50 @@ async fn what_one_node_adds_every_node_has_in_the_same_order() {
 }
 
 #[tokio::test]
+async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
+    let store = Arc::new(Memory::new());
+    let effects = |effects: Value| {
+        let mut set = set("b", &["find_x", "pay"]);
+        set["source"]["effects"] = effects;
+        set
+    };
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    let rules = json!({ "find_*": "read", "b.pay": "idempotent", "nothing": "read" });
+    one.add_set(effects(rules)).await.unwrap();
+    one.register(Some("b"), tool("find_y")).await.unwrap();
+    one.register(Some("b"), tool("send")).await.unwrap();
+    for node in [&one, &other] {
+        let set = named(node, "b").await;
+        let found = set.tools.iter().map(|tool| {
+            let definition = tool.definition();
+            (definition.name.to_string(), definition.effect)
+        });
+        let found: Vec<_> = found.collect();
+        let expected = [
+            ("find_x", Effect::Read),
+            ("pay", Effect::Idempotent),
+            ("find_y", Effect::Read),
+            ("send", Effect::Once),
+        ];
+        assert_eq!(found, expected.map(|(name, effect)| (name.to_owned(), effect)));
+        assert_eq!(node.idle_effects().await.unwrap(), ["`nothing` of `b`"]);
+    }
+    for (wrong, expected) in [
+        (json!({ "*": "often" }), "write `read`, `idempotent` or `once`"),
+        (json!({ "flow.*": "read" }), "cannot be set"),
+        (json!(["*"]), "write a map"),
+    ] {
+        let mut set = effects(wrong);
+        set["name"] = json!("c");
+        let err = one.add_set(set).await.unwrap_err();
+        assert!(matches!(&err, RegistryError::Invalid(why) if why.contains(expected)), "{err}");
+    }
+    let builtin = json!({ "builtin": "file_tools", "effects": { "*": "read" } });
+    let err = one.add_set(json!({ "name": "d", "source": builtin })).await.unwrap_err();
+    assert!(err.to_string().contains("effects of built-in sets cannot be set"), "{err}");
+}
+
+#[tokio::test]
 async fn nothing_is_overwritten() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([set("a", &["x"])]));

@@ -15,7 +15,7 @@ use shared::{
     store::Store,
     tool::{ToolDefinition, ToolError},
 };
-use toolbox::{Tool, ToolContext};
+use toolbox::{Tool, ToolContext, effect_rules::EffectRules};
 
 use super::{SetConfig, Source};
 use builtin::{GitWrites, Root, code, file, memory, system, web};
@@ -191,6 +191,7 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
             description: kind.description().to_owned(),
             active: false,
             source: Source::Builtin(Box::new(set)),
+            effects: EffectRules::default(),
             context: None,
             condition: None,
         });

@@ -11,7 +11,7 @@ use sandbox::{Confinement, Support};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
-use toolbox::{SetStatus, ToolSet};
+use toolbox::{SetStatus, ToolSet, effect_rules::EffectRules};
 
 use super::{
     builtin::{BuiltinKind, BuiltinSet},
@@ -23,24 +23,46 @@ use crate::command::{Action, CommandTool};
 
 /// The configuration of a toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "WrittenSet")]
 pub struct SetConfig {
     /// The name.
     pub name: ToolSetName,
     /// The purpose of the set.
-    #[serde(default)]
     pub description: String,
     /// `true` if plans may use it.
-    #[serde(default = "yes")]
     pub active: bool,
     /// The source of the tools.
     pub source: Source,
+    /// The effects of tools, where the source says something else. The key stands in `source`.
+    pub effects: EffectRules,
     /// The context whose data the condition reads. The set lists it as its source.
-    #[serde(default)]
     pub context: Option<String>,
     /// A condition in CEL over the data of contexts. The set exists while it holds.
-    #[serde(default)]
     pub condition: Option<String>,
+}
+
+/// A toolset as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSet {
+    name: ToolSetName,
+    #[serde(default)]
+    description: String,
+    #[serde(default = "yes")]
+    active: bool,
+    source: WrittenSource,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    condition: Option<String>,
+}
+
+impl From<WrittenSet> for SetConfig {
+    fn from(written: WrittenSet) -> Self {
+        let WrittenSet { name, description, active, source, context, condition } = written;
+        let WrittenSource { source, effects } = source;
+        Self { name, description, active, source, effects, context, condition }
+    }
 }
 
 fn yes() -> bool {
@@ -48,8 +70,7 @@ fn yes() -> bool {
 }
 
 /// The source of a set's tools.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// An MCP server over stdio or HTTP.
     Mcp(McpServer),
@@ -67,6 +88,40 @@ pub enum Source {
 
 /// The kinds of sources. Each is the key of a map.
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
+
+/// The key beside the kind that sets effects.
+const EFFECTS: &str = "effects";
+
+/// A source, and what stands beside its kind.
+#[derive(Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+struct WrittenSource {
+    source: Source,
+    effects: EffectRules,
+}
+
+impl TryFrom<Map<String, Value>> for WrittenSource {
+    type Error = String;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
+        let effects = written.shift_remove(EFFECTS).unwrap_or_default();
+        if !effects.is_null() && written.contains_key("builtin") {
+            return Err(format!(
+                "`{EFFECTS}` beside `builtin`: the effects of built-in sets cannot be set"
+            ));
+        }
+        let effects = match effects {
+            Value::Null => EffectRules::default(),
+            Value::Object(rules) => rules.try_into()?,
+            other => {
+                return Err(format!(
+                    "`{EFFECTS}` is {other}; write a map such as `{{ \"find_*\": read }}`"
+                ));
+            }
+        };
+        Ok(Self { source: written.try_into()?, effects })
+    }
+}
 
 /// A source is a map with exactly one kind. An enum would need a tag in YAML.
 impl TryFrom<Map<String, Value>> for Source {
@@ -92,10 +147,24 @@ impl TryFrom<Map<String, Value>> for Source {
             "mcp" => serde_json::from_value(value).map(Self::Mcp),
             "openapi" => serde_json::from_value(value).map(Self::OpenApi),
             "graphql" => serde_json::from_value(value).map(Self::GraphQl),
-            _ => serde_json::from_value(value).map(Self::Tools),
+            _ => return read_tools(value).map(Self::Tools),
         };
         read.map_err(|err| err.to_string())
     }
+}
+
+/// Reads the tools of a source. The error names the first wrong tool.
+fn read_tools(written: Value) -> Result<Vec<CommandTool>, String> {
+    let Value::Array(written) = written else {
+        return Err("`tools` must be a list, each with a `name` and a `run`".to_owned());
+    };
+    let read = |(at, tool): (usize, Value)| {
+        let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
+        let name = name.map(|name| format!(" (`{name}`)")).unwrap_or_default();
+        let tool = serde_json::from_value(tool);
+        tool.map_err(|err| format!("`tools[{at}]`{name}: {err}"))
+    };
+    written.into_iter().enumerate().map(read).collect()
 }
 
 fn unknown_field(field: &str) -> String {
@@ -159,6 +228,12 @@ impl SetConfig {
         }
     }
 
+    /// Returns the command tools whose programs do not exist, with the reasons.
+    pub fn missing_programs(&self) -> Vec<String> {
+        let Source::Tools(tools) = &self.source else { return Vec::new() };
+        tools.iter().filter_map(|tool| tool.check_program().err()).collect()
+    }
+
     /// Returns the file that describes the tools, if there is one. It decides which servers get the
     /// set's secrets.
     pub fn document(&self) -> Option<PathBuf> {
@@ -197,6 +272,15 @@ impl SetConfig {
             _ => {}
         }
         names
+    }
+
+    /// Returns configured tools with the effects that the set gives them.
+    pub(crate) fn with_effects(&self, tools: &[CommandTool]) -> Vec<CommandTool> {
+        let with_effect = |tool: &CommandTool| {
+            let effect = self.effects.effect_of(&self.name, &tool.name);
+            CommandTool { effect: effect.or(tool.effect), ..tool.clone() }
+        };
+        tools.iter().map(with_effect).collect()
     }
 
     /// Returns the set without tools, as the toolbox lists it.
@@ -257,7 +341,8 @@ pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
 /// Resolves a program with a slash as a path. A bare name is found through `PATH`.
 fn rooted_program(base: &Path, program: &str) -> String {
     if program.contains('/') {
-        base.join(program).display().to_string()
+        // Without the `.` of `./server`, because messages name the path.
+        base.join(program).components().collect::<PathBuf>().display().to_string()
     } else {
         program.to_owned()
     }

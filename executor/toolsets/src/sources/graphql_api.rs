@@ -25,7 +25,7 @@ use shared::{
     id::ToolSetName,
     tool::{Effect, ToolError},
 };
-use toolbox::Tool;
+use toolbox::{Tool, effect_rules::EffectRules};
 
 use self::{
     introspection::{QUERY, Types},
@@ -75,6 +75,7 @@ fn two() -> usize {
 struct Endpoint {
     config: GraphQlConfig,
     caller: Caller,
+    effects: EffectRules,
 }
 
 impl Endpoint {
@@ -116,13 +117,19 @@ impl Endpoint {
 
 #[async_trait]
 impl Offers for GraphQlConfig {
-    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String> {
+    async fn tools(
+        &self,
+        set: &ToolSetName,
+        effects: &EffectRules,
+        most: usize,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
         if self.depth > DEPTH {
             return Err(format!("`depth` is at most {DEPTH}: each level multiplies what is asked"));
         }
         let is_wanted = included(&self.include)?;
         let caller = Caller::new(most, self.timeout_seconds);
-        let endpoint = Arc::new(Endpoint { config: self.clone(), caller });
+        let endpoint =
+            Arc::new(Endpoint { config: self.clone(), caller, effects: effects.clone() });
         let schema = endpoint
             .schema()
             .await

@@ -4,9 +4,19 @@
 //! An argument has a description and no type. It accepts any value and is required. Alternatively,
 //! `arguments` is a JSON Schema. A tool without `run` is known for selection only.
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
+use toolbox::effect_rules::EffectRules;
 
 const FIELDS: [&str; 6] = ["name", "description", "examples", "arguments", "effect", "run"];
+
+/// Returns the key `effects` of a file, which sets the effects of its tools as in a `source`.
+pub fn read_effects(file: &Value) -> Result<EffectRules, String> {
+    match file.get("effects") {
+        None | Some(Value::Null) => Ok(EffectRules::default()),
+        Some(rules) => EffectRules::deserialize(rules).map_err(|err| err.to_string()),
+    }
+}
 
 /// Converts the tools of a file to the form of the configuration. The error names the place, the
 /// tool and the field of the first mistake.

@@ -18,7 +18,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use toolbox::{ReadyTool, SetStatus, Tool, Toolbox, tool_names::is_word};
+use toolbox::{
+    LOG_TARGET, ReadyTool, SourceTools, Tool, Toolbox, effect_rules::EffectRules,
+    tool_names::is_word,
+};
 
 use super::CONNECT_TIMEOUT;
 
@@ -36,9 +39,15 @@ const DESCRIPTION: usize = 1_000;
 /// A service that describes its tools.
 #[async_trait]
 pub(super) trait Offers: fmt::Debug + Send + Sync {
-    /// Returns the tools of the service for a set. Their outputs have at most `most` bytes. The error
-    /// says why the tools are unknown and what to do.
-    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String>;
+    /// Returns the tools of the service for a set. `effects` replace the effects that the service
+    /// says. Outputs of the tools have at most `most` bytes. The error says why the tools are
+    /// unknown and what to do.
+    async fn tools(
+        &self,
+        set: &ToolSetName,
+        effects: &EffectRules,
+        most: usize,
+    ) -> Result<Vec<Arc<dyn Tool>>, String>;
 }
 
 /// Discovers the tools of one set.
@@ -46,6 +55,7 @@ pub(super) trait Offers: fmt::Debug + Send + Sync {
 pub(super) struct Asker {
     set: ToolSetName,
     source: Box<dyn Offers>,
+    effects: EffectRules,
     toolbox: Toolbox,
     output_bytes: usize,
     turn: Arc<Turn>,
@@ -84,7 +94,12 @@ impl Asker {
         toolbox: Toolbox,
         output_bytes: usize,
     ) -> Self {
-        Self { set, source, toolbox, output_bytes, turn: Arc::default() }
+        let (effects, turn) = (EffectRules::default(), Arc::default());
+        Self { set, source, effects, toolbox, output_bytes, turn }
+    }
+
+    pub(super) fn with_effects(self, effects: EffectRules) -> Self {
+        Self { effects, ..self }
     }
 
     pub(super) fn turn(&self) -> Arc<Turn> {
@@ -103,19 +118,19 @@ impl Asker {
         let mut wait = Duration::ZERO;
         loop {
             let seconds = CONNECT_TIMEOUT.as_secs();
-            let tools = self.source.tools(&self.set, self.output_bytes);
+            let tools = self.source.tools(&self.set, &self.effects, self.output_bytes);
             let error = match timeout(CONNECT_TIMEOUT, tools).await {
                 Ok(Ok(tools)) => {
                     let tools = tools.into_iter().map(ReadyTool::new).collect();
-                    self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools);
+                    self.toolbox.settle_unless(stop, &self.set, SourceTools::ready(tools));
                     return;
                 }
                 Ok(Err(error)) => error,
                 Err(_) => format!("it did not say within {seconds} s which tools it has"),
             };
-            tracing::warn!(set = %self.set, %error, "the tools of a set are not known");
+            tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);
-            self.toolbox.settle_unless(stop, &self.set, SetStatus::Failed { error }, Vec::new());
+            self.toolbox.settle_unless(stop, &self.set, SourceTools::failed(error));
             wait = (wait * 2).clamp(BACKOFF, RETRY);
             tokio::select! {
                 () = self.turn.wanted.notified() => {}

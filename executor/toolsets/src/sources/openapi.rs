@@ -26,7 +26,7 @@ use secrets::Text;
 use serde::Deserialize;
 use shared::id::ToolSetName;
 use tokio::{fs::OpenOptions, io::AsyncReadExt as _};
-use toolbox::Tool;
+use toolbox::{Tool, effect_rules::EffectRules};
 
 use self::{document::Document, operation::operations, security::Credential, tool::Api};
 use super::offer::{Offers, included};
@@ -126,17 +126,24 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
 
 #[async_trait]
 impl Offers for OpenApiConfig {
-    async fn tools(&self, set: &ToolSetName, most: usize) -> Result<Vec<Arc<dyn Tool>>, String> {
+    async fn tools(
+        &self,
+        set: &ToolSetName,
+        effects: &EffectRules,
+        most: usize,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let (text, from) = load(&self.document).await?;
-        let (set, config) = (set.clone(), self.clone());
+        let (set, effects, config) = (set.clone(), effects.clone(), self.clone());
         // Reading thousands of operations would block the runtime.
-        let read = tokio::task::spawn_blocking(move || read(&set, &config, most, &text, from));
+        let read =
+            tokio::task::spawn_blocking(move || read(&set, effects, &config, most, &text, from));
         read.await.map_err(|_| "the document could not be read: this is a bug".to_owned())?
     }
 }
 
 fn read(
     set: &ToolSetName,
+    effects: EffectRules,
     config: &OpenApiConfig,
     most: usize,
     text: &[u8],
@@ -150,6 +157,7 @@ fn read(
         headers: config.headers.clone(),
         auth: config.auth.clone(),
         schemes,
+        effects,
     });
     let servers = document::Servers { base: config.base_url.clone().map(|url| url.0), from };
     let tools = operations(set, &document, &servers, &api.auth, &config.tags)?

@@ -632,6 +632,8 @@ pub(crate) struct ToolSetChange {
     pub(crate) changed: Vec<Text>,
     pub(crate) not_found: Vec<Text>,
     pub(crate) refused: Vec<Text>,
+    #[serde(rename = "toolSets")]
+    pub(crate) tool_sets: Vec<ToolSet>,
 }
 
 impl ToolSetChange {

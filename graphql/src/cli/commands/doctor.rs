@@ -5,11 +5,17 @@ mod clashes;
 mod models;
 mod safety;
 
+use std::{path::Path, sync::Arc};
+
 use executor::call_limits::{CallLimits, LimitedCalls};
 use mcp::oauth::NEEDS_LOGIN;
+use nix::unistd::{AccessFlags, access};
 use planner::embed::Choice;
 use serde_json::{Value, json};
-use shared::clock::{Clock as _, WallClock, describe_difference};
+use shared::{
+    clock::{Clock as _, WallClock, describe_difference},
+    store::memory::Memory,
+};
 use toolbox::Toolbox;
 
 use crate::{
@@ -21,7 +27,7 @@ use crate::{
         view::{format::count, paint::Paint, plain},
     },
     config::{Config, Faults, Origin, age, variable},
-    local_engine::{LocalEngine, open_store},
+    local_engine::{LocalEngine, missing_store, open_store},
 };
 
 /// Prints the effective configuration and the origin of each value.
@@ -77,11 +83,17 @@ struct Check {
     found: Result<String, String>,
     /// The remedy of the problem.
     help: &'static str,
+    /// `true` for a problem with which everything still works.
+    is_warning: bool,
 }
 
 impl Check {
     fn new(name: impl Into<String>, found: Result<String, String>, help: &'static str) -> Self {
-        Self { name: name.into(), found, help }
+        Self { name: name.into(), found, help, is_warning: false }
+    }
+
+    fn warning(name: impl Into<String>, problem: String, help: &'static str) -> Self {
+        Self { is_warning: true, ..Self::new(name, Err(problem), help) }
     }
 }
 
@@ -109,7 +121,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
             let store = check_store(app).await;
             works &= store.found.is_ok();
             checks.push(store);
-            if works {
+            if works && missing_store(app.setup()).is_none() {
                 checks.extend(check_clock(app).await);
             }
         } else {
@@ -134,7 +146,7 @@ pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
 
 fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
     print_checks(app, checks)?;
-    let is_well = checks.iter().all(|check| check.found.is_ok());
+    let is_well = checks.iter().all(|check| check.found.is_ok() || check.is_warning);
     Ok(if is_well { ExitStatus::Done } else { ExitStatus::Unreachable })
 }
 
@@ -193,6 +205,10 @@ fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
 }
 
 async fn check_store(app: &App) -> Check {
+    let help = "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`";
+    if let Some(path) = missing_store(app.setup()) {
+        return Check::new("store", check_missing_store(&path), help);
+    }
     let opened = async {
         let store = open_store(app.setup()).await?;
         store.check_writable().await?;
@@ -201,8 +217,21 @@ async fn check_store(app: &App) -> Check {
     let name = app.config.store_name();
     let found = opened.await.map(|()| format!("{name} opens and can be written"));
     let found = found.map_err(|failure| format!("{name}: {}", failure.message));
-    let help = "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`";
     Check::new("store", found, help)
+}
+
+/// Checks that a store can be created, without creating it.
+fn check_missing_store(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let folder = path.ancestors().skip(1).find(|folder| folder.exists());
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
+        Ok(()) => Ok(format!("`{shown}` does not exist yet: `faber run` creates it")),
+        Err(err) => {
+            let folder = folder.display();
+            Err(format!("`{shown}` cannot be created in `{folder}`: {}", err.desc()))
+        }
+    }
 }
 
 /// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
@@ -213,8 +242,16 @@ async fn check_clock(app: &App) -> Option<Check> {
     Some(Check::new("clock", Err(difference), help))
 }
 
+/// Opens the engine. Creates no store: a store that does not exist yet is like an empty one.
+async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
+    if missing_store(app.setup()).is_none() {
+        return LocalEngine::open(app.setup(), Need::Tools).await;
+    }
+    LocalEngine::over(app.setup(), Need::Tools, Arc::new(Memory::new())).await
+}
+
 async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
-    let local = LocalEngine::open(app.setup(), Need::Tools).await?;
+    let local = open_engine(app).await?;
     local.engine.tools.catalog().await;
     let toolbox = local.engine.tools.inventory.toolbox();
     let sets: Vec<ApiToolSet> =
@@ -226,6 +263,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
         _ => "check that its `source` in the configuration starts, or remove the set",
     };
     let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
+    report_missing_programs(&local, &mut checks).await?;
     let complaints = local.engine.tools.inventory.registry().complaints().await?;
     let help = "correct it in the configuration, or remove the added toolset or tool with \
                 `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
@@ -233,6 +271,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     checks
         .extend(complaints.map(|(set, why)| Check::new(format!("toolset {set}"), Err(why), help)));
     checks.push(clashes::check_shared_names(toolbox));
+    checks.extend(check_effects(&local).await?);
     let config = &app.config;
     if faults.knows("access") {
         let (access, sets) = (&config.access.value, &config.toolsets.value);
@@ -244,6 +283,29 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     checks.push(check_retention(config));
     local.close().await;
     Ok(checks)
+}
+
+/// Reports programs that command tools lack, in the checks of their toolsets.
+async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> Result<(), Failure> {
+    for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
+        let name = format!("toolset {set}");
+        if let Some(check) =
+            checks.iter_mut().find(|check| check.name == name && check.found.is_ok())
+        {
+            check.found = Err(reasons.join("; "));
+            check.help = "install the program, or correct `run.command` of the tool";
+        }
+    }
+    Ok(())
+}
+
+/// Warns of effects that are set for no tool.
+async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
+    let idle = local.engine.tools.inventory.registry().idle_effects().await?;
+    let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \
+                the tools";
+    let why = format!("no tool matches {}", idle.join(", "));
+    Ok((!idle.is_empty()).then(|| Check::warning("effects", why, help)))
 }
 
 /// Checks that every limit on calls names an existing tool or toolset.
@@ -295,7 +357,12 @@ fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
         let checks = checks.iter().map(|check| match &check.found {
             Ok(found) => json!({ "name": check.name, "ok": true, "detail": found }),
             Err(why) => {
-                json!({ "name": check.name, "ok": false, "detail": why, "help": check.help })
+                let mut shown =
+                    json!({ "name": check.name, "ok": false, "detail": why, "help": check.help });
+                if check.is_warning {
+                    (shown["ok"], shown["warning"]) = (json!(true), json!(true));
+                }
+                shown
             }
         });
         return screen.print_json(&Value::Array(checks.collect()));
@@ -312,7 +379,8 @@ fn draw_checks(checks: &[Check], paint: Paint) -> String {
                 format!("{} {name}  {found}", paint.green("✓"))
             }
             Err(why) => {
-                let (mark, why) = (paint.red("✗"), plain::safe_line(why));
+                let mark = if check.is_warning { paint.yellow("!") } else { paint.red("✗") };
+                let why = plain::safe_line(why);
                 format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), check.help)
             }
         }
@@ -332,6 +400,7 @@ mod tests {
             name: name.to_owned(),
             found: found.map(str::to_owned).map_err(str::to_owned),
             help: "start it with `faber serve`",
+            is_warning: false,
         };
         let checks = [
             check("store", Ok("sqlite:./faber.db opens and can be written")),

@@ -22,9 +22,10 @@ use toolsets::{
 };
 
 use self::callback::{Callback, Page};
+use super::failed_sets::no_set;
 use crate::{
     cli::{App, ExitStatus, failure::Failure, signals},
-    local_engine::open_store,
+    local_engine::{missing_store, open_store},
 };
 
 /// Time limit of a login.
@@ -72,11 +73,14 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
 
 /// Finds a toolset in the configuration, or among the added toolsets.
 async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
-    let missing = || Failure::not_found("toolset", name);
+    let configured = &app.config.toolsets.value;
+    let missing = || no_set(name, configured.iter().map(|set| set.name.as_str()));
     let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
-    let configured = app.config.toolsets.value.iter().find(|set| set.name == parsed);
-    if let Some(set) = configured {
+    if let Some(set) = configured.iter().find(|set| set.name == parsed) {
         return Ok(set.clone());
+    }
+    if missing_store(app.setup()).is_some() {
+        return Err(missing());
     }
     let store = open_store(app.setup()).await?;
     registry::added_set(&*store, &parsed).await?.ok_or_else(missing)

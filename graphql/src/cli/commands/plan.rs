@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use shared::id::{PlanId, RequestId};
 
+use super::failed_sets;
 use crate::{
     cli::{
         App, ExitStatus,
@@ -41,7 +42,9 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
         Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
     };
     let options = planning_options(&args.planning);
-    let made = make_plan(&session.client, &args.query, options, &fields).await?;
+    let made = make_plan(&session.client, &args.query, options, &fields).await;
+    failed_sets::warn_of_failed_sets(session).await;
+    let made = made?;
     let plan: Plan = read(made.clone())?;
     match format {
         Format::Text => screen.print(&draw_plan(&plan, screen.out))?,

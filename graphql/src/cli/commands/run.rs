@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
+    failed_sets,
     follow::{Purpose, watch_to_end},
     missing_tools,
     plan::{
@@ -31,7 +32,13 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
         None => None,
     };
     let options = execution_options(&args.options).await?;
-    let session = match (Session::open(app, Need::Driving).await, &written) {
+    // A saved plan cannot be in a store that does not exist.
+    let opened = if args.saved.is_some() {
+        Session::open_existing(app, Need::Driving).await
+    } else {
+        Session::open(app, Need::Driving).await
+    };
+    let session = match (opened, &written) {
         (Err(failure), Some(written)) => return Err(written.prefer_errors(failure)),
         (session, _) => session?,
     };
@@ -89,7 +96,11 @@ async fn start_execution(
             show_stored(session, &started.plan_id).await?;
             return Ok(started);
         }
-        None => make_plan(client, query, planning, Plan::SHOWN).await?,
+        None => {
+            let made = make_plan(client, query, planning, Plan::SHOWN).await;
+            failed_sets::warn_of_failed_sets(session).await;
+            made?
+        }
     };
     let plan: Plan = read(plan)?;
     show_plan(session, &plan);

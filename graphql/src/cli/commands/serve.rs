@@ -49,6 +49,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     app.screen.say(&format!("listening on http://{address}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_idle_patterns(app, &local, &mut tasks);
+    warn_of_idle_effects(app, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         max_connections: max_connections(app),
@@ -145,6 +146,26 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
                  list` lists the tools",
                 idle.join(", ")
             )));
+        }
+    });
+}
+
+/// Warns of effects that are set for no tool, once the tools are known.
+fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+    let (screen, engine) = (app.screen.clone(), local.engine.clone());
+    let most = app.config.limits.options().connect;
+    tasks.spawn(async move {
+        let inventory = &engine.tools.inventory;
+        inventory.catch_up().await;
+        inventory.toolbox().settled(most).await;
+        match inventory.registry().idle_effects().await {
+            Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
+                "warning: no tool matches {}: correct `source.effects` of the toolset; `faber \
+                 tools list` lists the tools",
+                idle.join(", ")
+            ))),
+            Ok(_) => {}
+            Err(err) => tracing::warn!(%err, "cannot check the effects of toolsets"),
         }
     });
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolsets::sources::habilis;
 
-use super::select;
+use super::{failed_sets, select};
 use crate::cli::{
     ExitStatus,
     args::{Tools, Toolsets},
@@ -44,6 +44,10 @@ pub(crate) async fn use_tools(session: &Session<'_>, what: Tools) -> Result<Exit
                 ("activeOnly: Boolean", json!(active)),
             ];
             let found = session.client.query("tools", &arguments, Tool::FIELDS).await?;
+            match &toolset {
+                Some(name) => failed_sets::check_named_set(&session.client, name).await?,
+                None => failed_sets::warn_of_failed_sets(session).await,
+            }
             list_tools(session, &found)
         }
         Tools::Show { name } => show_tool(session, &name).await,
@@ -103,6 +107,11 @@ async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
     let known = tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
     let failure = Failure::not_found("tool", name);
     let help = planner::suggest::did_you_mean(name, known);
+    if help.is_none()
+        && let Some(suspect) = failed_sets::find_suspect(client, name).await?
+    {
+        return Ok(suspect);
+    }
     let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
     Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
 }
@@ -133,12 +142,16 @@ async fn set_active(
     } else {
         for (names, result) in [
             (&change.changed, if on { "activated" } else { "deactivated" }),
-            (&change.not_found, "there is no such toolset"),
             (&change.refused, "always active"),
         ] {
             for name in names {
                 session.screen.print(&format!("{name}: {result}"))?;
             }
+        }
+        let known = || change.tool_sets.iter().map(|set| &*set.name);
+        for name in &change.not_found {
+            let help = failed_sets::suggest_set(name, known());
+            session.screen.print(&format!("{name}: there is no such toolset: {help}"))?;
         }
     }
     let is_done = change.not_found.is_empty() && change.refused.is_empty();
@@ -191,7 +204,11 @@ async fn call_tool(
     } else {
         screen.say(&screen.err.red(error.to_string()));
     }
-    Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
+    if is_done {
+        return Ok(ExitStatus::Done);
+    }
+    let is_lost = failed_sets::names_failed_set(&session.client, name).await?;
+    Ok(if is_lost { ExitStatus::Unreachable } else { ExitStatus::Failed })
 }
 
 #[derive(Deserialize)]
@@ -209,10 +226,17 @@ async fn load_tools(
     let unfit = |why: String| Failure::usage(format!("`{}`: {why}", file.display()));
     let written = read_text("the tools", file).await?;
     let tools = serde_json::from_str(&written).map_err(|err| unfit(format!("not JSON: {err}")))?;
+    let effects = habilis::read_effects(&tools).map_err(unfit)?;
     let tools = habilis::read(&tools).map_err(unfit)?;
+    let effect_of = |tool: &Value| {
+        effects.effect_of(&toolset.parse().ok()?, &tool["name"].as_str()?.parse().ok()?)
+    };
     let mut loaded = Vec::new();
     for (place, mut tool) in tools.into_iter().enumerate() {
         tool["toolSet"] = json!(toolset);
+        if let Some(effect) = effect_of(&tool) {
+            tool["effect"] = json!(effect);
+        }
         tool["effect"] = json!(tool["effect"].as_str().map(str::to_uppercase));
         if tool.get("run").is_none() {
             tool["run"] = json!({});

@@ -71,7 +71,7 @@ impl CallCount {
                     tool: planned.tool.clone(),
                     execution,
                 }));
-            } else if planned.policy.effect == Effect::Once && task.known_output().is_some() {
+            } else if task.has_once_call(planned.policy.effect) && task.known_output().is_some() {
                 self.add(under, &planned.tool, 1, false);
             }
         }

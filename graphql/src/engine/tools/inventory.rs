@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use planner::catalog::{Catalog, CatalogTool};
+use planner::catalog::{Catalog, CatalogTool, FailedSet};
 use shared::{
     id::{NodeName, ToolName, ToolSetName},
     limits,
     tool::{ToolDefinition, set_prefix},
 };
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{Found, SetStatus, ToolSet, Toolbox};
 use toolsets::registry::{Registry, Switched};
 
 use crate::engine::error::EngineError;
@@ -100,8 +100,14 @@ impl Inventory {
                 is_active: set.is_active,
             })
         });
+        let failed = sets.iter().filter_map(|set| match &set.status {
+            SetStatus::Failed { error } => {
+                Some(FailedSet { name: set.name.clone(), error: error.clone() })
+            }
+            _ => None,
+        });
         // Names of sets count even if the sets are not connected, or hidden from the caller.
-        Catalog::of(tools, self.toolbox().set_names())
+        Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
     /// Activates or deactivates toolsets.

@@ -259,6 +259,23 @@ async fn fields_are_tools() {
 }
 
 #[tokio::test]
+async fn a_mutation_whose_effect_is_set_is_still_a_mutation() {
+    let served = endpoint().await;
+    let source = json!({
+        "graphql": { "url": format!("{}/graphql", served.url) },
+        "effects": { "s.count_2": "read", "create*": "idempotent", "*": "once" },
+    });
+    let set = Set::ready(&source).await;
+    let effect = |name: &str| set.tool(name).definition().effect;
+    assert_eq!(
+        (effect("count_2"), effect("createBook"), effect("count")),
+        (Effect::Read, Effect::Idempotent, Effect::Once)
+    );
+    assert_eq!(set.call("count_2", json!({})).await, Ok(json!(1)));
+    assert_eq!(set.call("count", json!({})).await, Ok(json!(6)));
+}
+
+#[tokio::test]
 async fn a_selection_goes_as_deep_as_it_is_asked_to() {
     let served = endpoint().await;
     for (depth, expected) in [

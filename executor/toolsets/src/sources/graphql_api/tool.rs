@@ -14,9 +14,33 @@ use toolbox::{Tool, ToolContext};
 use super::{Endpoint, answer::data, arguments, introspection::Types, select::select};
 use crate::sources::offer::{Names, TOOLS, described};
 
+/// The kind of a GraphQL operation. The configuration may give a mutation the effect of a query.
+#[derive(Clone, Copy, Debug)]
+enum OperationKind {
+    Query,
+    Mutation,
+}
+
+impl OperationKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Mutation => "mutation",
+        }
+    }
+
+    fn effect(self) -> Effect {
+        match self {
+            Self::Query => Effect::Read,
+            Self::Mutation => Effect::Once,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct FieldTool {
     definition: Arc<ToolDefinition>,
+    kind: OperationKind,
     endpoint: Arc<Endpoint>,
     /// The field. The tool's name may have a number after it.
     field: String,
@@ -32,13 +56,14 @@ pub(super) fn tools(
     types: &Types,
     is_wanted: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let queries = types.fields(types.query.as_deref()).iter().map(|field| (Effect::Read, field));
-    let mutations =
-        types.fields(types.mutation.as_deref()).iter().map(|field| (Effect::Once, field));
+    let (queries, mutations) =
+        (types.fields(types.query.as_deref()), types.fields(types.mutation.as_deref()));
     let share = arguments::share(queries.len() + mutations.len());
     let mut names = Names::of(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-    for (effect, field) in queries.chain(mutations) {
+    let queries = queries.iter().map(|field| (OperationKind::Query, field));
+    let mutations = mutations.iter().map(|field| (OperationKind::Mutation, field));
+    for (kind, field) in queries.chain(mutations) {
         let name = names.take(&field.name);
         if !is_wanted(&name) {
             continue;
@@ -57,12 +82,13 @@ pub(super) fn tools(
             description: described(field.description.as_deref().unwrap_or_default()),
             input_schema: arguments::schema(types, &field.args, share),
             output_schema: Some(output),
-            effect,
+            effect: kind.effect(),
             examples: Vec::new(),
             is_callable: true,
         };
         tools.push(Arc::new(FieldTool {
-            definition: Arc::new(definition),
+            definition: Arc::new(endpoint.effects.apply(definition)),
+            kind,
             endpoint: Arc::clone(endpoint),
             field: field.name.clone(),
             arguments: field
@@ -81,8 +107,8 @@ impl FieldTool {
     /// createAuthor(name: $name) { id } }`. Leaves out absent arguments, because some servers treat
     /// a variable without a value as null.
     fn document(&self, parameters: &Value) -> String {
-        let Self { definition, field, arguments, selection, .. } = self;
-        let kind = if definition.effect == Effect::Read { "query" } else { "mutation" };
+        let Self { kind, field, arguments, selection, .. } = self;
+        let kind = kind.as_str();
         let given: Vec<_> =
             arguments.iter().filter(|(name, _)| parameters.get(name).is_some()).collect();
         if given.is_empty() {

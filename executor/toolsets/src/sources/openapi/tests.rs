@@ -140,6 +140,18 @@ fn keys() -> Value {
 }
 
 #[tokio::test]
+async fn effects_of_operations_can_be_set() {
+    let trial = Trial::begin(PETS).await;
+    let mut source = trial.source(&json!({}));
+    source["effects"] = json!({ "login": "read", "*Pet": "once" });
+    let set = Set::ready(&source).await;
+    let effect = |name: &str| set.tool(name).definition().effect;
+    assert_eq!(effect("login"), Effect::Read);
+    assert_eq!(effect("deletePet"), Effect::Once);
+    assert_eq!(effect("listPets"), Effect::Read);
+}
+
+#[tokio::test]
 async fn operations_are_tools() {
     let trial = Trial::begin(PETS).await;
     let set = trial.ready(json!({})).await;

@@ -14,7 +14,7 @@ use shared::{
     id::ToolSetName,
     tool::{ErrorCode, ToolDefinition, ToolError},
 };
-use toolbox::{Tool, ToolContext};
+use toolbox::{Tool, ToolContext, effect_rules::EffectRules};
 
 use super::{
     operation::{Call, Operation},
@@ -30,6 +30,7 @@ pub(super) struct Api {
     pub(super) headers: BTreeMap<String, Text>,
     pub(super) auth: BTreeMap<String, Credential>,
     pub(super) schemes: BTreeMap<String, Scheme>,
+    pub(super) effects: EffectRules,
 }
 
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub(super) fn make(
         examples: Vec::new(),
         is_callable: obstacle.is_none(),
     };
-    let (definition, api) = (Arc::new(definition), Arc::clone(api));
+    let (definition, api) = (Arc::new(api.effects.apply(definition)), Arc::clone(api));
     Some(Arc::new(OperationTool { definition, api, call, obstacle }))
 }
 

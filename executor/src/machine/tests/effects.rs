@@ -1,0 +1,94 @@
+//! Effects that have changed since the plan was stored. They hold for calls that begin afterwards.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::machine::CurrentEffects;
+
+#[derive(Debug)]
+struct Now(BTreeMap<&'static str, Effect>);
+
+impl CurrentEffects for Now {
+    fn current_effect(&self, tool: &ToolName) -> Option<Effect> {
+        self.0.get(tool.as_str()).copied()
+    }
+}
+
+/// Starts `set.tool` of a plan that stores `planned`, while the tool has the effect `now`.
+fn start(planned: Effect, now: Effect) -> (Execution, Vec<RecordedEvent>) {
+    let mut story = Story::unclaimed(
+        vec![tries(2, effect(planned, call("a", &[])))],
+        ExecutionOptions::default(),
+    );
+    let effects = Now(BTreeMap::from([("set.tool", now)]));
+    let moment = Moment { now: at(0), may_start: true, effects: Some(&effects) };
+    let events = decide(&mut story.execution, claim(), moment);
+    (story.execution, events)
+}
+
+/// Returns what each start records.
+fn recorded_effects(events: &[RecordedEvent]) -> Vec<Option<Effect>> {
+    let started = events.iter().filter_map(|recorded| match &recorded.event {
+        Event::StepStarted(started) => Some(started.effect),
+        _ => None,
+    });
+    started.collect()
+}
+
+#[test]
+fn a_start_records_only_an_effect_that_differs_from_the_plan() {
+    for (planned, now, expected) in [
+        (Effect::Once, Effect::Once, None),
+        (Effect::Once, Effect::Read, Some(Effect::Read)),
+        (Effect::Read, Effect::Once, Some(Effect::Once)),
+    ] {
+        let (_, events) = start(planned, now);
+        assert_eq!(recorded_effects(&events), [expected], "{planned:?} {now:?}");
+    }
+}
+
+#[test]
+fn the_effect_at_the_start_decides_after_a_crash_and_a_timeout() {
+    for (planned, now, is_repeated) in [
+        (Effect::Once, Effect::Once, false),
+        (Effect::Once, Effect::Idempotent, true),
+        (Effect::Read, Effect::Once, false),
+        (Effect::Read, Effect::Read, true),
+    ] {
+        let retries = |events: &[RecordedEvent]| {
+            let is_retry = |event: &Event| {
+                matches!(event, Event::StepInterrupted { .. } | Event::StepRetryScheduled { .. })
+            };
+            events.iter().any(|recorded| is_retry(&recorded.event))
+        };
+        let (mut execution, _) = start(planned, now);
+        // The next owner reads the effect of the call from the log, not from its own tools.
+        let events = decide(&mut execution, claim(), at(1));
+        assert_eq!(retries(&events), is_repeated, "crash: {planned:?} {now:?}");
+        let (mut execution, _) = start(planned, now);
+        let task = Task::from(StepNumber::new(0));
+        let ended = Input::Ended { task, attempt: Attempt::FIRST, result: Err(timed_out()) };
+        let events = decide(&mut execution, ended, at(1));
+        assert_eq!(retries(&events), is_repeated, "timeout: {planned:?} {now:?}");
+    }
+}
+
+#[test]
+fn the_present_effect_decides_about_missing_fields() {
+    let start = |now: Effect| {
+        let reader = with(json!({ "x": "{{a.missing}}" }), call("b", &["a"]));
+        let mut story = Story::unclaimed(
+            vec![call("a", &[]), effect(Effect::Once, reader)],
+            ExecutionOptions::default(),
+        );
+        story.claim();
+        let effects = Now(BTreeMap::from([("set.tool", now)]));
+        let moment = Moment { now: at(0), may_start: true, effects: Some(&effects) };
+        let task = story.task("a");
+        let result = Ok(CallOutput::from(json!({ "x": 1 })));
+        let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
+        recorded_effects(&decide(&mut story.execution, ended, moment))
+    };
+    assert_eq!(start(Effect::Read), [Some(Effect::Read)], "the step runs");
+    assert_eq!(start(Effect::Once), [], "the step fails before its start");
+}
