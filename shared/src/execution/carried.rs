@@ -207,8 +207,10 @@ impl Execution {
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
         let is_call = !matches!(planned.kind, StepKind::Plan(_));
-        let is_once = is_call && planned.policy.effect == Effect::Once;
-        let Some(step) = state.filter(|step| is_once && step.is_open_call()) else { return };
+        let is_open = |step: &&Step| {
+            is_call && step.has_once_call(planned.policy.effect) && step.is_open_call()
+        };
+        let Some(step) = state.filter(is_open) else { return };
         let key = step.sent_key(self.id, &planned.id, task.part);
         if open[before..].iter().all(|open| open.key != key) {
             let parameters = hash_parameters(step.parameters.as_deref().unwrap_or(&Value::Null));

@@ -27,7 +27,6 @@ use crate::cli::{
     session::Session,
     view::{
         findings::{draw_commands, draw_finding},
-        format::quote_for_shell,
         live_view::LiveView,
         news::News,
         outcome, plain,

@@ -129,7 +129,7 @@ fn add_not_undone<'a>(
     let planned = view.planned(task);
     match &call.state {
         StepState::Failed(error)
-            if error.is_outcome_unknown() && planned.policy.effect == Effect::Once =>
+            if error.is_outcome_unknown() && call.has_once_call(planned.policy.effect) =>
         {
             found.add(Severity::Warning, call.changed, move || {
                 let name = view.name(task);

@@ -6,7 +6,7 @@ use shared::{
     execution::{ExecutionState, Step, StepState},
     id::{Task, ToolSetName},
     plan::StepKind,
-    tool::{Effect, ErrorCode, ToolError, set_prefix},
+    tool::{ErrorCode, ToolError, set_prefix},
 };
 use toolbox::Found;
 
@@ -164,7 +164,7 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
         return None;
     }
     let why = match () {
-        () if error.is_outcome_unknown() && planned.policy.effect == Effect::Once => {
+        () if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) => {
             "a second call could repeat its effect, so a person must decide".to_owned()
         }
         () if !error.retryable => "it was not tried again because it would fail again".to_owned(),
@@ -196,7 +196,7 @@ fn remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<
         return vec![Remedy::look_at(child), Remedy::retry(execution)];
     }
     let retry = || Remedy::retry(execution);
-    if error.is_outcome_unknown() && planned.policy.effect == Effect::Once {
+    if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) {
         return settle_remedies(view, task)
             .into_iter()
             .chain([retry().labelled("call it again, although it may have happened").dangerous()])

@@ -10,7 +10,7 @@ use shared::{
     id::{ExecutionId, Task},
     limits,
     store::Command,
-    tool::{Effect, ToolError},
+    tool::ToolError,
 };
 use toolbox::Found;
 
@@ -278,7 +278,8 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
         format!("{} failed with {} and needs a decision: {cause}", view.name(task), error.code);
     let again = Remedy::approve(id, &planned.id, task.part, true).labelled("try it again");
     let give_up = Remedy::approve(id, &planned.id, task.part, false).labelled("let it fail");
-    let is_unknown = error.is_outcome_unknown() && planned.policy.effect == Effect::Once;
+    let is_once = |step: &Step| step.has_once_call(planned.policy.effect);
+    let is_unknown = error.is_outcome_unknown() && view.execution.task(task).is_some_and(is_once);
     let remedies = if is_unknown {
         let again = again.labelled("call it again, although it may have happened").dangerous();
         settle_remedies(view, task).into_iter().chain([again, give_up]).collect()
