@@ -16,7 +16,7 @@ use crate::{
     },
     id::{ExecutionId, Part, StepId, StepNumber, Task},
     plan::{StepKind, ToolExecution},
-    tool::{Effect, ErrorCode},
+    tool::ErrorCode,
 };
 
 /// Calls that an execution takes over from earlier executions.
