@@ -175,3 +175,32 @@ async fn one_whose_inbox_is_full_keeps_nobody_from_the_others() {
         assert_eq!(waiting.len(), told, "{id}");
     }
 }
+
+/// An unattended retry must not pay twice.
+#[tokio::test]
+async fn a_retry_leaves_out_what_would_repeat_an_unknown_call() {
+    for world in worlds().await {
+        let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+        let pay = json!({ "name": "pay", "description": "Pays.", "parameters": {}, "effect": "ONCE",
+            "run": { "command": ["sleep", "60"] } });
+        world.get(register, json!({ "input": pay })).await;
+        let paying = json!([{ "name": "pay", "timeoutMs": 50 }]);
+        let failing = json!([{ "name": "flow.fail", "parameters": { "message": "no" } }]);
+        let unknown = world.start(paying, json!({})).await;
+        let failed = world.start(failing, json!({})).await;
+        for id in [&unknown, &failed] {
+            world.events(id).await;
+        }
+        assert_eq!(bulk(&world, json!({ "state": ["FAILED"] }), "RETRY").await, 1);
+        let settle = "mutation ($id: ID!) {
+            settleStep(executionId: $id, stepId: \"pay\", outcome: SUCCEEDED) {
+                state failed steps { settled } } }";
+        let settled = world.get(settle, json!({ "id": unknown })).await;
+        let expected =
+            json!({ "state": "FAILED", "failed": 1, "steps": [{ "settled": "SUCCEEDED" }] });
+        assert_eq!(settled, expected);
+        let of_plan = world.execution(&unknown, "planId").await;
+        let filter = json!({ "planId": of_plan["planId"] });
+        assert_eq!(bulk(&world, filter, "RETRY").await, 1, "a person has decided");
+    }
+}

@@ -90,11 +90,16 @@ impl Executions {
         if is_waiting {
             self.plans.check_plan(execution.plan()).await?;
             let told = self.settle_waiting(execution, &settled, decision.clone()).await?;
-            // The execution may have ended before it read the command.
             let step = settled.find_in(&told)?;
-            if !step.is_outcome_unknown() || step.settlement.is_some() {
+            if let Some(before) = &step.settlement {
+                check_same(&settled, before, &decision)?;
                 return Ok(told);
             }
+            if let StepState::Waiting(_) = step.state {
+                return Ok(told);
+            }
+            // The execution may have ended, or another person may have decided, before the command.
+            check_unknown(&settled, told.plan().step(number), step)?;
         }
         self.record_settlement(&settled, &decision).await?;
         self.reader.expect(id).await
