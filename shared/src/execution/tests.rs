@@ -175,6 +175,7 @@ fn every_state_meets_every_event() {
           checked            -> pending
           waiting: approval  -> waiting: approval
           waiting: signal    -> waiting: signal
+          settled before     -> succeeded
           skipped            -> skipped
           cancelled          -> cancelled
           failed #1          -> failed
@@ -226,6 +227,15 @@ fn every_state_meets_every_event() {
           failed #2          -> failed
         waiting: decision
           approved           -> pending
+          skipped            -> skipped
+          cancelled          -> cancelled
+          failed #1          -> failed
+          failed #2          -> failed
+        waiting: unknown outcome
+          approved           -> pending
+          settled: succeeded -> succeeded
+          settled: failed    -> failed
+          settled before     -> succeeded
           skipped            -> skipped
           cancelled          -> cancelled
           failed #1          -> failed

@@ -181,7 +181,7 @@ async fn one_whose_inbox_is_full_keeps_nobody_from_the_others() {
 async fn a_retry_leaves_out_what_would_repeat_an_unknown_call() {
     for world in worlds().await {
         let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
-        let pay = json!({ "name": "pay", "description": "Pays.", "parameters": {}, "effect": "ONCE",
+        let pay = json!({ "name": "pay", "description": "Pays.", "parameters": { "type": "object" }, "effect": "ONCE",
             "run": { "command": ["sleep", "60"] } });
         world.get(register, json!({ "input": pay })).await;
         let paying = json!([{ "name": "pay", "timeoutMs": 50 }]);

@@ -49,7 +49,7 @@ fn a_waiting_step_goes_on_with_the_output_that_a_person_gives() {
 fn a_waiting_step_fails_if_its_call_had_no_effect() {
     let mut story = waiting();
     story.settle("a", decision(Settled::Failed, None)).check(expect![[r"
-        0 a#1 settled Failed, b skipped Dependency, finished Failed
+        0 a#1 settled Failed, b skipped ExecutionFailed, finished Failed
     "]]);
     let StepState::Failed(error) = &story.execution.step(story.number("a")).state else { panic!() };
     assert!(!error.is_outcome_unknown() && error.message.ends_with("; seen"), "{error}");
@@ -245,6 +245,12 @@ fn a_settled_item_is_reused_if_it_is_the_same_item() {
     let mut story = retried(vec![each, call("x", &["each"])], json!([5, 6]), |created| {
         created.settled = vec![settled(0, 5), settled(1, 9)];
     });
-    story.ok("each[1]").end("x", Err(failed())).ok("each[0]/undo").ok("each[1]/undo");
-    story.check(expect![""]);
+    story.ok("each[1]").end("x", Err(failed())).ok("each[1]/undo").ok("each[0]/undo");
+    story.check(expect![[r#"
+        0 claimed, each#1 started of 2, each[0]#1 settled Succeeded "paid", each[1]#1 started
+        0 each[1]#1 succeeded {"by":"each[1]"}, each#1 succeeded, x#1 started
+        0 x#1 failed tool.failed, compensation_started, each[1]#1 compensation_started
+        0 each[1]#1 compensated {"by":"each[1]/undo"}, each[0]#1 compensation_started
+        0 each[0]#1 compensated {"by":"each[0]/undo"}, finished Failed
+    "#]]);
 }
