@@ -1,10 +1,17 @@
 //! Schemas that are written to keep a server busy: the real binary, asked as a viewer.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value, json};
 
 use super::access::{ADMIN, Server, VIEWER};
+
+/// More than a stop takes, and less than the checks that wait.
+const SOON: Duration = Duration::from_secs(5);
 
 const VALIDATE: &str =
     "query ($tools: [ToolExecutionInput!]!) { validatePlan(input: { tools: $tools }) {
@@ -122,4 +129,19 @@ async fn no_schema_stops_the_server() {
     let why = told["errors"][0]["message"].as_str().unwrap();
     assert!(why.contains("`parameters` of `more` are refused: a check"), "{told}");
     server.end().await;
+}
+
+/// Their tasks block, so the server waited for all of them: up to 28 seconds.
+#[tokio::test]
+async fn a_server_that_stops_does_not_wait_for_checks_of_clients_that_left() {
+    let server = Server::of(&config()).await;
+    let tools = json!([{ "name": "local.multiplier", "parameters": nested(90) }]);
+    let ask = || server.data(VIEWER, VALIDATE, json!({ "tools": tools }));
+    let mut asked: FuturesUnordered<_> = (0..60).map(|_| ask()).collect();
+    let first = asked.next().await.unwrap();
+    assert!(first.to_string().contains("plan."), "{first}");
+    drop(asked);
+    let begun = Instant::now();
+    server.end().await;
+    assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
 }
