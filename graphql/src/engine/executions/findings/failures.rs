@@ -3,6 +3,7 @@
 use executor::machine::missing_input;
 use shared::{
     diagnostic::Severity,
+    event::Settled,
     execution::{ExecutionState, Step, StepState},
     id::{Task, ToolSetName},
     plan::StepKind,
@@ -164,6 +165,12 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
         return None;
     }
     let why = match () {
+        () if step.settled() == Some(Settled::Succeeded) => {
+            "a person settled it as succeeded, so a retry reuses its output".to_owned()
+        }
+        () if step.settled() == Some(Settled::Failed) => {
+            "a person settled it as failed, so a retry calls it again".to_owned()
+        }
         () if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) => {
             "a second call could repeat its effect, so a person must decide".to_owned()
         }
@@ -196,6 +203,9 @@ fn remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<
         return vec![Remedy::look_at(child), Remedy::retry(execution)];
     }
     let retry = || Remedy::retry(execution);
+    if step.settled().is_some() {
+        return vec![retry()];
+    }
     if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) {
         return settle_remedies(view, task)
             .into_iter()
