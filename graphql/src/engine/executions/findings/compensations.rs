@@ -2,7 +2,7 @@
 
 use shared::{
     diagnostic::Severity,
-    event::Outcome,
+    event::{Outcome, Settled},
     execution::{ExecutionState, Phase, REPLAN, Step, StepState},
     id::Task,
     limits,
@@ -129,14 +129,18 @@ fn add_not_undone<'a>(
     let planned = view.planned(task);
     match &call.state {
         StepState::Failed(error)
-            if error.is_outcome_unknown() && call.has_once_call(planned.policy.effect) =>
+            if error.is_outcome_unknown()
+                && call.has_once_call(planned.policy.effect)
+                && call.settled() != Some(Settled::Failed) =>
         {
             found.add(Severity::Warning, call.changed, move || {
                 let name = view.name(task);
-                let message = format!(
-                    "{name} may have taken effect and is not undone: `{}` undoes it",
-                    undo.tool
-                );
+                let effect = match call.settled() {
+                    Some(_) => "took effect",
+                    None => "may have taken effect",
+                };
+                let message =
+                    format!("{name} {effect} and is not undone: `{}` undoes it", undo.tool);
                 note("compensation.unknown", Severity::Warning, message)
                     .of_step(&planned.id, task.part.item)
             });
