@@ -144,3 +144,21 @@ for (const [name, viewport] of Object.entries({ low: { width: 1280, height: 560 
     await close(page);
   });
 }
+
+for (const [language, cause, message] of [
+  ['Python', "ValueError: unknown VAT code 'QX'", TRACE],
+  ['JavaScript', 'no such order', "`x` exited with status 1: /srv/a.js:3\nthrow new Error('x')\n^\n\nError: no such order\n    at find (/srv/a.js:3:4)\n    at node:internal:1:2\n\nNode.js v20.20.2"],
+  ['Java', 'java.io.IOException: the disk is full', 'Exception in thread "main" java.lang.RuntimeException: outer\n\tat a.b(C.java:1)\nCaused by: java.io.IOException: the disk is full\n\tat a.b(C.java:2)\n\t... 3 more'],
+  ['Rust', 'the disk is full', 'Error: could not export\n\nCaused by:\n    0: cannot write\n    1: the disk is full\n\nStack backtrace:\n   0: core::foo'],
+  ['Go', 'panic: oh no', 'panic: oh no\n\ngoroutine 1 [running]:\nmain.main()\n\t/a/b.go:4 +0x1d\nexit status 2'],
+]) {
+  test(`the cause is found in a trace of ${language}`, async () => {
+    const page = await open(server, '/tools/flow.fail');
+    await page.getByLabel(/^message/).fill(message);
+    await page.getByRole('button', { name: 'Call tool' }).click();
+    const card = page.locator('.try-result .fault');
+    await card.waitFor();
+    assert.equal(await card.locator('.fault-message').innerText(), cause);
+    await close(page);
+  });
+}

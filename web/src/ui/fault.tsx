@@ -14,13 +14,37 @@ import { Words } from "./words";
 /** The most letters of a cause; more of it is in the trace. */
 const CAUSE = 300;
 
-/** A message in its parts: the last line with something in it is the cause, and all of it the trace. */
+/** A message in its parts: one line is the cause, and all of it the trace. */
 export function partsOf(message: string): { cause: string; trace: string | null } {
   const text = message.trimEnd();
-  const last = text.slice(text.lastIndexOf("\n") + 1).trim();
-  const cause = last.length > CAUSE ? `${last.slice(0, CAUSE)}…` : last;
+  const line = causeIn(text.split("\n").filter((line) => line.trim() !== ""));
+  const cause = line.length > CAUSE ? `${line.slice(0, CAUSE)}…` : line;
   return { cause, trace: cause === text.trim() ? null : text };
 }
+
+/** The line of a trace that says why: `Caused by:` and `Error:` win, else it is the last that is no frame. */
+function causeIn(lines: readonly string[]): string {
+  const inner = lines.findLastIndex((line) => /^\s*Caused by:/.test(line));
+  if (inner >= 0) {
+    const said = lines[inner]!.replace(/^\s*Caused by:/, "").trim();
+    // Some name the causes below, the innermost last.
+    const below = lines.slice(inner + 1).filter((_, at, all) => all.slice(0, at + 1).every((one) => /^\s/.test(one) && !FRAME.test(one)));
+    if (said !== "" || below.length > 0) return said || below.at(-1)!.trim().replace(/^\d+:\s*/, "");
+  }
+  for (const line of lines.toReversed()) {
+    const said = ERROR.exec(line)?.[1];
+    // `Error` alone says nothing.
+    if (said && !/^\s/.test(line)) return lines.length === 1 ? line.trim() : said.trim().replace(/^[Ee]rror: /, "");
+  }
+  return (lines.findLast((line) => !/^\s/.test(line) && !FRAME.test(line) && !LEFTOVER.test(line)) ?? lines.at(-1) ?? "").trim();
+}
+
+/** A line that names an error: `ValueError: …`, `java.io.IOException: …`, `Error [ERR_X]: …`. */
+const ERROR = /(?:^|: )((?:Uncaught )?[\w.$]*(?:Error|Exception)(?: \[\w+\])?: .+)$/;
+/** A place in the code: of Java and JavaScript, Rust, Go. */
+const FRAME = /^\s*(?:at .+[:)]|\.\.\. \d+ more|\d+: +[\w<].*::|\S+\.go:\d+|goroutine \d+ )/;
+/** What runtimes write behind the cause. */
+const LEFTOVER = /^(?:Node\.js v\d|exit status \d|note: |stack backtrace:|[\w./*()]+\(.*\)$|created by )/;
 
 /** The cause of a failure, for places that have one line. */
 export function causeOf(message: string): string {
@@ -30,17 +54,20 @@ export function causeOf(message: string): string {
 interface FaultProps {
   code: string;
   message: string;
+  /** The cause, where it is known better than from the message. */
+  cause?: string;
   /** Where it went wrong. */
   at?: string;
   note?: string;
   /** What can be done about it. */
   actions?: ComponentChildren;
+  children?: ComponentChildren;
 }
 
 /** A failure. Every place of the page shows failures like this. */
-export function Fault({ code, message, at, note, actions }: FaultProps) {
+export function Fault({ code, message, cause: known, at, note, actions, children }: FaultProps) {
   const [means, help] = CODES[code] ?? [];
-  const { cause, trace } = partsOf(message);
+  const { cause, trace } = known === undefined ? partsOf(message) : { cause: known, trace: message.trim() === known.trim() ? null : message.trimEnd() };
   return (
     <div class="fault">
       <div class="fault-head">
@@ -61,6 +88,7 @@ export function Fault({ code, message, at, note, actions }: FaultProps) {
           {sentence(means)} {help && help !== "nothing" && <strong>{sentence(help)}</strong>}
         </p>
       )}
+      {children}
       {actions && <div class="buttons">{actions}</div>}
       {trace !== null && <Trace text={trace} />}
     </div>
