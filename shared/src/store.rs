@@ -434,6 +434,9 @@ pub struct ExecutionHead {
     pub finished_at: Option<Timestamp>,
     /// The parent execution, if it is a child.
     pub parent: Option<ExecutionId>,
+    /// Set if the execution [needs a person](Execution::needs_person). A child's need does not
+    /// count for its parent's head.
+    pub needs_person: bool,
 }
 
 impl ExecutionHead {
@@ -462,6 +465,7 @@ impl ExecutionHead {
             priority: execution.options().priority,
             finished_at: execution.finished_at(),
             parent,
+            needs_person: execution.needs_person(),
         }
     }
 

@@ -74,6 +74,7 @@ macro_rules! stores {
                     calls_are_added_up,
                     exactly_one_wins_each_position,
                     executions_are_filtered,
+                    a_person_is_needed,
                     executions_do_not_disturb_each_other,
                     head_and_inbox_change_with_the_log,
                     heads_only_move_forward,

@@ -153,6 +153,7 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
         priority: 0,
         finished_at: None,
         parent: None,
+        needs_person: false,
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) struct PendingEvents {
     bytes: usize,
     handled_commands: Vec<CommandId>,
     in_flight: Option<InFlightAppend>,
-    /// The state in the last written head.
-    head: Option<ExecutionState>,
+    /// The state in the last written head, and whether it needs a person.
+    head: Option<(ExecutionState, bool)>,
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
@@ -127,7 +127,7 @@ impl PendingEvents {
                 Some(InFlightAppend { events, head: None, handled_commands: Vec::new(), future });
             return;
         }
-        let state = execution.state();
+        let state = (execution.state(), execution.needs_person());
         let is_news = self.head != Some(state);
         let head =
             is_news.then(|| ExecutionHead::from_execution(execution, Some(context.worker), None));

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     event::{Claimed, Created},
-    execution::{ExecutionMode, ExecutionOptions, StepState},
+    execution::{ExecutionMode, ExecutionOptions, ExecutionState, StepState},
     id::{Attempt, Part, RequestId, StepNumber},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
-    store::{Inbox, Lease, Log, Rate, memory::Memory},
+    store::{Documents, Inbox, Lease, Log, Rate, memory::Memory},
 };
 
 use super::{children::ChildStatus, *};
@@ -99,6 +99,21 @@ impl Scene {
         let log = self.store.read(self.driver.execution.id(), Seq::START).await.unwrap();
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
+}
+
+#[tokio::test]
+async fn a_head_says_that_a_person_is_needed_whatever_the_state() {
+    let steps =
+        [("s", "flow.sleep", json!({ "ms": 60_000 })), ("w", "flow.wait", json!({ "name": "go" }))];
+    let plan = plan(steps.map(|(id, tool, parameters)| step(id, tool, parameters)).to_vec());
+    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let head = async |scene: &Scene| {
+        let head = scene.store.head(scene.driver.execution.id()).await.unwrap().unwrap();
+        (head.state, head.needs_person)
+    };
+    assert_eq!(head(&scene).await, (ExecutionState::InProgress, true));
+    scene.tell(Command::Signal { name: "go".to_owned(), payload: Arc::default() }).await;
+    assert_eq!(head(&scene).await, (ExecutionState::InProgress, false));
 }
 
 fn limited(n: usize) -> Arc<Plan> {

@@ -333,6 +333,9 @@ pub(super) struct RequestFilter {
     to: Option<DateTime>,
     /// With an execution in this state. `FAILED` also finds requests of which no plan came.
     state: Option<ExecutionState>,
+    /// With an execution, or a child of one, that waits for an approval, a decision about a failed
+    /// step, or a signal, or that is paused. `false` finds all others.
+    needs_person: Option<bool>,
 }
 
 impl RequestFilter {
@@ -343,6 +346,7 @@ impl RequestFilter {
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
+            needs_person: self.needs_person,
         })
     }
 }
@@ -391,6 +395,10 @@ pub(super) struct ExecutionFilter {
     from: Option<DateTime>,
     /// Created before.
     to: Option<DateTime>,
+    /// That wait for an approval, a decision about a failed step, or a signal, or that are paused.
+    /// `false` finds all others. A child is listed itself; with `parts: false`, an execution counts
+    /// if one of its children does.
+    needs_person: Option<bool>,
 }
 
 impl ExecutionFilter {
@@ -409,6 +417,7 @@ impl ExecutionFilter {
             tool: self.tool_name.map(|name| name.parse()).transpose().ok()?,
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
+            needs_person: self.needs_person,
         })
     }
 }

@@ -444,7 +444,13 @@ input ExecutionOptions {
     startAt: DateTime
     priority: Int = 0
 }
-input RequestFilter { search: String from: DateTime to: DateTime state: ExecutionState }
+input RequestFilter {
+    search: String
+    from: DateTime
+    to: DateTime
+    state: ExecutionState
+    needsPerson: Boolean
+}
 input PlanFilter { requestId: ID search: String }
 input ExecutionFilter {
     state: [ExecutionState!]
@@ -453,6 +459,7 @@ input ExecutionFilter {
     toolName: String
     from: DateTime
     to: DateTime
+    needsPerson: Boolean
 }
 type PageInfo { hasNextPage: Boolean! hasPreviousPage: Boolean! endCursor: String startCursor: String }
 type RequestConnection { nodes: [Request!]! edges: [RequestEdge!]! pageInfo: PageInfo! }

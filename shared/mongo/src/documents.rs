@@ -48,7 +48,14 @@ impl Documents for Mongo {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        lists::page(&self.collection("requests"), lists::requests(filter), page, request).await
+        let (mut matching, mut stages) = lists::requests(filter);
+        if let Some(wanted) = filter.needs_person {
+            match self.requests_needing_person().await? {
+                Some(ids) => lists::match_ids(&mut matching, wanted, ids),
+                None => stages.extend(lists::join_needing_person(wanted)),
+            }
+        }
+        lists::page(&self.collection("requests"), (matching, stages), page, request).await
     }
 
     async fn add_transcript(
@@ -161,7 +168,13 @@ impl Documents for Mongo {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        lists::page(&self.caches, lists::heads(filter), page, rows::head).await
+        let (mut matching, stages) = lists::heads(filter);
+        if let Some(wanted) = filter.needs_person {
+            let above =
+                if filter.is_root { self.ancestors_needing_person().await? } else { Vec::new() };
+            lists::match_needing_person(&mut matching, wanted, above);
+        }
+        lists::page(&self.caches, (matching, stages), page, rows::head).await
     }
 }
 

@@ -15,12 +15,14 @@ use super::{
 };
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
-/// Makes what the database lacks, and refuses what a newer version wrote.
-pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
+/// Makes what the database lacks, and refuses what a newer version wrote. Returns `true` if heads
+/// may lack fields that this version writes.
+pub(super) async fn prepare(database: &Database) -> Result<bool, StoreError> {
     let meta = database.collection::<Document>("meta");
     let found = meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| failed(&err))?;
+    let has_old_heads = found.as_ref().is_some_and(|found| found.contains_key("oldWorkers"));
     let found = match found {
         Some(found) => found.get_i32("version").map_err(|err| StoreError::corrupt("meta", err))?,
         None => match meta.insert_one(doc! { "_id": "schema", "version": VERSION }).await {
@@ -46,12 +48,18 @@ pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
         collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
     }
     if found < VERSION {
-        // Versions 3 and 4 have collections and an index more.
-        let version = doc! { "$max": { "version": VERSION } };
+        // Versions 3 and 4 have collections and an index more. Version 5 has a field more in heads,
+        // which `fill_after_upgrade` adds.
+        let mut version = doc! { "$max": { "version": VERSION } };
+        if found < 5 {
+            let workers = database.collection::<Document>("workers");
+            let workers = workers.distinct("_id", doc! {}).await.map_err(|err| failed(&err))?;
+            version.insert("$set", doc! { "oldWorkers": workers });
+        }
         let schema = meta.update_one(doc! { "_id": "schema" }, version).await;
         schema.map_err(|err| failed(&err))?;
     }
-    Ok(())
+    Ok(has_old_heads || found < 5)
 }
 
 /// Makes version 2 of version 1. Executions that were over already count as ended now, so that
@@ -78,6 +86,11 @@ fn indexes() -> [(&'static str, Vec<IndexModel>); 9] {
         let options = IndexOptions::builder().partial_filter_expression(doc! { "_id.k": CALL });
         IndexModel::builder().keys(keys).options(options.build()).build()
     };
+    let only_needing = |keys| {
+        let filter = doc! { "needsPerson": true };
+        let options = IndexOptions::builder().partial_filter_expression(filter).build();
+        IndexModel::builder().keys(keys).options(options).build()
+    };
     let expiring = |keys| {
         let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
         IndexModel::builder().keys(keys).options(options).build()
@@ -98,6 +111,7 @@ fn indexes() -> [(&'static str, Vec<IndexModel>); 9] {
                 only_with(doc! { "wake": 1, "_id": 1 }, "wake"),
                 only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
                 only_with(doc! { "finishedAt": 1, "_id": 1 }, "finishedAt"),
+                only_needing(doc! { "needsPerson": 1, "at": -1, "_id": -1 }),
             ],
         ),
         (

@@ -21,6 +21,7 @@ mod indexes;
 mod journal;
 mod lists;
 mod log;
+mod needs_person;
 mod permits;
 mod reading;
 mod records;
@@ -75,14 +76,14 @@ impl Mongo {
     /// wrote the store.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let database = connection::connect(url).await?;
-        indexes::prepare(&database).await?;
+        let must_fill = indexes::prepare(&database).await?;
         let (hints, ends) = (Arc::new(Hints::default()), Arc::new(Ends::default()));
         let mut tasks = JoinSet::new();
         let writer = rows::writer();
         let journal = Journal::start(&mut tasks, database.clone(), Arc::clone(&hints), &writer);
         let streams = streams::watch(&database, &writer).await?;
         tasks.spawn(streams::follow(streams, database.clone(), Arc::clone(&hints), writer));
-        Ok(Self {
+        let store = Self {
             caches: connection::caches(&database, "executions"),
             outputs: connection::unconfirmed(&database, "outputs"),
             database,
@@ -92,7 +93,11 @@ impl Mongo {
             rounds: Rounds::default(),
             hints,
             _tasks: tasks,
-        })
+        };
+        if must_fill {
+            store.fill_after_upgrade().await?;
+        }
+        Ok(store)
     }
 
     fn collection(&self, name: &str) -> Collection<Document> {

@@ -95,6 +95,35 @@ fn failed_requests(executions: Vec<Row>) -> Vec<Row> {
     ]
 }
 
+/// Selects documents with one of some ids, or without.
+pub(super) fn match_ids(matching: &mut Row, wanted: bool, ids: Vec<Bson>) {
+    let operator = if wanted { "$in" } else { "$nin" };
+    matching.insert("_id", doc! { operator: ids });
+}
+
+/// Selects heads that need a person or are `above` one that does, or all others.
+pub(super) fn match_needing_person(matching: &mut Row, wanted: bool, above: Vec<Bson>) {
+    let either = vec![doc! { "needsPerson": true }, doc! { "_id": { "$in": above } }];
+    let operator = if wanted { "$or" } else { "$nor" };
+    matching.insert("$and", vec![doc! { operator: either }]);
+}
+
+/// Keeps requests that have an execution that needs a person, or that have none.
+pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
+    let same = doc! { "$eq": ["$requestId", "$$id"] };
+    let pipeline = vec![
+        doc! { "$match": { "$expr": same, "needsPerson": true } },
+        doc! { "$limit": 1 },
+        doc! { "$project": { "_id": 1 } },
+    ];
+    let operator = if wanted { "$ne" } else { "$eq" };
+    vec![
+        doc! { "$lookup": { "from": "executions", "let": { "id": "$_id" }, "pipeline": pipeline,
+        "as": "needing" } },
+        doc! { "$match": { "needing": { operator: [] } } },
+    ]
+}
+
 /// Says which plans.
 pub(super) fn plans(filter: &PlanFilter) -> (Row, Vec<Row>) {
     let mut matching = words(filter.search.as_deref());

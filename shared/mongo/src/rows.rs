@@ -77,6 +77,7 @@ pub(super) fn put_head(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
         "seq": head.seq.0.cast_signed(),
         "epoch": head.epoch.0.cast_signed(),
         "priority": head.priority,
+        "needsPerson": head.needs_person,
         "by": by,
     };
     if let Some(owner) = head.owner {
@@ -105,11 +106,14 @@ pub(super) fn head(row: &Bson) -> Result<ExecutionHead, StoreError> {
     let owner = row.contains_key("owner").then(|| parse(row, "owner", what)).transpose()?;
     let parent = row.contains_key("parent").then(|| parse(row, "parent", what)).transpose()?;
     let count = |field| Ok::<_, StoreError>(integer(row, field, what)?.cast_unsigned());
+    let state = state(text(row, "state", what)?, what)?;
+    // A node of an older version writes heads without the field.
+    let is_paused = state == ExecutionState::Paused;
     Ok(ExecutionHead {
         execution: parse(row, "_id", what)?,
         request: parse(row, "requestId", what)?,
         plan: parse(row, "planId", what)?,
-        state: state(text(row, "state", what)?, what)?,
+        state,
         created_at: time(row, "at", what)?,
         seq: Seq(count("seq")?),
         epoch: Epoch(count("epoch")?),
@@ -118,6 +122,7 @@ pub(super) fn head(row: &Bson) -> Result<ExecutionHead, StoreError> {
         priority: row.get_i32("priority").map_err(|err| StoreError::corrupt(what, err))?,
         finished_at: time_of("finishedAt")?,
         parent,
+        needs_person: row.get_bool("needsPerson").unwrap_or(is_paused),
     })
 }
 

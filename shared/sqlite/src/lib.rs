@@ -74,8 +74,8 @@ impl Sqlite {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         connection::make_file(path)?;
         let connection = connection::open_writer(path)?;
-        schema::prepare(&connection, path)?;
         let lives = Arc::new(Lives::new(beside(path, "-workers")));
+        schema::prepare(&connection, path, |worker| lives.is_alive(worker))?;
         let time = time::agree(&connection, || lives.has_any());
         let hints = Arc::new(Hints::default());
         let writer = Writer::start(connection, Arc::clone(&hints))?;

@@ -14,6 +14,18 @@ use shared::{
 
 use super::{connection::failed, rows};
 
+/// The heads that need a person.
+const NEEDING: &str = "SELECT heads.number FROM needs_person AS need CROSS JOIN heads
+    ON heads.number = need.number AND heads.seq = need.seq";
+
+/// The same heads, and those of all executions above them.
+const NEEDING_ROOTS: &str = "WITH RECURSIVE above (number) AS (
+    SELECT heads.number FROM needs_person AS need CROSS JOIN heads
+        ON heads.number = need.number AND heads.seq = need.seq
+    UNION SELECT logs.number FROM above CROSS JOIN heads ON heads.number = above.number
+        CROSS JOIN logs ON logs.execution = heads.parent
+    ) SELECT number FROM above";
+
 /// A query that conditions are added to.
 struct Query {
     sql: String,
@@ -92,6 +104,12 @@ pub(super) fn requests(
         _ => has_state.to_owned(),
     };
     query.and(&condition, filter.state.map(|state| state.as_str().to_owned()));
+    if let Some(wanted) = filter.needs_person {
+        let of = "SELECT heads.request FROM needs_person AS need CROSS JOIN heads
+            ON heads.number = need.number AND heads.seq = need.seq";
+        let operator = if wanted { "IN" } else { "NOT IN" };
+        query.sql.extend([" AND id ", operator, " (", of, ")"]);
+    }
     query.page(connection, "id", page, |row| {
         let request = request(row)?;
         Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
@@ -132,7 +150,16 @@ pub(super) fn heads(
     filter: &ExecutionFilter,
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
-    let mut query = Query::new(&format!("SELECT {} FROM heads", rows::HEAD));
+    let needing = if filter.is_root { NEEDING_ROOTS } else { NEEDING };
+    let from = match filter.needs_person {
+        // They are few among all that there are, so the search begins with them.
+        Some(true) => format!("({needing}) AS needing CROSS JOIN heads USING (number)"),
+        _ => "heads".to_owned(),
+    };
+    let mut query = Query::new(&format!("SELECT {} FROM {from}", rows::HEAD));
+    if filter.needs_person == Some(false) {
+        query.sql.extend([" AND number NOT IN (", needing, ")"]);
+    }
     query.and("request = ?", filter.request.map(|it| it.to_string()));
     query.and("plan = ?", filter.plan.map(|it| it.to_string()));
     if filter.is_root {

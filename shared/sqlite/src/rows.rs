@@ -13,7 +13,8 @@ use shared::{
 use super::connection::failed;
 
 /// The columns that [`head`] reads, in its order.
-pub(super) const HEAD: &str = "execution, request, plan, state, created_at, seq, epoch, owner, due, priority, finished_at, parent";
+pub(super) const HEAD: &str = "execution, request, plan, state, created_at, heads.seq, epoch, owner, due, priority, finished_at, parent,
+    EXISTS (SELECT 1 FROM needs_person AS need WHERE need.number = heads.number AND need.seq = heads.seq)";
 
 /// The heads that a worker may take, now or later; the partial indexes have the same condition.
 pub(super) const FREE: &str = "owner IS NULL AND due IS NOT NULL
@@ -45,7 +46,15 @@ pub(super) fn put_head(
         head.finished_at.map(|it| it.timestamp_micros()),
         head.parent.map(|it| it.to_string()),
     ];
-    connection.prepare_cached(sql)?.execute(row).map(drop)
+    if connection.prepare_cached(sql)?.execute(row)? == 0 {
+        return Ok(());
+    }
+    if head.needs_person {
+        let sql = "INSERT OR REPLACE INTO needs_person VALUES (?1, ?2)";
+        return connection.prepare_cached(sql)?.execute([log, head.seq.0.cast_signed()]).map(drop);
+    }
+    let sql = "DELETE FROM needs_person WHERE number = ?1";
+    connection.prepare_cached(sql)?.execute([log]).map(drop)
 }
 
 /// Reads a head.
@@ -69,6 +78,7 @@ pub(super) fn head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
         priority: column(row, 9, &name)?,
         finished_at: finished_at.map(|it| time(it, &name)).transpose()?,
         parent: parent.map(|it| parse(&it, &name)).transpose()?,
+        needs_person: column(row, 12, &name)?,
     })
 }
 

@@ -9,12 +9,12 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
-use shared::store::StoreError;
+use shared::{id::WorkerId, store::StoreError};
 
 use super::connection::failed;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The tables of version 1. Never changed: later versions add to them, in new files and old.
 const TABLES: &str = "
@@ -141,12 +141,63 @@ CREATE TABLE vectors (
 CREATE UNIQUE INDEX vectors_text ON vectors (model, text);
 ";
 
+/// What makes version 5 of version 4.
+///
+/// It leaves `heads` as it is: a process of an older version may have the file open, and its
+/// statement that writes a head names no columns.
+const FIFTH: &str = "
+-- Heads of executions that need a person. A row counts only while it has the `seq` of its head:
+-- processes of older versions write heads and leave this table alone.
+CREATE TABLE needs_person (number INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
+CREATE TRIGGER heads_removed AFTER DELETE ON heads
+    BEGIN DELETE FROM needs_person WHERE number = OLD.number; END;
+INSERT INTO meta SELECT 'old_workers', COALESCE(group_concat(worker, ' '), '') FROM workers
+    HAVING EXISTS (SELECT 1 FROM heads);
+";
+
 /// What makes each version of the one before it.
-const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD, FOURTH];
+const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD, FOURTH, FIFTH];
+
+/// Finds the executions that need a person in their logs. Only logs with a step that waited are
+/// taken apart: in those, the last event of a waiting step, item or compensation says so.
+///
+/// The search only reads, so that other processes can write during it.
+const FILL_NEEDS_PERSON: &str = "
+CREATE TEMP TABLE needing AS SELECT number, seq FROM heads
+WHERE state IN ('PAUSED', 'WAITING', 'IN_PROGRESS')
+AND NOT EXISTS (SELECT 1 FROM needs_person AS need
+    WHERE need.number = heads.number AND need.seq = heads.seq)
+AND (state = 'PAUSED' OR EXISTS (
+    SELECT 1 FROM (
+        SELECT max(events.first + event.key), event.value ->> '$.type' AS last
+        FROM events, json_each(CASE WHEN json_valid(events.json) THEN events.json ELSE '[]' END)
+            AS event
+        WHERE log = heads.number AND EXISTS (SELECT 1 FROM events
+            WHERE log = heads.number AND instr(json, '\"type\":\"step_waiting\"'))
+        AND event.value ->> '$.step' IS NOT NULL
+        GROUP BY event.value ->> '$.step', event.value ->> '$.part'
+    ) WHERE last = 'step_waiting'));
+INSERT OR REPLACE INTO needs_person SELECT heads.number, heads.seq FROM needing CROSS JOIN heads
+    ON heads.number = needing.number AND heads.seq = needing.seq;
+DROP TABLE needing;
+";
 
 /// Makes the tables if there are none, brings those of an older version up to date, and refuses
-/// those of a newer one.
-pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// those of a newer one. `is_alive` tells whether a worker's process runs.
+pub(super) fn prepare(
+    connection: &Connection,
+    path: &Path,
+    is_alive: impl Fn(WorkerId) -> bool,
+) -> Result<(), StoreError> {
+    make_tables(connection, path)?;
+    if let Err(err) = fill_after_upgrade(connection, is_alive) {
+        let err = failed(&err);
+        tracing::warn!(%err, "lists of what needs a person are incomplete until the next start");
+    }
+    Ok(())
+}
+
+fn make_tables(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let found = match found(connection).map_err(|err| failed(&err))? {
         Some(found) if found == VERSION.to_string() => return Ok(()),
         Some(found) => found,
@@ -187,4 +238,23 @@ fn bring_up_to_date(connection: &Connection, steps: &[&str]) -> rusqlite::Result
     steps.iter().try_for_each(|it| connection.execute_batch(it))?;
     let version = "INSERT OR REPLACE INTO meta VALUES ('schema_version', ?1)";
     connection.execute(version, [VERSION.to_string()]).map(drop)
+}
+
+/// Looks for executions that need a person after an upgrade, and again as long as workers of the
+/// older version run, because they may have written heads since.
+fn fill_after_upgrade(
+    connection: &Connection,
+    is_alive: impl Fn(WorkerId) -> bool,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT value FROM meta WHERE name = 'old_workers'";
+    let found = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;
+    let Some(workers) = found else { return Ok(()) };
+    let mut workers = workers.split(' ').filter_map(|worker| worker.parse().ok());
+    // First, because a worker that ends during the search may have written a head before.
+    let is_over = !workers.any(is_alive);
+    connection.execute_batch(FILL_NEEDS_PERSON)?;
+    if is_over {
+        connection.execute("DELETE FROM meta WHERE name = 'old_workers'", [])?;
+    }
+    Ok(())
 }

@@ -244,7 +244,7 @@ mod tests {
         let path = folder.path().join("faber.db");
         connection::make_file(&path).unwrap();
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare(&connection, &path).unwrap();
+        schema::prepare(&connection, &path, |_| false).unwrap();
         prepare(&connection);
         (folder, Writer::start(connection, Arc::default()).unwrap())
     }

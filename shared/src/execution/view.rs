@@ -118,6 +118,16 @@ impl Execution {
         }
     }
 
+    /// Returns `true` if the execution stands still, or one of its steps does, until a person or
+    /// another program acts: after a pause, before an approval, after an error of a step with
+    /// `onError: wait`, and while a step waits for a signal.
+    ///
+    /// A child that waits does not count here, because only the child's log says so.
+    pub fn needs_person(&self) -> bool {
+        let is_finished = matches!(self.phase, Phase::Finished(_));
+        !is_finished && (self.is_paused() || !self.agenda.waiting().is_empty())
+    }
+
     /// Returns the state of a step.
     pub fn step(&self, number: StepNumber) -> &Step {
         &self.steps[number.get()]

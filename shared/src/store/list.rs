@@ -19,6 +19,8 @@ pub struct RequestFilter {
     pub to: Option<Timestamp>,
     /// Has an execution in this state. A request whose planning failed counts as failed, too.
     pub state: Option<ExecutionState>,
+    /// Has an execution, or a child of one, that needs a person. `Some(false)`: has none.
+    pub needs_person: Option<bool>,
 }
 
 /// Selects plans.
@@ -47,6 +49,12 @@ pub struct ExecutionFilter {
     pub from: Option<Timestamp>,
     /// Created before this time.
     pub to: Option<Timestamp>,
+    /// Needs a person, or does not.
+    ///
+    /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
+    /// its descendants does. Otherwise the descendant is in the list itself, and stands alone for
+    /// its need.
+    pub needs_person: Option<bool>,
 }
 
 /// Selects the heads that a worker has to look at, and their order.

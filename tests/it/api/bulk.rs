@@ -126,6 +126,30 @@ async fn the_pace_of_others_holds_while_somebody_waits() {
 }
 
 #[tokio::test]
+async fn those_that_need_a_person_are_steered() {
+    for world in worlds().await {
+        let (_, ids) = waiting(&world, 2).await;
+        let sleep = json!([{ "name": "flow.sleep", "id": "s", "parameters": { "ms": 600_000 } }]);
+        let plan = world.plan(sleep).await;
+        let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+        let sleeps = text(&world.get(query, json!({ "id": plan })).await["executionId"]);
+        world.until(&sleeps, "s", "RUNNING").await;
+        let needs = json!({ "needsPerson": true });
+        let list = "query ($filter: ExecutionFilter) { executions(filter: $filter) {
+            nodes { executionId } } }";
+        let found = world.get(list, json!({ "filter": needs })).await;
+        let mut found: Vec<String> =
+            found["nodes"].as_array().unwrap().iter().map(|it| text(&it["executionId"])).collect();
+        found.sort();
+        let mut expected = ids.clone();
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(bulk(&world, needs, "CANCEL").await, 2);
+        assert_eq!(world.execution(&sleeps, "state").await["state"], "IN_PROGRESS");
+    }
+}
+
+#[tokio::test]
 async fn it_ends_when_the_client_leaves() {
     let world = world().await;
     let (plan, ids) = waiting(&world, 3).await;

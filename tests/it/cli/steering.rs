@@ -296,3 +296,24 @@ async fn what_is_mistyped_is_named() {
     let fetch = listed.out.lines().find(|line| line.starts_with("web_tools.")).unwrap();
     assert!(fetch.contains("  no  "), "{fetch}");
 }
+
+#[tokio::test]
+async fn executions_that_need_a_person_are_listed_until_nobody_is_needed() {
+    let home = Home::new();
+    let asks = json!({ "tools": [
+        { "id": "pay", "name": "flow.echo", "requiresApproval": true, "parameters": { "n": 1 } } ] });
+    let asks = home.file("asks.json", &asks.to_string());
+    let done = home.file("done.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    home.json(&["run", "--plan", &done], 0).await;
+    let waiting = home.json(&["run", "--plan", &asks], 4).await;
+    let id = text(&waiting["executionId"]).to_owned();
+    let listed = async |what: &str, id: &str| {
+        let found = home.json(&["list", what, "--needs-person"], 0).await;
+        found.as_array().unwrap().iter().map(|it| text(&it[id]).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("executions", "executionId").await, [id.clone()]);
+    assert_eq!(listed("requests", "requestId").await, [text(&waiting["requestId"])]);
+    assert_eq!(home.run(&["approve", &id, "pay"]).await.status, 0);
+    assert_eq!(listed("executions", "executionId").await, [""; 0]);
+    assert_eq!(listed("requests", "requestId").await, [""; 0]);
+}

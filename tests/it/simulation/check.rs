@@ -25,8 +25,8 @@ impl Simulation {
             let head = truth.head(*id).await.expect("the truth");
             let expected = ExecutionHead::from_execution(&execution, None, None);
             let is_right = head.as_ref().is_some_and(|it| {
-                (it.state, it.owner, it.due, it.epoch)
-                    == (expected.state, expected.owner, expected.due, expected.epoch)
+                (it.state, it.owner, it.due, it.epoch, it.needs_person)
+                    == (expected.state, expected.owner, expected.due, expected.epoch, false)
             });
             if !is_right {
                 self.wrongs.push(format!("the head is {head:?}, the log says {expected:?}"));

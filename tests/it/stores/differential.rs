@@ -27,37 +27,117 @@ const LATER: i64 = 1_000_000_000;
 /// Something that is done to a store, in small numbers so that things meet.
 #[derive(Clone, Debug)]
 enum Doing {
-    Append { of: usize, after: u64, events: usize, head: Option<Doer>, heard: usize },
-    PutHead { of: usize, seq: u64, doer: Doer },
-    Read { of: usize, after: u64 },
-    Due { now: i64, most: usize },
-    Orphans { now: i64 },
+    Append {
+        of: usize,
+        after: u64,
+        events: usize,
+        head: Option<Doer>,
+        heard: usize,
+    },
+    PutHead {
+        of: usize,
+        seq: u64,
+        doer: Doer,
+    },
+    Read {
+        of: usize,
+        after: u64,
+    },
+    Due {
+        now: i64,
+        most: usize,
+    },
+    Orphans {
+        now: i64,
+    },
     NextDue,
-    Heartbeat { worker: usize, until: i64 },
-    Retire { worker: usize },
-    Send { n: usize, of: usize },
-    Inbox { of: Option<usize> },
-    Discard { n: usize },
-    PutRequest { n: usize },
-    PutPlan { n: usize, of: usize, version: u32 },
-    PlansOf { n: usize },
-    Heads { first: usize, behind: Option<(i64, usize)>, state: Option<ExecutionState> },
-    Requests { first: usize, state: Option<ExecutionState> },
-    Reserve { key: usize, of: usize },
-    Acquire { holder: usize, now: i64 },
-    Release { holder: usize },
-    Workers { now: i64 },
-    Cache { key: usize, until: i64 },
-    Cached { key: usize, now: i64 },
-    SavePlan { n: usize },
+    Heartbeat {
+        worker: usize,
+        until: i64,
+    },
+    Retire {
+        worker: usize,
+    },
+    Send {
+        n: usize,
+        of: usize,
+    },
+    Inbox {
+        of: Option<usize>,
+    },
+    Discard {
+        n: usize,
+    },
+    PutRequest {
+        n: usize,
+    },
+    PutPlan {
+        n: usize,
+        of: usize,
+        version: u32,
+    },
+    PlansOf {
+        n: usize,
+    },
+    Heads {
+        first: usize,
+        behind: Option<(i64, usize)>,
+        state: Option<ExecutionState>,
+        needs: Option<bool>,
+        is_root: bool,
+    },
+    Requests {
+        first: usize,
+        state: Option<ExecutionState>,
+        needs: Option<bool>,
+    },
+    Reserve {
+        key: usize,
+        of: usize,
+    },
+    Acquire {
+        holder: usize,
+        now: i64,
+    },
+    Release {
+        holder: usize,
+    },
+    Workers {
+        now: i64,
+    },
+    Cache {
+        key: usize,
+        until: i64,
+    },
+    Cached {
+        key: usize,
+        now: i64,
+    },
+    SavePlan {
+        n: usize,
+    },
     SavedPlan,
     SavedPlans,
     Unsave,
-    PutRecord { kind: RecordKind, n: usize, unless: WriteCondition, at: i64 },
-    RemoveRecord { kind: RecordKind, n: usize },
-    Records { kind: RecordKind, page: RecordPage },
+    PutRecord {
+        kind: RecordKind,
+        n: usize,
+        unless: WriteCondition,
+        at: i64,
+    },
+    RemoveRecord {
+        kind: RecordKind,
+        n: usize,
+    },
+    Records {
+        kind: RecordKind,
+        page: RecordPage,
+    },
     Revision,
-    Prune { before: i64, most: usize },
+    Prune {
+        before: i64,
+        most: usize,
+    },
 }
 
 /// What a head says that changes.
@@ -68,6 +148,7 @@ struct Doer {
     priority: i32,
     state: ExecutionState,
     finished_at: Option<i64>,
+    needs_person: bool,
 }
 
 fn state() -> impl Strategy<Value = ExecutionState> {
@@ -75,13 +156,15 @@ fn state() -> impl Strategy<Value = ExecutionState> {
 }
 
 fn doer() -> impl Strategy<Value = Doer> {
-    let parts = (some(0..3_usize), some(0..6_i64), -1..2_i32, state(), some(0..6_i64));
-    parts.prop_map(|(owner, due, priority, state, finished_at)| Doer {
+    let parts =
+        (some(0..3_usize), some(0..6_i64), -1..2_i32, state(), some(0..6_i64), any::<bool>());
+    parts.prop_map(|(owner, due, priority, state, finished_at, needs_person)| Doer {
         owner,
         due,
         priority,
         state,
         finished_at,
+        needs_person,
     })
 }
 
@@ -120,10 +203,12 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => (of.clone(), of.clone(), 1..3_u32)
             .prop_map(|(n, of, version)| Doing::PutPlan { n, of, version }),
         1 => of.clone().prop_map(|n| Doing::PlansOf { n }),
-        1 => (0..4_usize, some((0..2_i64, of.clone())), some(state()))
-            .prop_map(|(first, behind, state)| Doing::Heads { first, behind, state }),
-        1 => (0..4_usize, some(state()))
-            .prop_map(|(first, state)| Doing::Requests { first, state }),
+        2 => (0..4_usize, some((0..2_i64, of.clone())), some(state()), some(any::<bool>()),
+                any::<bool>())
+            .prop_map(|(first, behind, state, needs, is_root)|
+                Doing::Heads { first, behind, state, needs, is_root }),
+        1 => (0..4_usize, some(state()), some(any::<bool>()))
+            .prop_map(|(first, state, needs)| Doing::Requests { first, state, needs }),
         1 => (0..2_usize, of.clone()).prop_map(|(key, of)| Doing::Reserve { key, of }),
         5 => (0..6_usize, 0..6_i64).prop_map(|(holder, now)| Doing::Acquire { holder, now }),
         2 => (0..6_usize).prop_map(|holder| Doing::Release { holder }),
@@ -160,6 +245,7 @@ fn head_of(of: usize, seq: u64, doer: &Doer) -> ExecutionHead {
         priority: doer.priority,
         finished_at: doer.finished_at.map(at),
         parent: (of == 3).then(|| execution(0)),
+        needs_person: doer.needs_person,
         ..head(of, seq)
     }
 }
@@ -236,14 +322,17 @@ async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
             text(store.put_plan(&plan(*n, *of, *version, &["a.b"])).await)
         }
         Doing::PlansOf { n } => text(store.plan_versions(request_id(*n)).await),
-        Doing::Heads { first, behind, state } => {
+        Doing::Heads { first, behind, state, needs, is_root } => {
             let cursor = |(seconds, n)| Cursor { at: at(seconds), id: execution(n).to_string() };
             let page = Page { first: *first, after: behind.map(cursor) };
             let states = state.iter().copied().collect();
-            text(store.list_heads(&ExecutionFilter { states, ..Default::default() }, &page).await)
+            let (needs_person, is_root) = (*needs, *is_root);
+            let filter = ExecutionFilter { states, needs_person, is_root, ..Default::default() };
+            text(store.list_heads(&filter, &page).await)
         }
-        Doing::Requests { first, state } => {
-            let filter = RequestFilter { state: *state, ..Default::default() };
+        Doing::Requests { first, state, needs } => {
+            let (state, needs_person) = (*state, *needs);
+            let filter = RequestFilter { state, needs_person, ..Default::default() };
             text(store.list_requests(&filter, &Page { first: *first, after: None }).await)
         }
         Doing::Reserve { key, of } => {

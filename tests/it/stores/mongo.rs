@@ -9,9 +9,10 @@ use mongodb::{
     Client, Database,
     bson::{Bson, DateTime, Document, doc},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::{
-    execution::ExecutionState,
+    event::{Created, Event, RecordedEvent},
+    execution::{ExecutionOptions, ExecutionState},
     id::Seq,
     limits,
     store::{
@@ -21,7 +22,8 @@ use shared::{
     },
 };
 use tests::conformance::{
-    World, ask, at, at_once, envelope, execution, head, plan, plan_id, record, some_events, worker,
+    World, ask, at, at_once, envelope, execution, head, plan, plan_id, record, request_id,
+    some_events, worker,
 };
 use tokio::time::timeout;
 
@@ -165,7 +167,7 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 4);
+    assert_eq!(schema.get_i32("version").unwrap(), 5);
 }
 
 #[tokio::test]
@@ -189,7 +191,75 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 4);
+    assert_eq!(schema.get_i32("version").unwrap(), 5);
+}
+
+/// Returns the log of an execution of the plan with the same number, from `created` on.
+fn log_of(n: usize, events: Vec<Value>) -> Append {
+    let created = Created::new(plan_id(n), request_id(n), ExecutionOptions::default());
+    let events = events.into_iter().map(|json| serde_json::from_value(json).unwrap());
+    let events = std::iter::once(Event::Created(created)).chain(events).zip(1..);
+    let events: Vec<RecordedEvent> =
+        events.map(|(event, seq)| RecordedEvent { seq: Seq(seq), at: at(0), event }).collect();
+    Append::new(execution(n), Seq::START, &events)
+}
+
+#[tokio::test]
+async fn a_database_of_version_4_learns_what_needs_a_person() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for (n, steps) in
+        [(1, &["flow.wait", "flow.echo"][..]), (2, &["flow.echo"]), (3, &["flow.wait"])]
+    {
+        store.put_plan(&plan(n, n, 1, steps)).await.unwrap();
+    }
+    // 1 waits, 2 does not, 3 no longer does, and 4 is paused.
+    let waits = json!({ "type": "step_waiting", "step": "s0", "parameters": {},
+        "reason": { "for": "signal", "name": "go" } });
+    let done = json!({ "type": "step_succeeded", "step": "s0", "attempt": 1, "output": null });
+    for (n, events) in [(1, vec![waits.clone()]), (2, vec![]), (3, vec![waits, done])] {
+        let state = ExecutionState::InProgress;
+        let append = log_of(n, events);
+        let head = ExecutionHead { state, ..head(n, append.end().0) };
+        store.append(Append { head: Some(head), ..append }).await.unwrap();
+    }
+    let paused = ExecutionHead { state: ExecutionState::Paused, ..head(4, 2) };
+    let append = Append { head: Some(paused), ..some_events(execution(4), 0, 2) };
+    store.append(append).await.unwrap();
+    let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(4_000_000_000) };
+    store.renew_lease(lease).await.unwrap();
+    drop(store);
+    let heads = database(&url).await.collection::<Document>("executions");
+    let without = async |query: Document| {
+        heads.update_many(query, doc! { "$unset": { "needsPerson": "" } }).await.unwrap();
+    };
+    without(doc! {}).await;
+    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 4 } }).await;
+
+    let needing = async |store: &Mongo| {
+        let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
+        let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
+        found.items.into_iter().map(|(_, head)| head.execution).collect::<Vec<_>>()
+    };
+    let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
+    let (store, _) = (store.unwrap(), other.unwrap());
+    assert_eq!(needing(&store).await, [4, 1].map(execution));
+    // A node of version 4 writes a head again, without the field.
+    without(doc! { "_id": execution(1).to_string() }).await;
+    assert_eq!(needing(&store).await, [execution(4)]);
+    let store = Mongo::open(&url).await.unwrap();
+    assert_eq!(
+        needing(&store).await,
+        [4, 1].map(execution),
+        "its worker lives, so each opening looks"
+    );
+    store.remove_worker(worker(1)).await.unwrap();
+    let store = Mongo::open(&url).await.unwrap();
+    let meta = database(&url).await.collection::<Document>("meta");
+    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
+    assert_eq!(schema.get_i32("version").unwrap(), 5);
+    assert!(!schema.contains_key("oldWorkers"), "nobody of version 4 is left");
+    drop(store);
 }
 
 #[tokio::test]

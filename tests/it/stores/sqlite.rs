@@ -256,7 +256,7 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "4");
+    assert_eq!(version, "5");
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "4");
+    assert_eq!(version, "5");
     drop((store, other));
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.records_revision().await.unwrap(), 1, "opening it changes nothing");
@@ -310,7 +310,91 @@ async fn a_file_of_version_3_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "4");
+    assert_eq!(version, "5");
+}
+
+/// Adds an execution as version 4 wrote it. Its steps had these events, in one append each.
+fn version_4_execution(path: &Path, n: usize, state: &str, events: &[(&str, &str)]) {
+    let connection = Connection::open(path).unwrap();
+    let (id, number) = (execution(n).to_string(), i64::try_from(n).unwrap());
+    connection.execute("INSERT INTO logs VALUES (?1, ?2)", params![number, id]).unwrap();
+    for (first, (kind, step)) in (1..).zip(events) {
+        let json = json!([{ "at": 1, "type": kind, "step": step }]).to_string();
+        let event = "INSERT INTO events (log, first, len, json) VALUES (?1, ?2, 1, ?3)";
+        connection.execute(event, params![number, first, json]).unwrap();
+    }
+    put_version_4_head(&connection, n, state, events.len());
+}
+
+fn put_version_4_head(connection: &Connection, n: usize, state: &str, seq: usize) {
+    let (number, seq) = (i64::try_from(n).unwrap(), i64::try_from(seq).unwrap());
+    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, NULL, NULL, 0, NULL, NULL)
+        ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq";
+    let (id, request) = (execution(n).to_string(), request_id(n).to_string());
+    let (plan, at) = (plan_id(n).to_string(), at(0).timestamp_micros());
+    connection.execute(sql, params![number, id, request, plan, state, at, seq]).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_version_4_learns_what_needs_a_person() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    version_1(&path);
+    for version in [
+        include_str!("version_2.sql"),
+        include_str!("version_3.sql"),
+        include_str!("version_4.sql"),
+    ] {
+        edit(&path, version);
+    }
+    let (started, waiting, approved) = ("step_started", "step_waiting", "step_approved");
+    version_4_execution(&path, 11, "WAITING", &[(waiting, "a")]);
+    version_4_execution(&path, 12, "IN_PROGRESS", &[(waiting, "a"), (started, "b")]);
+    version_4_execution(&path, 13, "WAITING", &[(waiting, "a"), (approved, "a"), (started, "a")]);
+    version_4_execution(&path, 14, "PAUSED", &[(started, "a")]);
+    version_4_execution(&path, 15, "IN_PROGRESS", &[(started, "a")]);
+    version_4_execution(&path, 16, "FAILED", &[(waiting, "a")]);
+    // A worker of version 4 goes on while others are brought up to date.
+    let lease = format!("INSERT INTO workers VALUES ('{}', 'n', 9)", worker(1));
+    edit(&path, &lease);
+    let locks = folder.path().join("faber.db-workers");
+    std::fs::create_dir(&locks).unwrap();
+    let old_worker = std::fs::File::create(locks.join(format!("{}.lock", worker(1)))).unwrap();
+    old_worker.lock().unwrap();
+
+    let needing = async |store: &Sqlite| {
+        let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
+        let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
+        found.items.into_iter().map(|(_, head)| head.execution).collect::<Vec<_>>()
+    };
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(needing(&store).await, [14, 12, 11].map(execution));
+    assert!(store.head(execution(12)).await.unwrap().unwrap().needs_person);
+    assert!(!store.head(execution(13)).await.unwrap().unwrap().needs_person);
+
+    let old = Connection::open(&path).unwrap();
+    put_version_4_head(&old, 11, "IN_PROGRESS", 2);
+    assert_eq!(
+        needing(&store).await,
+        [14, 12].map(execution),
+        "what it wrote over is not believed"
+    );
+    let event = "INSERT INTO events (log, first, len, json) VALUES (15, 2, 1, ?1)";
+    let json = json!([{ "at": 2, "type": waiting, "step": "b" }]).to_string();
+    old.execute(event, [json]).unwrap();
+    put_version_4_head(&old, 15, "WAITING", 2);
+    drop(store);
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(needing(&store).await, [15, 14, 12].map(execution), "each opening looks again");
+    let is_marked = || {
+        let marked =
+            old.prepare("SELECT 1 FROM meta WHERE name = 'old_workers'").unwrap().exists([]);
+        marked.unwrap()
+    };
+    assert!(is_marked(), "the old worker lives");
+    drop((store, old_worker));
+    drop(Sqlite::open(&path).unwrap());
+    assert!(!is_marked(), "nobody of version 4 is left");
 }
 
 #[tokio::test]

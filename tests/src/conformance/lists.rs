@@ -3,7 +3,7 @@
 use serde_json::json;
 use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
-    id::{ExecutionId, PlanId, RequestId},
+    id::{ExecutionId, PlanId, RequestId, Seq},
     request::TranscriptEntry,
     store::{
         Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
@@ -137,6 +137,70 @@ pub async fn requests_without_a_plan_have_failed(world: World) {
     assert_eq!(request_numbers(&world, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
     assert_eq!(request_numbers(&world, pending).await, []);
+}
+
+/// Executions that need a person are found, with the requests that they belong to. Where children
+/// are left out, those above a child that needs a person are found in its place.
+pub async fn a_person_is_needed(world: World) {
+    let with = |n: usize, of: usize, parent: Option<usize>, needs_person| ExecutionHead {
+        request: request_id(of),
+        parent: parent.map(execution),
+        created_at: at(i64::try_from(n).unwrap()),
+        state: if needs_person { ExecutionState::Waiting } else { ExecutionState::InProgress },
+        needs_person,
+        ..head(n, 1)
+    };
+    for n in 1..=4 {
+        world.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
+    }
+    // A child of a child of 1 waits. 4 waits itself, 5 does not, and 6 no longer does.
+    let heads = [
+        with(1, 1, None, false),
+        with(2, 1, Some(1), false),
+        with(3, 1, Some(2), true),
+        with(4, 2, None, true),
+        with(5, 2, None, false),
+        with(6, 3, None, true),
+    ];
+    for head in heads {
+        world.put_head(head).await;
+    }
+    world.put_head(ExecutionHead { seq: Seq(2), ..with(6, 3, None, false) }).await;
+    // A head of an earlier position changes nothing.
+    world.one.put_head(with(6, 3, None, true)).await.unwrap();
+    let executions = |needs, is_root| ExecutionFilter {
+        needs_person: Some(needs),
+        is_root,
+        ..ExecutionFilter::default()
+    };
+    let waiting =
+        ExecutionFilter { states: vec![ExecutionState::Waiting], ..executions(true, false) };
+    let cases = [
+        (executions(true, false), vec![4, 3]),
+        (executions(false, false), vec![6, 5, 2, 1]),
+        (executions(true, true), vec![4, 1]),
+        (executions(false, true), vec![6, 5]),
+        (ExecutionFilter { request: Some(request_id(1)), ..executions(true, false) }, vec![3]),
+        (ExecutionFilter { from: Some(at(4)), ..executions(true, true) }, vec![4]),
+        (waiting, vec![4, 3]),
+    ];
+    for (filter, expected) in cases {
+        let expected: Vec<_> = expected.into_iter().map(execution).collect();
+        assert_eq!(head_ids(&world, filter.clone()).await, expected, "{filter:?}");
+    }
+    let page = Page { first: 1, after: None };
+    let first = world.other.list_heads(&executions(true, false), &page).await.unwrap();
+    assert!(first.has_more);
+    assert!(first.items[0].1.needs_person, "the head says so, too");
+    let rest = Page { first: 5, after: Some(first.items[0].0.clone()) };
+    let rest = world.other.list_heads(&executions(true, false), &rest).await.unwrap();
+    assert_eq!(rest.items.iter().map(|(_, it)| it.execution).collect::<Vec<_>>(), [execution(3)]);
+    let needs = |it| RequestFilter { needs_person: Some(it), ..RequestFilter::default() };
+    assert_eq!(request_numbers(&world, needs(true)).await, [2, 1].map(request_id));
+    assert_eq!(request_numbers(&world, needs(false)).await, [4, 3].map(request_id));
+    let pending = Some(ExecutionState::InProgress);
+    let both = RequestFilter { state: pending, from: Some(at(2)), ..needs(true) };
+    assert_eq!(request_numbers(&world, both).await, [request_id(2)]);
 }
 
 /// Plans are found by their request and by words.

@@ -23,6 +23,31 @@ fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
 }
 
 #[test]
+fn a_person_is_needed_until_nothing_waits() {
+    let steps = vec![call("a", &[]), approved(call("b", &[])), wait("w", "go", &[])];
+    let mut story = Story::new(steps.clone());
+    let needs = |story: &Story| story.execution.needs_person();
+    assert!(needs(&story), "b waits for an approval, and w for a signal");
+    assert_eq!(story.state(), ExecutionState::InProgress, "a runs");
+    assert!(needs(story.approve("b", true)), "w still waits");
+    assert!(!needs(story.signal("go", json!(1))));
+    assert!(needs(story.tell(Command::Pause)));
+    assert!(!needs(story.tell(Command::Resume)));
+    assert!(!needs(story.ok("a").ok("b")), "it has ended");
+
+    let mut cancelled = Story::new(steps);
+    assert!(!needs(cancelled.tell(Command::Cancel { reason: None })), "only a is awaited");
+
+    let mut failed_once = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
+    assert!(!needs(&failed_once));
+    assert!(needs(failed_once.end("a", Err(failed()))), "a person decides about the error");
+    assert!(!needs(failed_once.approve("a", true)), "it is tried again");
+    let unknown = ToolError::outcome_unknown("the connection was lost");
+    assert!(needs(failed_once.end("a", Err(unknown))), "nobody knows if it was done");
+    assert!(!needs(failed_once.approve("a", false)));
+}
+
+#[test]
 fn a_refusal_is_a_rejected_step() {
     let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
     story.approve("a", false).check(expect![[r"

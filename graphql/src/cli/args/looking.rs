@@ -19,6 +19,9 @@ pub(crate) enum List {
         /// Only requests with an execution in this state.
         #[arg(long, value_enum, ignore_case = true)]
         state: Option<State>,
+        /// Only requests with an execution that waits for a person or a signal, or is paused.
+        #[arg(long)]
+        needs_person: bool,
         #[command(flatten)]
         since: Since,
         #[command(flatten)]
@@ -51,6 +54,9 @@ pub(crate) enum List {
         /// Only executions whose plan uses this tool.
         #[arg(long, value_name = "NAME")]
         tool: Option<String>,
+        /// Only executions that wait for a person or a signal, or are paused.
+        #[arg(long)]
+        needs_person: bool,
         #[command(flatten)]
         since: Since,
         #[command(flatten)]

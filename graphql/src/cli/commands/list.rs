@@ -30,9 +30,12 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
     let is_json = session.screen.json;
     match what {
         List::Saved => list_saved(session).await,
-        List::Requests { search, state, since: Since { from, to }, part } => {
+        List::Requests { search, state, needs_person, since: Since { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
-            let filter = json!({ "search": search, "state": state, "from": from, "to": to });
+            let filter = json!({
+                "search": search, "state": state, "from": from, "to": to,
+                "needsPerson": needs_person.then_some(true),
+            });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
                 // Without `parts: false`, the newest executions may all be children.
@@ -54,11 +57,13 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             let page = Page { kind: "plans", filter, part, fields };
             show_page(session, page, headings, plan_row).await
         }
-        List::Executions { state, request, plan, tool, since: Since { from, to }, part } => {
+        List::Executions { state, request, plan, tool, needs_person, since, part } => {
+            let Since { from, to } = since;
             let states: Vec<String> = state.iter().map(api_name).collect();
             let filter = json!({
                 "state": (!states.is_empty()).then_some(states), "requestId": request,
                 "planId": plan, "toolName": tool, "from": from, "to": to,
+                "needsPerson": needs_person.then_some(true),
             });
             let row = Finding::ROW;
             let fields = if is_json {

@@ -142,6 +142,10 @@ impl Documents for Memory {
             let heads = state.work.heads().filter(|head| head.state == wanted);
             heads.map(|head| head.request).collect::<BTreeSet<_>>()
         });
+        let needing = filter.needs_person.map(|wanted| {
+            let heads = state.work.heads().filter(|head| head.needs_person);
+            (wanted, heads.map(|head| head.request).collect::<BTreeSet<_>>())
+        });
         let has_failed = |id| {
             filter.state == Some(ExecutionState::Failed) && state.documents.has_failed_planning(id)
         };
@@ -149,6 +153,7 @@ impl Documents for Memory {
             has_words(&request.folded, &words)
                 && is_within(request.created_at, filter.from, filter.to)
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
+                && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
         });
         let found = found
             .map(|(id, request)| (Cursor { at: request.created_at, id: id.to_string() }, request));
@@ -225,6 +230,9 @@ impl Documents for Memory {
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         let state = self.lock_state();
+        let needing = filter
+            .needs_person
+            .map(|wanted| (wanted, state.work.list_needing_person(filter.is_root)));
         let found = state.work.heads().filter(|head| {
             (filter.states.is_empty() || filter.states.contains(&head.state))
                 && filter.request.is_none_or(|wanted| wanted == head.request)
@@ -235,6 +243,9 @@ impl Documents for Memory {
                     .as_ref()
                     .is_none_or(|tool| state.documents.uses_tool(head.plan, tool.as_str()))
                 && is_within(head.created_at, filter.from, filter.to)
+                && needing
+                    .as_ref()
+                    .is_none_or(|(wanted, ids)| ids.contains(&head.execution) == *wanted)
         });
         let cursor =
             |head: &ExecutionHead| Cursor { at: head.created_at, id: head.execution.to_string() };

@@ -76,6 +76,18 @@ impl Work {
         self.heads.values()
     }
 
+    /// Returns the executions that need a person, and with `ancestors` those above them.
+    pub(super) fn list_needing_person(&self, ancestors: bool) -> BTreeSet<ExecutionId> {
+        let mut found = BTreeSet::new();
+        for head in self.heads.values().filter(|head| head.needs_person) {
+            let mut next = Some(head.execution);
+            while let Some(id) = next.filter(|id| found.insert(*id) && ancestors) {
+                next = self.heads.get(&id).and_then(|head| head.parent);
+            }
+        }
+        found
+    }
+
     pub(super) fn find(&self, query: HeadQuery, most: usize) -> Vec<ExecutionHead> {
         let ids: Vec<ExecutionId> = match query {
             HeadQuery::Due { now } => self.due(now, most),
