@@ -16,6 +16,7 @@
 mod change;
 mod connection;
 mod documents;
+mod identity;
 mod lists;
 mod lives;
 mod log;
@@ -42,6 +43,7 @@ use shared::{
 
 use self::{
     change::{Answer, Change},
+    identity::FileIdentity,
     lives::Lives,
     readers::Readers,
     watcher::Watcher,
@@ -73,15 +75,19 @@ impl Sqlite {
     /// If the file cannot be opened or written, is no store, or was written by a newer version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         connection::make_file(path)?;
+        let mut identity = FileIdentity::of(path);
         let connection = connection::open_writer(path)?;
         let lives = Arc::new(Lives::new(beside(path, "-workers")));
         schema::prepare(&connection, path, |worker| lives.is_alive(worker))?;
         let time = time::agree(&connection, || lives.has_any());
         let hints = Arc::new(Hints::default());
-        let writer = Writer::start(connection, Arc::clone(&hints))?;
+        identity.add_wal();
+        let writer = Writer::start(connection, identity.clone(), Arc::clone(&hints))?;
+        let watcher = Watcher::start(connection::open_writer(path)?, &writer, Arc::clone(&hints))?;
+        identity.check_now()?;
         Ok(Self {
-            _watcher: Watcher::start(connection::open_writer(path)?, &writer, Arc::clone(&hints))?,
-            readers: Arc::new(Readers::new(path.to_owned())),
+            _watcher: watcher,
+            readers: Arc::new(Readers::new(path.to_owned(), identity)),
             writer,
             lives,
             time,

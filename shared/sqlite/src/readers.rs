@@ -15,7 +15,10 @@ use rusqlite::Connection;
 use shared::store::StoreError;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
-use super::connection::{free_cache, open_reader};
+use super::{
+    connection::{free_cache, open_reader},
+    identity::FileIdentity,
+};
 
 /// Reads at the same time: as many as a small machine has cores for.
 const READERS: usize = 4;
@@ -24,6 +27,7 @@ const READERS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
+    identity: FileIdentity,
     line: Mutex<Line>,
 }
 
@@ -60,8 +64,8 @@ impl std::fmt::Debug for Line {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, line: Mutex::default() }
+    pub(super) fn new(path: PathBuf, identity: FileIdentity) -> Self {
+        Self { path, identity, line: Mutex::default() }
     }
 
     /// Reads on a thread that may block. Whoever goes away before the answer leaves a read that goes
@@ -134,7 +138,13 @@ impl Readers {
 
     fn take(&self) -> Result<Connection, StoreError> {
         let idle = self.line().idle.pop();
-        idle.map_or_else(|| open_reader(&self.path), Ok)
+        if let Some(idle) = idle {
+            return Ok(idle);
+        }
+        let opened = open_reader(&self.path);
+        // Another file must not answer for this one.
+        self.identity.check_now()?;
+        opened
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -153,7 +163,8 @@ mod tests {
     fn readers(folder: &tempfile::TempDir) -> Arc<Readers> {
         let path = folder.path().join("faber.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (n)").unwrap();
-        Arc::new(Readers::new(path))
+        let identity = FileIdentity::of(&path);
+        Arc::new(Readers::new(path, identity))
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     change::{Answer, Change, Ledger},
     connection::{failed, free_cache},
+    identity::FileIdentity,
 };
 
 /// Operations that may wait; then callers do.
@@ -46,12 +47,17 @@ pub(super) struct Operation {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, hints: Arc<Hints>) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        identity: FileIdentity,
+        hints: Arc<Hints>,
+    ) -> Result<Self, StoreError> {
         let (queue, messages) = mpsc::channel(QUEUE);
         // From here on, whatever another process writes is noticed.
         let mut ledger = Ledger::default();
         ledger.is_stale(&connection).map_err(|err| failed(&err))?;
-        let mut desk = Desk { connection, ledger, hints, usage: CacheUsage::default() };
+        let usage = CacheUsage::default();
+        let mut desk = Desk { connection, identity, ledger, hints, usage };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || desk.run(messages))
@@ -88,6 +94,7 @@ impl Drop for Writer {
 /// What the thread has.
 struct Desk {
     connection: Connection,
+    identity: FileIdentity,
     ledger: Ledger,
     hints: Arc<Hints>,
     usage: CacheUsage,
@@ -153,7 +160,13 @@ impl Desk {
 
     /// Writes everything in one transaction, answers, and wakes whoever may wait for it.
     fn commit(&mut self, batch: &mut Vec<Operation>) {
-        match self.transact(batch) {
+        let written = self.identity.check().and_then(|()| {
+            self.transact(batch).map_err(|err| {
+                self.ledger.forget();
+                failed(&err)
+            })
+        });
+        match written {
             Ok(answers) => {
                 self.hints.count_commit();
                 for (operation, answer) in batch.drain(..).zip(answers) {
@@ -167,8 +180,6 @@ impl Desk {
             }
             Err(err) => {
                 tracing::warn!(%err, operations = batch.len(), "a commit did not happen");
-                self.ledger.forget();
-                let err = failed(&err);
                 for operation in batch.drain(..) {
                     let _ = operation.reply.send(Err(err.clone()));
                 }
@@ -243,10 +254,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faber.db");
         connection::make_file(&path).unwrap();
+        let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
         schema::prepare(&connection, &path, |_| false).unwrap();
+        identity.add_wal();
         prepare(&connection);
-        (folder, Writer::start(connection, Arc::default()).unwrap())
+        (folder, Writer::start(connection, identity, Arc::default()).unwrap())
     }
 
     fn large(n: usize) -> Change {
@@ -304,5 +317,33 @@ mod tests {
         let err = writer.write(large(1)).await.unwrap_err();
         let StoreError::Unavailable(why) = &err else { panic!("{err:?}") };
         assert!(why.contains("cannot be written: check the permissions"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_into_a_file_that_was_removed_or_replaced() {
+        use std::fs;
+        let (folder, writer) = writer(|_| ());
+        let file = |name: &str| folder.path().join(name);
+        let refused = async |n| {
+            // A writer that has just looked does not look again.
+            let later = std::time::Instant::now() + std::time::Duration::from_secs(5);
+            loop {
+                match writer.write(large(n)).await {
+                    Err(StoreError::Unavailable(why)) => break why,
+                    answer => assert!(std::time::Instant::now() < later, "{answer:?}"),
+                }
+            }
+        };
+        writer.write(large(0)).await.unwrap();
+        for name in ["faber.db", "faber.db-wal"] {
+            fs::rename(file(name), file("moved")).unwrap();
+            let why = refused(1).await;
+            assert!(why.contains(name) && why.contains("was removed or replaced"), "{why}");
+            assert!(why.contains("move the file back, or restart Faber"), "{why}");
+            fs::write(file(name), "another").unwrap();
+            refused(2).await;
+            fs::rename(file("moved"), file(name)).unwrap();
+            writer.write(large(3)).await.expect("it is back");
+        }
     }
 }

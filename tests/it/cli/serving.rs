@@ -162,3 +162,35 @@ async fn no_mcp_server_outlives_a_faber_that_is_killed() {
         until("it ends", || !is_running(&pid)).await;
     }
 }
+
+/// The server would go on with a file that nobody else can find, and all of it would be lost.
+#[tokio::test]
+async fn a_server_whose_file_is_gone_refuses_to_write() {
+    let home = Home::new();
+    home.file("faber.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    let mut server = home.begin(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let doctor = ["doctor", "--ready", "--server", url];
+    assert_eq!(home.run(&doctor).await.status, 0);
+    home.json(&["run", "--plan", &plan, "--server", url], 0).await;
+
+    std::fs::rename(home.path("faber.db"), home.path("moved.db")).unwrap();
+    let error = home.json(&["run", "--plan", &plan, "--server", url], 3).await;
+    assert_eq!(error["error"]["code"], "STORE_UNAVAILABLE", "{error}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("faber.db` was removed or replaced"), "{message}");
+    assert!(message.contains("move the file back, or restart Faber"), "{message}");
+    let ready = async |status| {
+        // The answer is reused for a second.
+        while home.run(&doctor).await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(tests::toolset::PATIENCE, ready(3)).await.expect("it is not ready");
+
+    std::fs::rename(home.path("moved.db"), home.path("faber.db")).unwrap();
+    home.json(&["run", "--plan", &plan, "--server", url], 0).await;
+    tokio::time::timeout(tests::toolset::PATIENCE, ready(0)).await.expect("it is ready again");
+}
