@@ -36,7 +36,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, dispatch, progress::Reports};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use self::{
     calls::HeldStart,
@@ -415,8 +415,13 @@ impl Driver {
         let moment = Moment { now, may_start, effects: Some(&self.context.toolbox) };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
-            if let Event::StepStarted(started) = event {
-                self.prepare_start(*seq, started);
+            match event {
+                Event::StepStarted(started) => self.prepare_start(*seq, started),
+                Event::WaitsShortened { ahead_ms } => warn!(
+                    execution = %self.execution.id(), ahead_ms,
+                    "the clock was ahead when its waits began, so they are shortened"
+                ),
+                _ => (),
             }
         }
         self.pending.push(events);

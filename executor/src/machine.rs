@@ -38,6 +38,9 @@ pub use self::{
     input::{missing_input, unresolved_error},
 };
 
+/// Clocks of nodes may differ by this much without a consequence.
+const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
+
 /// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -332,6 +335,7 @@ impl Decision<'_> {
     /// executions continue.
     fn claim_execution(&mut self, worker: WorkerId, node: Arc<str>) {
         self.record_claim(worker, node, false);
+        self.shorten_waits();
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
         for task in running {
             if let Some(StepState::Running { attempt, how: AttemptKind::Calling }) =
@@ -339,6 +343,17 @@ impl Decision<'_> {
             {
                 self.interrupt_attempt(task, *attempt);
             }
+        }
+    }
+
+    /// Shortens waits that began in the future: the previous owner's clock was ahead. They would
+    /// last longer than they should by that difference, which may be a year.
+    fn shorten_waits(&mut self) {
+        let Some(began) = self.execution.latest_wait_start() else { return };
+        let ahead = began - self.moment.now;
+        if ahead > CLOCK_TOLERANCE {
+            let ahead_ms = u64::try_from(ahead.num_milliseconds()).unwrap_or_default();
+            self.record_event(Event::WaitsShortened { ahead_ms });
         }
     }
 

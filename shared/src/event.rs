@@ -247,6 +247,14 @@ pub enum Event {
     },
     /// The execution's deadline passed.
     DeadlinePassed,
+    /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
+    ///
+    /// Each wait that began after the time of this event ends after its own length from now on. So
+    /// does the deadline. A planned start stays, because it is a wish.
+    WaitsShortened {
+        /// The milliseconds by which that clock was ahead, at least.
+        ahead_ms: u64,
+    },
     /// The execution was paused. No further step starts.
     Paused {
         /// The command that caused the event. It prevents a second effect of the same command.
@@ -456,6 +464,7 @@ impl Event {
             | Self::CancelRequested { .. }
             | Self::ExecutionFailed { .. }
             | Self::DeadlinePassed
+            | Self::WaitsShortened { .. }
             | Self::Paused { .. }
             | Self::Resumed { .. }
             | Self::CompensationStarted
@@ -537,6 +546,7 @@ impl Event {
             Self::CancelRequested { .. } => "cancel_requested",
             Self::ExecutionFailed { .. } => "execution_failed",
             Self::DeadlinePassed => "deadline_passed",
+            Self::WaitsShortened { .. } => "waits_shortened",
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
             Self::Finished { .. } => "finished",

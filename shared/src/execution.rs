@@ -53,6 +53,8 @@ pub struct Execution {
     created_at: Timestamp,
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
+    /// The start of the deadline, if the clock was ahead when the execution started.
+    deadline_from: Option<Timestamp>,
     phase: Phase,
     /// Set if the deadline passed while the execution was running and had not failed yet.
     overran: bool,
@@ -128,6 +130,7 @@ impl Execution {
             created_at: *at,
             started_at: None,
             finished_at: None,
+            deadline_from: None,
             phase: Phase::Open,
             overran: false,
             is_paused: false,
@@ -520,6 +523,7 @@ impl Execution {
                 self.overran = self.phase == Phase::Open;
                 self.phase = Phase::Expired;
             }
+            Event::WaitsShortened { .. } => self.shorten_waits(at),
             Event::Paused { .. } if !self.is_paused => self.is_paused = true,
             Event::Resumed { .. } if self.is_paused => self.is_paused = false,
             Event::CompensationStarted
@@ -539,6 +543,23 @@ impl Execution {
             _ => return Err(illegal),
         }
         Ok(())
+    }
+
+    /// Shortens waits that began after `at`, by a clock that was ahead, to their own length.
+    fn shorten_waits(&mut self, at: Timestamp) {
+        let waits: Vec<(Timestamp, Task)> = self.agenda.timed_waits().collect();
+        for (until, task) in waits {
+            let Some(step) = find_task(&mut self.steps, task) else { continue };
+            let Some(began) = step.changed.filter(|began| began.at > at) else { continue };
+            let shortened = step.state.with_end(at + (until - began.at));
+            self.agenda.remove_task(task, &step.state);
+            self.agenda.insert_task(task, &shortened);
+            step.state = shortened;
+            step.changed = Some(Occurrence { at, ..began });
+        }
+        if self.started_at.is_some_and(|started_at| started_at > at) {
+            self.deadline_from = Some(at);
+        }
     }
 
     /// Returns `true` if all steps are finished and nothing is left to undo.

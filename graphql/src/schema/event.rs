@@ -163,6 +163,7 @@ fn details(event: &Event) -> Value {
         Event::SignalRefused { name, .. } => json!({ "name": name }),
         Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
+        Event::WaitsShortened { ahead_ms } => json!({ "aheadMs": ahead_ms }),
         Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }

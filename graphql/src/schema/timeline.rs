@@ -330,6 +330,10 @@ fn message(event: &Event) -> String {
             format!("it cannot go on: {}", cause_line(&error.message))
         }
         Event::DeadlinePassed => "its time was up".to_owned(),
+        Event::WaitsShortened { ahead_ms } => {
+            let seconds = ahead_ms / 1_000;
+            format!("a clock was {seconds} s ahead, so waits were shortened to their own length")
+        }
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),

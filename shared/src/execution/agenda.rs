@@ -235,6 +235,11 @@ impl Agenda {
         &self.expiring
     }
 
+    /// Returns the tasks that wait for a time, and the ends of their waits.
+    pub(super) fn timed_waits(&self) -> impl Iterator<Item = (Timestamp, Task)> {
+        self.sleeping.iter().chain(&self.retrying).chain(&self.expiring).copied()
+    }
+
     /// Returns the steps whose items are all finished.
     pub fn items_finished(&self) -> &BTreeSet<StepNumber> {
         &self.gathered

@@ -348,6 +348,18 @@ impl StepState {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
     }
 
+    /// Returns the same wait with another end. States that wait for no time stay as they are.
+    pub(super) fn with_end(&self, end: Timestamp) -> Self {
+        let mut state = self.clone();
+        match &mut state {
+            Self::Running { how: AttemptKind::Sleeping { until }, .. }
+            | Self::Retrying { until, .. }
+            | Self::Waiting(WaitReason::Signal { until: Some(until), .. }) => *until = end,
+            _ => (),
+        }
+        state
+    }
+
     /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         match self {

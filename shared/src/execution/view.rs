@@ -90,7 +90,19 @@ impl Execution {
     /// Returns the deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
         let ms = i64::try_from(self.options.deadline_ms?).unwrap_or(i64::MAX);
-        self.started_at?.checked_add_signed(chrono::TimeDelta::try_milliseconds(ms)?)
+        let from = self.deadline_from.or(self.started_at)?;
+        from.checked_add_signed(chrono::TimeDelta::try_milliseconds(ms)?)
+    }
+
+    /// Returns the time at which the latest wait for a time began: a sleep, the delay of a retry, a
+    /// wait for a signal that is limited, or the time that the deadline allows.
+    pub fn latest_wait_start(&self) -> Option<Timestamp> {
+        let starts = self
+            .agenda
+            .timed_waits()
+            .filter_map(|(_, task)| self.task(task)?.changed.map(|began| began.at));
+        let deadline = self.deadline().and(self.deadline_from.or(self.started_at));
+        starts.chain(deadline).max()
     }
 
     /// Returns `true` if the execution failed because of its deadline, and not before.

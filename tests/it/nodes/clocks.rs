@@ -5,11 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
-use shared::event::Event;
+use shared::{
+    clock::{Clock, Timestamp, WallClock},
+    event::Event,
+    execution::ExecutionState,
+    store::ExecutionHead,
+};
 use tempfile::TempDir;
 
-use super::world::World;
+use super::world::{World, id};
 use crate::mongod::Mongod;
 
 /// Where Debian's package `libfaketime` puts the library.
@@ -116,5 +122,50 @@ async fn clock_is_set(url: String) {
         let log = world.log(head.execution).await;
         let is_lost = |event: &Event| matches!(event, Event::StepInterrupted { .. });
         assert!(!log.iter().any(|recorded| is_lost(&recorded.event)), "{log:#?}");
+    }
+}
+
+/// Everything that began by the wrong clock waited for a year after the next start.
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_began_by_a_wrong_clock_are_shortened() {
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("store.db").display());
+    let world = World::over(url, &json!({})).await;
+    let ahead = FakeClock::new(&world.home.path("."), "ahead", YEAR);
+    let wrong = world.home.serve_with(&ahead.variables()).await;
+    let retry = json!({ "maxAttempts": 2, "backoffMs": 6_000, "multiplier": 1.0, "jitter": false });
+    wrong.start(&json!([{ "name": "flow.sleep", "parameters": { "ms": 6_000 } }])).await;
+    let fail = json!({ "message": "not yet", "times": 1 });
+    wrong.start(&json!([{ "name": "flow.fail", "parameters": fail, "retry": retry }])).await;
+    let wait = wrong.plan(&json!([{ "name": "flow.wait", "parameters": { "name": "go" } }])).await;
+    wrong.execute(&wait, &json!({ "deadlineMs": 6_000 })).await;
+    let wish = Timestamp::from_timestamp(WallClock.now().timestamp(), 0).unwrap();
+    let wish = wish + TimeDelta::days(2 * 365);
+    let planned = wrong.execute(&wait, &json!({ "startAt": wish.to_rfc3339() })).await;
+    let all_wait = |heads: &[ExecutionHead]| {
+        heads.len() == 4 && heads.iter().all(|head| head.owner.is_none() && head.due.is_some())
+    };
+    world.until("everything waits", all_wait).await;
+    wrong.kill().await;
+
+    let _right = world.home.serve().await;
+    let planned = id(&planned);
+    let is_as_planned = |head: &ExecutionHead| {
+        let waits = head.owner.is_none() && head.due == Some(wish) && head.epoch.0 > 0;
+        if head.execution == planned { waits } else { head.state.is_finished() }
+    };
+    let all_end = |heads: &[ExecutionHead]| heads.iter().all(is_as_planned);
+    world.until("what began ends, and what is planned stays so", all_end).await;
+    for head in world.heads().await.iter().filter(|head| head.execution != planned) {
+        let execution = world.replay(head).await;
+        let expected = if execution.missed_deadline() {
+            ExecutionState::Failed
+        } else {
+            ExecutionState::Completed
+        };
+        let log = world.log(head.execution).await;
+        let is_shortened = |event: &Event| matches!(event, Event::WaitsShortened { .. });
+        assert!(log.iter().any(|recorded| is_shortened(&recorded.event)), "{log:#?}");
+        assert_eq!(head.state, expected, "{log:#?}");
     }
 }

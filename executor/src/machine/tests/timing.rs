@@ -233,3 +233,56 @@ fn output_mappings_fill_variables_and_the_last_in_plan_order_wins() {
     let c = story.execution.step(story.number("c"));
     assert_eq!(c.parameters.as_deref(), Some(&json!({ "x": "b" })));
 }
+
+/// Regression: sleeps, delays and deadlines that began by a clock that was a year ahead lasted for
+/// a year after the next claim.
+#[test]
+fn waits_of_a_clock_that_was_ahead_last_no_longer_than_they_should() {
+    const YEAR: i64 = 365 * 24 * 3_600 * 1_000;
+    let mut signal = wait("w", "go", &[]);
+    signal.policy.timeout_ms = 700;
+    let steps = vec![sleep("s", 400, &[]), tries(2, call("r", &[])), signal];
+    let deadline = ExecutionOptions { deadline_ms: Some(900), ..ExecutionOptions::default() };
+    let mut story = Story::unclaimed(steps.clone(), deadline.clone());
+    story.now = at(YEAR);
+    story.claim().end("r", Err(failed()));
+    assert_eq!(story.wakes_at(), Some(YEAR + 100));
+    story.now = at(1_000);
+    story.claim().claim();
+    assert_eq!(story.wakes_at(), Some(1_100));
+    story.wake(1_100).ok("r").wake(1_400).wake(1_700).check(expect![[r#"
+        31536000000 claimed, s#1 started until 31536000400, r#1 started, w waiting signal go
+        31536000000 r#1 retry_scheduled tool.failed until 31536000100
+        1000 claimed, waits_shortened
+        1000 claimed
+        1100 r#2 started
+        1100 r#2 succeeded {"by":"r"}
+        1400 s#1 succeeded null
+        1700 w#1 failed tool.timeout, finished Failed
+    "#]]);
+
+    let mut story = Story::unclaimed(vec![wait("w", "go", &[])], deadline);
+    story.now = at(YEAR);
+    story.claim();
+    story.now = at(1_000);
+    assert_eq!(story.claim().wakes_at(), Some(1_900));
+    story.wake(1_900).check(expect![[r"
+        31536000000 claimed, w waiting signal go
+        1000 claimed, waits_shortened
+        1900 deadline_passed, w#1 failed execution.deadline, finished Failed
+    "]]);
+
+    let mut near = Story::unclaimed(steps, ExecutionOptions::default());
+    near.now = at(4_000);
+    near.claim();
+    near.now = at(0);
+    assert_eq!(near.claim().wakes_at(), Some(4_400), "clocks of nodes differ a little");
+
+    let start_at = Some(at(2 * YEAR));
+    let wish = ExecutionOptions { start_at, ..ExecutionOptions::default() };
+    let mut planned = Story::unclaimed(vec![call("a", &[])], wish);
+    planned.now = at(YEAR);
+    planned.claim();
+    planned.now = at(0);
+    assert_eq!(planned.claim().wakes_at(), Some(2 * YEAR), "a planned start is a wish");
+}
