@@ -36,6 +36,13 @@ async fn a_command_reads_no_secret_of_the_system() {
             expect_refused(world.bash_with(confine, "ls -A /root").await, kernel_support().files);
         }
     }
+    let closed = Path::new("/etc/ssl/private");
+    if closed.metadata().is_ok_and(|folder| folder.mode() & 0o005 != 0o005) {
+        for confine in [wide(&[]), wide(&["/etc"]), wide(&["/"])] {
+            let listed = world.bash_with(confine, "ls -A /etc/ssl/private").await;
+            expect_refused(listed, kernel_support().files);
+        }
+    }
     let public =
         "cat /etc/passwd > /dev/null && ls /etc > /dev/null && ls -R /etc/ssl/certs > /dev/null";
     let text = world.bash(&format!("{public} && echo read")).await.unwrap();

@@ -116,14 +116,22 @@ struct Readable {
     whole: Vec<PathBuf>,
     /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
+    /// Folders that not every user may list. Landlock lists them all the same, because a right to
+    /// list holds for everything below a folder.
+    closed: Vec<PathBuf>,
     /// Files and folders that may still be checked.
     checks_left: usize,
 }
 
 impl Default for Readable {
     fn default() -> Self {
-        Self { whole: Vec::new(), listed: Vec::new(), checks_left: usize::MAX }
+        Self { whole: Vec::new(), listed: Vec::new(), closed: Vec::new(), checks_left: usize::MAX }
     }
+}
+
+/// Returns the folders of the system that not every user may list.
+pub(super) fn find_closed_folders() -> Vec<PathBuf> {
+    Readable::with_system(&[]).closed
 }
 
 impl Readable {
@@ -192,6 +200,7 @@ impl Readable {
             return meta.mode() & 0o004 != 0;
         }
         if meta.mode() & 0o005 != 0o005 {
+            self.closed.push(path.to_owned());
             return false;
         }
         let (public, secret): (Vec<_>, Vec<_>) =
@@ -242,6 +251,7 @@ mod tests {
         readable.whole.sort();
         assert_eq!(readable.whole, [top.join("open"), top.join("ssl/certs")]);
         assert_eq!(readable.listed, [top.join("ssl"), top.clone()]);
+        assert_eq!(readable.closed, [top.join("ssl/private")]);
         let mut certs = Readable::default();
         certs.add_public(&top.join("ssl/certs"));
         assert_eq!(certs.whole, [top.join("ssl/certs")]);

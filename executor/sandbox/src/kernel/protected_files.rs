@@ -32,7 +32,7 @@ use super::{
         Confinement, LaunchOrder, Lifetime, OWN_FOLDER_ADVICE,
         resolved_path::{ResolvedPath, canonical_paths, is_within},
     },
-    landlock::SYSTEM_FOLDERS,
+    landlock::{SYSTEM_FOLDERS, find_closed_folders},
     mount_namespace::{self, bind_mount},
 };
 
@@ -49,6 +49,8 @@ struct ProtectionMounts {
     reach: Vec<PathBuf>,
     /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
+    /// Folders of the system whose names are secret, to be covered.
+    closed: Vec<PathBuf>,
     /// Paths to mount read-only.
     kept: Vec<PathBuf>,
     /// Symlinks to Faber's files that the command could replace.
@@ -61,7 +63,16 @@ impl ProtectionMounts {
     /// Starts with the folders of a command. The configuration names those in `named`.
     fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
-        Self { write: canonical_paths(&confinement.write), reach, ..Self::default() }
+        let write = canonical_paths(&confinement.write);
+        // A command that names a file in such a folder must find the file.
+        let is_needed = |folder: &PathBuf| {
+            is_within(folder, &write) || named.iter().any(|path| path.starts_with(folder))
+        };
+        // The owner alone can list them, so another user needs no cover.
+        let can_list = |folder: &PathBuf| fs::read_dir(folder).is_ok();
+        let mut closed = find_closed_folders();
+        closed.retain(|folder| !is_needed(folder) && can_list(folder));
+        Self { write, reach, closed, ..Self::default() }
     }
 
     /// Finds Faber's files that the command could reach by path, behind symlinks, or by hard links.
@@ -176,7 +187,7 @@ fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 fn cover_hidden(work: &ProtectionMounts) -> io::Result<()> {
-    if work.hidden.is_empty() {
+    if work.hidden.is_empty() && work.closed.is_empty() {
         return Ok(());
     }
     for path in &work.hidden {
@@ -184,6 +195,9 @@ fn cover_hidden(work: &ProtectionMounts) -> io::Result<()> {
     }
     // Stays open, because the covers are created in a folder that may contain these files.
     let held: Vec<_> = work.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
+    // A folder that is removed meanwhile needs no cover.
+    let closed = work.closed.iter().filter(|folder| !is_within(folder, &work.hidden));
+    let closed: Vec<_> = closed.filter_map(|path| Some((path, open_path(path).ok()?))).collect();
     let shop = COVER_FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
     let shop = shop.ok_or_else(|| io::Error::other("there is no folder such as `/tmp`"))?;
     mount(Some("tmpfs"), shop, Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
@@ -196,6 +210,9 @@ fn cover_hidden(work: &ProtectionMounts) -> io::Result<()> {
     for (path, held) in work.hidden.iter().zip(&held) {
         let cover = if held.metadata()?.is_dir() { &folder } else { &file };
         bind_mount(cover, &descriptor_path(held), path)?;
+    }
+    for (path, held) in &closed {
+        bind_mount(&folder, &descriptor_path(held), path)?;
     }
     Ok(umount2(shop, MntFlags::MNT_DETACH)?)
 }
