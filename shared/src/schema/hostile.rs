@@ -251,9 +251,11 @@ fn meters_change_no_verdict() {
     ];
     for schema in &schemas {
         let figures = cost::measure_schema(schema).unwrap();
-        let plain = build(schema, figures.pattern_bytes()).unwrap_or_else(|err| panic!("{schema}: {err}"));
+        let plain =
+            build(schema, figures.pattern_bytes()).unwrap_or_else(|err| panic!("{schema}: {err}"));
         let metered = meter::add_meters(schema).unwrap();
-        let built = build(&metered, figures.pattern_bytes()).unwrap_or_else(|err| panic!("{metered}: {err}"));
+        let built = build(&metered, figures.pattern_bytes())
+            .unwrap_or_else(|err| panic!("{metered}: {err}"));
         for value in &values {
             let sorted_errors = |valid: &Validator| -> Vec<String> {
                 let mut errors: Vec<_> =

@@ -120,11 +120,11 @@ fn who_was_stopped_says_nothing_about_the_set_that_has_the_name_now() {
     let toolbox = Toolbox::new([set("a", SetStatus::Connecting, &[])]);
     let stop = CancellationToken::new();
     let tools = || vec![ReadyTool::new(tool("a", "old"))];
-    toolbox.settle_unless(&stop, &name("a"), SetStatus::Ready, tools());
+    toolbox.settle_unless(&stop, &name("a"), SourceTools::ready(tools()));
     assert_eq!(status(&toolbox, "a"), SetStatus::Ready);
     stop.cancel();
     toolbox.put(set("a", SetStatus::Connecting, &[]));
-    toolbox.settle_unless(&stop, &name("a"), SetStatus::Ready, tools());
+    toolbox.settle_unless(&stop, &name("a"), SourceTools::ready(tools()));
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
 }
 
