@@ -46,7 +46,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
                      findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
                 );
             }
-            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY", "WHY"];
+            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];
             let page = Page { kind: "requests", filter, part, fields };
             show_page(session, page, headings, request_row).await
         }
@@ -80,8 +80,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
 
 /// The fields of an execution that a row shows, beside its finding.
 const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
-/// The most columns of a query, if a reason follows it, and of a reason, if a plan follows it.
-const QUERY: usize = 50;
+/// The most columns of a reason.
 const REASON: usize = 72;
 
 /// A page of a list. `kind` is the field of the API that lists the objects.
@@ -207,8 +206,8 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
-        clip(&first_line(&request.query), QUERY),
-        why.unwrap_or_default(),
+        clip(&why.unwrap_or_default(), REASON),
+        first_line(&request.query),
     ]
 }
 
@@ -282,10 +281,11 @@ mod tests {
                   "findings": [{ "severity": "ERROR", "message": "no tool fits" }] },
             ]),
             request_row,
-            expect![[r"
-                A                B       C                    D      E
-                req_1_aaaaaaaaa  FAILED  2026-01-01 00:00:00  2.5 s  pay the ␛[2J bill
-                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"]],
+            expect![[r#"
+                A                B                C                    D      E                         F
+                req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  `export` failed: no code  pay the ␛[2J bill
+                req_1_bbbbbbbbb                   2026-01-02 00:00:00                                   a query that is far t…
+                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"#]],
         );
         let mut execution = times;
         execution["executionId"] = json!("exec_1_aaaaaaaaa");
@@ -295,9 +295,9 @@ mod tests {
         check(
             json!([execution]),
             execution_row,
-            expect![[r"
-            A                 B          C    D                    E      F
-            exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"]],
+            expect![[r#"
+                A                 B          C    D                    E      F  G
+                exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s     plan_1_aaaaaaaaa"#]],
         );
         let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
             "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });

@@ -154,7 +154,14 @@ mod tests {
                 "findings": [failure, finding("warning.template", "WARNING", "WARNING", "`a`: {{x}}\rleft"),
                     finding("skip.condition", "INFO", "SKIP", "`b` was skipped")],
             }),
-            expect![[""]],
+            expect![[r#"
+                error[tool.failed]: `pay` failed: declined⏎faber approve everything ␛[2J
+                  given {"amount":42}
+                  help: faber retry exec_1_aaaaaaaaa  retry it
+                  help: faber tools call undo '{}'    undo it (dangerous)
+                warning[warning.template]: `a`: {{x}}␍left
+                note: `b` was skipped
+                FAILED  1 of 5 steps done, 1 failed, 3 skipped in 1.2 s, with 1 warning  exec_1_aaaaaaaaa"#]],
         );
         let dry = |failed: u64| {
             json!({ "executionId": "exec_1_aaaaaaaaa", "dryRun": true, "total": 7,

@@ -20,7 +20,7 @@ use super::{
     transcript,
 };
 use crate::cli::client::types::{
-    Execution, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
+    Execution, FindingKind, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
 };
 
 const QUERY: usize = 400;
@@ -156,7 +156,9 @@ fn period_of(execution: &Execution) -> String {
 
 fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
     let mut findings = draw_findings(&execution.findings, paint);
-    if execution.state == ExecutionState::Completed && execution.failed == 0 {
+    let has_failures =
+        execution.findings.iter().any(|finding| finding.kind == FindingKind::Failure);
+    if execution.state == ExecutionState::Completed && !has_failures {
         let Execution { successful, total, .. } = execution;
         findings.insert(
             0,

@@ -51,50 +51,49 @@ fn of_what_failed() {
     check(
         include_str!("cases/failed.json"),
         expect![[r#"
-        FAILED  4 of 7 steps done, 1 failed, 2 skipped in 1.2 s  exec_1_aaaaaaaaa
-          query    flow.echo, flow.sleep, flow.fail, flow.sleep, flow.noop, flow.fail, flow.noop
-          time     2026-11-22 07:40:32.091 – 07:40:33.294 UTC
-          node     vm
-          plan     plan_1_aaaaaaaaa, version 1 by explicit
-          request  req_1_aaaaaaaaa
+            FAILED  4 of 7 steps done, 1 failed, 2 skipped in 1.2 s  exec_1_aaaaaaaaa
+              query    flow.echo, flow.sleep, flow.fail, flow.sleep, flow.noop, flow.fail, flow.noop
+              time     2026-11-22 07:40:32.091 – 07:40:33.294 UTC
+              node     vm
+              plan     plan_1_aaaaaaaaa, version 1 by explicit
+              request  req_1_aaaaaaaaa
 
-        What happened
-          `boom` (flow.fail) failed with payment.declined: the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap
-            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
-            So `after` did not run.
-          `flaky` succeeded at attempt 3; before, tool.failed: upstream said 503
-          Skipped, as a condition does not hold: `skipped`.
+            What happened
+              error[payment.declined]: `boom` failed: the card was declined; its plan allows one attempt (`retry.maxAttempts`)
+              note: `flaky` succeeded at attempt 3; before, tool.failed: upstream said 503
+              note: `skipped` was skipped, because its condition `list.items.size() > 5` does not hold: `list.items` is [1,2,3]
+              note: `after` did not run, because `boom` failed first
 
-        Timeline
-            +0.0 ms  ◆ ✓ list     flow.echo  1.0 ms
-            +0.0 ms    ✓ flaky    flow.fail  352 ms  3 attempts
-            +1.1 ms    ✓ each     flow.sleep  301 ms  3 items ✓
-            +1.1 ms  ◆ ✓ slow     flow.sleep  1.2 s
-             +1.2 s  ◆ ✗ boom     flow.fail  0.5 ms  payment.declined
-                       ○ skipped  flow.noop  skipped  condition
-                       ○ after    flow.noop  skipped  execution failed
-          ◆ 3 steps decided how long it took: 1.2 s of work
+            Timeline
+                +0.0 ms  ◆ ✓ list     flow.echo  1.0 ms
+                +0.0 ms    ✓ flaky    flow.fail  352 ms  3 attempts
+                +1.1 ms    ✓ each     flow.sleep  301 ms  3 items ✓
+                +1.1 ms  ◆ ✓ slow     flow.sleep  1.2 s
+                 +1.2 s  ◆ ✗ boom     flow.fail  0.5 ms  payment.declined
+                           ○ skipped  flow.noop  skipped  condition
+                           ○ after    flow.noop  skipped  execution failed
+              ◆ 3 steps decided how long it took: 1.2 s of work
 
-        Values
-          list     {"items":[1,2,3]} → {"items":[1,2,3]}
-          flaky    {"message":"upstream said 503","times":2,"retryable":true} → null
-          each     → [null,null,null]
-          slow     {"ms":1200} → null
-          boom     {"message":"the card was declined: insufficient funds on account 1234…
+            Values
+              list     {"items":[1,2,3]} → {"items":[1,2,3]}
+              flaky    {"message":"upstream said 503","times":2,"retryable":true} → null
+              each     → [null,null,null]
+              slow     {"ms":1200} → null
+              boom     {"message":"the card was declined: insufficient funds on account 1234…
 
-        What boom was given
-          {
-            "message": "the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap",
-            "code": "payment.declined"
-          }
+            What boom was given
+              {
+                "message": "the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap",
+                "code": "payment.declined"
+              }
 
-        How the plan came to be
-          written by hand, 7 steps
+            How the plan came to be
+              written by hand, 7 steps
 
-        Next
-          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
-          faber retry exec_1_aaaaaaaaa --all   does all of it again
-          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+            Next
+              faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
+              faber retry exec_1_aaaaaaaaa --all   does all of it again
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
@@ -103,40 +102,40 @@ fn of_what_waits() {
     check(
         include_str!("cases/waiting.json"),
         expect![[r#"
-        WAITING  1 of 4 steps done  exec_1_aaaaaaaaa
-          query    flow.echo, flow.echo, flow.fail, flow.wait
-          time     since 2026-11-22 07:42:33.744 UTC
-          node     vm
-          plan     plan_1_aaaaaaaaa, version 1 by explicit
-          request  req_1_aaaaaaaaa
+            WAITING  1 of 4 steps done  exec_1_aaaaaaaaa
+              query    flow.echo, flow.echo, flow.fail, flow.wait
+              time     since 2026-11-22 07:42:33.744 UTC
+              node     vm
+              plan     plan_1_aaaaaaaaa, version 1 by explicit
+              request  req_1_aaaaaaaaa
 
-        What happened
-          waits: `pay` waits for a person's consent
-          waits: `decide` failed and waits for a person's decision: tool.failed: nope
-          waits: `gate` waits for the signal `go`
+            What happened
+              waits: `decide` failed with tool.failed and needs a decision: nope
+              waits: needs approval of `pay`, which calls `flow.echo`
+              waits: `gate` waits for the signal `go`
 
-        Timeline
-            +0.0 ms  ◆ ✓ draft   flow.echo  17 ms
-            +0.0 ms    ? decide  flow.fail  waits for decision  tool.failed
-            +0.0 ms    ? gate    flow.wait  waits for signal:go
-             +17 ms    ? pay     flow.echo  waits for approval
+            Timeline
+                +0.0 ms  ◆ ✓ draft   flow.echo  17 ms
+                +0.0 ms    ? decide  flow.fail  waits for decision  tool.failed
+                +0.0 ms    ? gate    flow.wait  waits for signal:go
+                 +17 ms    ? pay     flow.echo  waits for approval
 
-        Values
-          draft   {"amount":4200} → {"amount":4200}
-          decide  {"message":"nope"}
+            Values
+              draft   {"amount":4200} → {"amount":4200}
+              decide  {"message":"nope"}
 
-        How the plan came to be
-          written by hand, 4 steps
+            How the plan came to be
+              written by hand, 4 steps
 
-        Next
-          faber approve exec_1_aaaaaaaaa pay              approves the step
-          faber approve exec_1_aaaaaaaaa pay --reject     rejects it
-          faber approve exec_1_aaaaaaaaa decide           approves the step
-          faber approve exec_1_aaaaaaaaa decide --reject  rejects it
-          faber signal exec_1_aaaaaaaaa go                sends the signal
-          faber watch exec_1_aaaaaaaaa                    watches it
-          faber cancel exec_1_aaaaaaaaa                   stops it
-          faber debug exec_1_aaaaaaaaa --full             every value, and how the plan came to be"#]],
+            Next
+              faber approve exec_1_aaaaaaaaa decide           try it again
+              faber approve exec_1_aaaaaaaaa decide --reject  let it fail
+              faber approve exec_1_aaaaaaaaa pay              approve it
+              faber approve exec_1_aaaaaaaaa pay --reject     reject it
+              faber signal exec_1_aaaaaaaaa go                send the signal
+              faber watch exec_1_aaaaaaaaa                    watches it
+              faber cancel exec_1_aaaaaaaaa                   stops it
+              faber debug exec_1_aaaaaaaaa --full             every value, and how the plan came to be"#]],
     );
 }
 
@@ -145,54 +144,55 @@ fn of_lists() {
     check(
         include_str!("cases/loop.json"),
         expect![[r#"
-        COMPLETED  3 of 3 steps done in 72 ms  exec_1_aaaaaaaaa
-          query    flow.echo, flow.fail, flow.noop
-          time     2026-11-22 08:06:18.502 – 08:06:18.575 UTC
-          node     vm
-          plan     plan_1_aaaaaaaaa, version 1 by explicit
-          request  req_1_aaaaaaaaa
+            COMPLETED  3 of 3 steps done in 72 ms  exec_1_aaaaaaaaa
+              query    flow.echo, flow.fail, flow.noop
+              time     2026-11-22 08:06:18.502 – 08:06:18.575 UTC
+              node     vm
+              plan     plan_1_aaaaaaaaa, version 1 by explicit
+              request  req_1_aaaaaaaaa
 
-        What happened
-          `each[5]` (flow.fail) failed with tool.failed after 5 attempts: no luck
-            It was not tried again: all of its 5 attempts were used.
-          `each[6]` (flow.fail) failed with tool.failed after 5 attempts: no luck
-            It was not tried again: all of its 5 attempts were used.
-          `each[7]` (flow.fail) failed with tool.failed after 5 attempts: no luck
-            It was not tried again: all of its 5 attempts were used.
-          `each[8]` (flow.fail) failed with tool.failed after 5 attempts: no luck
-            It was not tried again: all of its 5 attempts were used.
-          `each[9]` (flow.fail) failed with tool.failed after 5 attempts: no luck
-            It was not tried again: all of its 5 attempts were used.
-          2 more failed.
+            What happened
+              warning[tool.failed]: `each[5]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[6]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[7]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[8]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[9]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[10]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              warning[tool.failed]: `each[11]` failed after 5 attempts: no luck; all of its 5 attempts were used
+              note: `each[1]` succeeded at attempt 2; before, tool.failed: no luck
+              note: `each[2]` succeeded at attempt 3; before, tool.failed: no luck
+              note: `each[3]` succeeded at attempt 4; before, tool.failed: no luck
+              note: `each[4]` succeeded at attempt 5; before, tool.failed: no luck
 
-        Timeline
-            +0.1 ms  ◆ ✓ list   flow.echo  0.8 ms
-            +0.9 ms  ◆ ✓ each   flow.fail  71 ms  5 of 12 items ✓, 7 failed
-                          [5]  FAILED  tool.failed: no luck
-                          [6]  FAILED  tool.failed: no luck
-                          [7]  FAILED  tool.failed: no luck
-                          [8]  FAILED  tool.failed: no luck
-                          [9]  FAILED  tool.failed: no luck
-                          … and 2 more items
-            +0.9 ms    ✓ whole  flow.noop  1.2 ms  12 items ✓
-          ◆ 2 steps decided how long it took: 72 ms of work
+            Timeline
+                +0.1 ms  ◆ ✓ list   flow.echo  0.8 ms
+                +0.9 ms  ◆ ✓ each   flow.fail  71 ms  5 of 12 items ✓, 7 failed
+                              [5]  FAILED  tool.failed: no luck
+                              [6]  FAILED  tool.failed: no luck
+                              [7]  FAILED  tool.failed: no luck
+                              [8]  FAILED  tool.failed: no luck
+                              [9]  FAILED  tool.failed: no luck
+                              … and 2 more items
+                +0.9 ms    ✓ whole  flow.noop  1.2 ms  12 items ✓
+              ◆ 2 steps decided how long it took: 72 ms of work
 
-        Values
-          list   {"items":[0,1,2,3,4,5,6,7,8,9,10,11]} → {"items":[0,1,2,3,4,5,6,7,8,9,10,11]}
-          each   → [null,null,null,null,null]
-          whole  → [null,null,null,null,null,null,null,null,null,null,null,null]
+            Values
+              list   {"items":[0,1,2,3,4,5,6,7,8,9,10,11]} → {"items":[0,1,2,3,4,5,6,7,8,9,10,11]}
+              each   → [null,null,null,null,null]
+              whole  → [null,null,null,null,null,null,null,null,null,null,null,null]
 
-        What each[5] was given
-          {
-            "message": "no luck",
-            "times": 5
-          }
+            What each[5] was given
+              {
+                "message": "no luck",
+                "times": 5
+              }
 
-        How the plan came to be
-          written by hand, 3 steps
+            How the plan came to be
+              written by hand, 3 steps
 
-        Next
-          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+            Next
+              faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
@@ -201,51 +201,48 @@ fn of_what_was_undone() {
     check(
         include_str!("cases/undone.json"),
         expect![[r#"
-        FAILED  3 of 5 steps done, 1 failed, 1 skipped in 1.4 ms  exec_1_aaaaaaaaa
-          query    flow.echo, flow.echo, flow.fail, flow.noop, flow.fail
-          time     2026-11-22 07:42:33.151 – 07:42:33.152 UTC
-          node     vm
-          plan     plan_1_aaaaaaaaa, version 1 by explicit
-          request  req_1_aaaaaaaaa
-          input    [0,1,0]
+            FAILED  3 of 5 steps done, 1 failed, 1 skipped in 1.4 ms  exec_1_aaaaaaaaa
+              query    flow.echo, flow.echo, flow.fail, flow.noop, flow.fail
+              time     2026-11-22 07:42:33.151 – 07:42:33.152 UTC
+              node     vm
+              plan     plan_1_aaaaaaaaa, version 1 by explicit
+              request  req_1_aaaaaaaaa
+              input    [0,1,0]
 
-        What happened
-          `l[1]` (flow.fail) failed with tool.failed: item
-            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
-          `end` (flow.fail) failed with tool.failed: end
-            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
-          Undone: `done`.
-          `bad` could not be undone: tool.failed: cannot undo
-          Skipped, as a condition does not hold: `skip`.
+            What happened
+              error[tool.failed]: `end` failed: end; its plan allows one attempt (`retry.maxAttempts`)
+              error[compensation.failed]: `bad` could not be undone by `flow.fail`: tool.failed: cannot undo
+              note: undone by `flow.noop`: `done[0]`, `done[1]` and `done[2]`
 
-        Timeline
-            +0.0 ms  ◆ ↩ done  flow.echo  0.7 ms  3 items ✓  compensated
-            +0.0 ms    ✓ bad   flow.echo  0.7 ms
-            +0.8 ms  ◆ ✓ l     flow.fail  0.5 ms  2 of 3 items ✓, 1 failed
-                          [1]  FAILED  tool.failed: item
-            +1.3 ms  ◆ ✗ end   flow.fail  0.0 ms  tool.failed
-                       ○ skip  flow.noop  skipped  condition
-          ◆ 3 steps decided how long it took: 1.3 ms of work
+            Timeline
+                +0.0 ms  ◆ ↩ done  flow.echo  0.7 ms  3 items ✓  compensated
+                +0.0 ms    ✓ bad   flow.echo  0.7 ms
+                +0.8 ms  ◆ ✓ l     flow.fail  0.5 ms  2 of 3 items ✓, 1 failed
+                              [1]  FAILED  tool.failed: item
+                +1.3 ms  ◆ ✗ end   flow.fail  0.0 ms  tool.failed
+                           ○ skip  flow.noop  skipped  condition
+              ◆ 3 steps decided how long it took: 1.3 ms of work
 
-        Values
-          done  → [{"n":0},{"n":1},{"n":0}]
-          bad   {"n":1} → {"n":1}
-          l     → [null,null,null]
-          end   {"message":"end"}
+            Values
+              done  → [{"n":0},{"n":1},{"n":0}]
+              bad   {"n":1} → {"n":1}
+              l     → [null,null,null]
+              end   {"message":"end"}
 
-        What l[1] was given
-          {
-            "message": "item",
-            "times": 1
-          }
+            What l[1] was given
+              {
+                "message": "item",
+                "times": 1
+              }
 
-        How the plan came to be
-          written by hand, 5 steps
+            How the plan came to be
+              written by hand, 5 steps
 
-        Next
-          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
-          faber retry exec_1_aaaaaaaaa --all   does all of it again
-          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+            Next
+              faber retry exec_1_aaaaaaaaa                            retry what failed, and keep the rest
+              faber tools call flow.fail '{"message":"cannot undo"}'  undo it by hand
+              faber retry exec_1_aaaaaaaaa --all                      does all of it again
+              faber debug exec_1_aaaaaaaaa --full                     every value, and how the plan came to be"#]],
     );
 }
 
@@ -254,35 +251,34 @@ fn of_a_long_plan() {
     check(
         include_str!("cases/long.json"),
         expect![[r#"
-        FAILED  58 of 59 steps done, 1 failed in 7.1 ms  exec_1_aaaaaaaaa
-          query    flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, …
-          time     2026-11-22 08:06:20.639 – 08:06:20.647 UTC
-          node     vm
-          plan     plan_1_aaaaaaaaa, version 1 by explicit
-          request  req_1_aaaaaaaaa
+            FAILED  58 of 59 steps done, 1 failed in 7.1 ms  exec_1_aaaaaaaaa
+              query    flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, flow.noop, …
+              time     2026-11-22 08:06:20.639 – 08:06:20.647 UTC
+              node     vm
+              plan     plan_1_aaaaaaaaa, version 1 by explicit
+              request  req_1_aaaaaaaaa
 
-        What happened
-          `bad` (flow.fail) failed with tool.failed: no
-            It was not tried again: its plan allows one attempt (`retry.maxAttempts`).
+            What happened
+              error[tool.failed]: `bad` failed: no; its plan allows one attempt (`retry.maxAttempts`)
 
-        Timeline
-            +0.1 ms    ✓ 52 steps succeeded: start … s50  7.0 ms
-            +1.6 ms    ✗ bad    flow.fail  5.5 ms  tool.failed
-            +6.7 ms    ✓ 6 steps succeeded: s51 … s56  0.5 ms
-          ◆ 3 steps decided how long it took: 7.1 ms of work
+            Timeline
+                +0.1 ms    ✓ 52 steps succeeded: start … s50  7.0 ms
+                +1.6 ms    ✗ bad    flow.fail  5.5 ms  tool.failed
+                +6.7 ms    ✓ 6 steps succeeded: s51 … s56  0.5 ms
+              ◆ 3 steps decided how long it took: 7.1 ms of work
 
-        What bad was given
-          {
-            "message": "no"
-          }
+            What bad was given
+              {
+                "message": "no"
+              }
 
-        How the plan came to be
-          written by hand, 59 steps
+            How the plan came to be
+              written by hand, 59 steps
 
-        Next
-          faber retry exec_1_aaaaaaaaa         does again what failed, and keeps the rest
-          faber retry exec_1_aaaaaaaaa --all   does all of it again
-          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+            Next
+              faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
+              faber retry exec_1_aaaaaaaaa --all   does all of it again
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
     );
 }
 
@@ -296,7 +292,7 @@ fn of_what_was_never_executed() {
             "message": "no tool fits `dance`",
             "remedies": [{ "label": "write the plan by hand", "command": "faber run --plan FILE" }] }],
     });
-    expect![[r"
+    expect![[r#"
         NO PLAN  req_1_aaaaaaaaa
           query    dance
 
@@ -307,7 +303,8 @@ fn of_what_was_never_executed() {
           error
 
         Next
-          faber debug req_1_aaaaaaaaa --full"]]
+          faber run --plan FILE  write the plan by hand
+          faber debug req_1_aaaaaaaaa --full"#]]
     .assert_eq(&told(request.clone()));
     request["transcript"] = json!([]);
     request["findings"] = json!([]);

@@ -161,7 +161,13 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
     ]
     .contains(&error.code);
     let is_plan = matches!(planned.kind, StepKind::Plan(_));
-    if has_own_reason || view.execution.options().dry_run || step.attempts == 0 || is_plan {
+    let is_lost = step.interruptions > 0;
+    if has_own_reason
+        || view.execution.options().dry_run
+        || step.attempts == 0
+        || is_plan
+        || is_lost
+    {
         return None;
     }
     let why = match () {

@@ -10,8 +10,8 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    event::Created,
-    execution::{ExecutionMode, ExecutionOptions, ReplanOptions},
+    event::{Created, Event, RecordedEvent, SkipReason},
+    execution::{ExecutionOptions, ReplanOptions},
     id::{Attempt, Part, Task, WorkerId},
     plan::Plan,
     store::{Command, ExecutionHead, SentCommand},
@@ -322,8 +322,7 @@ fn waits() -> Vec<(&'static str, String)> {
     let decide = |effect: &str| one(policy(json!({ "effect": effect, "on_error": "wait" })));
     let wide = |options, steps: &[Value]| Story::with(steps, options).claim(1);
     let start = ExecutionOptions { start_at: Some(at(90_000)), ..ExecutionOptions::default() };
-    let narrow =
-        ExecutionOptions { mode: ExecutionMode::Sequential, ..ExecutionOptions::default() };
+    let narrow = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
     let retry = policy(
         json!({ "effect": "read", "retry": { "maxAttempts": 50, "backoffMs": 18_000, "jitter": false } }),
     );
@@ -426,6 +425,14 @@ fn others() -> Vec<(&'static str, String)> {
                 .succeed("a", json!({ "total": 12 }))
                 .lines(),
         ),
+        ("skip by dry run", {
+            let mut story = Story::with(&[step("a", &[], json!({}))], default());
+            let (step, part) = ("a".parse().unwrap(), Part::WHOLE);
+            let event = Event::StepSkipped { step, part, reason: SkipReason::DryRun };
+            let seq = story.execution.seq().next();
+            story.execution.apply(&RecordedEvent { seq, at: at(0), event }).unwrap();
+            story.claim(1).lines()
+        }),
         (
             "skip by dependency",
             Story::of(&[
@@ -485,19 +492,214 @@ fn every_finding_is_told() {
     for (name, lines) in failures().into_iter().chain(waits()).chain(others()) {
         let _ = write!(table, "{name}\n{lines}");
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        tool.failed
+          ERROR FAILURE tool.failed @4: `a` failed: ValueError: unknown VAT code; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        not retryable
+          ERROR FAILURE tool.failed @4: `a` failed: 409; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        all attempts
+          ERROR FAILURE tool.failed @6: `a` failed after 2 attempts: 503; all of its 2 attempts were used
+            -> retry E
+          INFO SKIP skip.execution_failed @6: `b` did not run, because `a` failed first
+        tool.timeout
+          ERROR FAILURE tool.timeout @4: `a` failed: no answer in 5 s; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        tool.unavailable
+          ERROR FAILURE tool.unavailable @4: `a` failed: refused; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E | doctor
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        tool.inactive
+          ERROR FAILURE tool.inactive @4: `a` failed: its set is off; its plan allows one attempt (`retry.maxAttempts`)
+            -> toolsets activate shop | retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        tool.invalid_parameters
+          ERROR FAILURE tool.invalid_parameters @4: `a` failed: no id
+            -> revise P FILE | replan E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        tool.output_too_large
+          ERROR FAILURE tool.output_too_large @4: `a` failed: 9 MB; it was not tried again because it would fail again
+            -> revise P FILE | replan E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        tool.outcome_unknown
+          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+            -> settle E a --succeeded | settle E a --failed | retry E!
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        custom code
+          ERROR FAILURE payment.declined @4: `a` failed: declined; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        missing input
+          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` found nothing in the input
+            -> execute P --input '{"mail":"…"}' | revise P FILE | replan E
+        step.not_a_list
+          ERROR FAILURE step.not_a_list @5: `a` failed: `forEach` needs a list; `{{list}}` found a number
+            -> revise P FILE | replan E
+        step.rejected
+          ERROR FAILURE step.rejected @4: `a` failed: a person rejected it
+            -> retry E
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+        execution.deadline
+          ERROR FAILURE execution.deadline @5: `a` failed: the execution's time was up
+            -> retry E | execute P --deadline-ms MS
+        deadline of a wait
+          ERROR FAILURE execution.deadline @5: `a` failed: the execution's time was up
+            -> retry E | execute P --deadline-ms MS
+        cancelled
+          WARNING FAILURE execution.cancelled @4: the execution was cancelled: wrong shop
+            -> retry E
+        on_error continue
+          WARNING FAILURE tool.failed @4: `a` failed: no; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E
+          INFO SKIP skip.dependency @4: `b` did not run, because `a` failed, which it needs
+        item, fail
+          ERROR FAILURE tool.failed @12: `a[1]` failed: item 1: no; of 3 items, 1 failed and 2 succeeded; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E
+        item, ignore
+          WARNING FAILURE tool.failed @10: `a[1]` failed: no; its plan allows one attempt (`retry.maxAttempts`)
+            -> retry E
+        dry run
+          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` found nothing in the input
+            -> execute P --input '{"mail":"…"}' | revise P FILE
+        approval
+          WARNING WAIT wait.approval @3: needs approval of `a`, which calls `shop.a`
+            -> approve E a | approve E a --reject
+        answered
+          WARNING WAIT wait.worker @3: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped
+            -> execute E
+          WARNING WAIT wait.worker @3: `a` was approved, and no worker has read that yet
+            -> execute E
+        decision
+          ERROR WAIT wait.decision @4: `a` failed with tool.failed and needs a decision: 503
+            -> approve E a | approve E a --reject
+        decision, unknown
+          ERROR WAIT wait.decision @4: `a` failed with tool.outcome_unknown and needs a decision: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry
+            -> settle E a --succeeded | settle E a --failed | approve E a! | approve E a --reject
+        signal
+          WARNING WAIT wait.signal @3: `a` waits for the signal `paid`
+            -> signal E paid
+        retry
+          WARNING WAIT wait.retry @4: `a`: attempt 2 of 50 begins in 18 s, after tool.failed: no stock
+        sleep
+          INFO WAIT wait.sleep @3: `a` sleeps for another 18 s
+        child
+          INFO WAIT wait.child @3: `a` waits for its execution `exec_0_xspx5f00s`
+            -> debug exec_0_xspx5f00s
+        call
+          INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
+          INFO WAIT wait.call @4: `b` is being called (`shop.b`), attempt 1
+        items
+          INFO WAIT wait.items @5: `a` is done with 1 of 2 items
+          INFO WAIT wait.call @7: `a[1]` is being called (`shop.a`), attempt 1
+        limit of calls
+          INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
+        limit of steps
+          INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
+          INFO WAIT wait.limit : `b` waits for a free place: at most 1 steps run at once (`maxParallel`)
+        paused
+          WARNING WAIT wait.paused @4: it was paused
+            -> resume E
+          INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
+        start
+          INFO WAIT wait.start : it starts in 2 min, as asked
+        no worker took it
+          WARNING WAIT wait.worker @1: no worker runs it
+            -> execute E
+        busy workers
+          WARNING WAIT wait.worker @1: no worker runs it yet: those that are there lack its tools or are busy
+            -> execute E
+        its worker was lost
+          WARNING WAIT wait.worker @4: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped while `a` and `b` ran
+            -> execute E
+        a tool is missing
+          WARNING WAIT wait.worker @4: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped while `a` and `b` ran
+            -> execute E | doctor
+          WARNING WAIT wait.tool @4: it needs the tool `shop.a`, which this node lacks: no toolset here has it
+            -> doctor | execute E
+          WARNING WAIT wait.tool @4: it needs the tool `shop.b`, which this node lacks: no toolset here has it
+            -> doctor | execute E
+        skip by condition
+          INFO SKIP skip.condition @5: `b` was skipped, because its condition `a.total > 50 && a.vip` does not hold: `a.total` is 12, `a.vip` is missing
+        skip by dry run
+          INFO SKIP skip.dry_run @2: `a` can run; a dry run calls nothing
+        skip by dependency
+          WARNING FAILURE tool.failed @4: `a` failed: no; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          INFO SKIP skip.dependency @4: `b` did not run, because `a` failed, which it needs
+          INFO SKIP skip.dependency @4: `c` did not run, because `a` failed, which it needs
+        template left standing
+          WARNING WARNING warning.template @6: `b`: `{{a.foo}}` found nothing and stands as it was written
+            -> revise P FILE
+        retried
+          INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
+        takeover
+          ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+            -> settle E a --succeeded | settle E a --failed | retry E!
+          ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution failed since
+            -> retry E | doctor
+          ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution failed since
+            -> retry E | doctor
+          INFO TAKEOVER takeover @6: the worker `work_1_aaaaaaaaa` on node1 was lost while `a`, `b` and `c` ran, and `work_2_aaaaaaaaa` on node2 took the execution over
+        release
+          INFO WAIT wait.call @6: `a` is being called (`shop.a`), attempt 1
+        undone
+          ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          INFO WARNING compensation.undone @11: undone by `shop.refund`: `a`
+          INFO WARNING compensation.none @6: `mail` stays done, because the plan has no `compensate` for it
+        undo failed
+          ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          ERROR WARNING compensation.failed @11: `a` could not be undone by `shop.refund`: tool.failed: gone
+            -> tools call shop.refund '{"id":7}'!
+          INFO WARNING compensation.none @6: `mail` stays done, because the plan has no `compensate` for it
+        not undone
+          ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          WARNING WARNING compensation.not_undone @4: `a` was not undone, because compensation was switched off
+            -> tools call shop.refund '{"id":7}'!
+        not undone, replans
+          ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          WARNING WARNING compensation.not_undone @4: `a` was not undone, because `replans` is asked for
+            -> tools call shop.refund '{"id":7}'!
+          INFO WARNING compensation.off : a failure undoes nothing, because `replans` is asked for
+        off while it runs
+          INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
+          INFO WARNING compensation.off : a failure undoes nothing, because `replans` is asked for
+        loop, undone in part
+          ERROR FAILURE tool.failed @10: `a[1]` failed: item 1: no; of 2 items, 1 failed and 1 succeeded; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          INFO WARNING compensation.undone @13: undone by `shop.refund`: `a[0]`
+        loop, not undone
+          ERROR FAILURE tool.failed @10: `a[1]` failed: item 1: no; of 2 items, 1 failed and 1 succeeded; it was not tried again because it would fail again
+            -> revise P FILE | replan E | retry E
+          WARNING WARNING compensation.not_undone @8: `a[0]` was not undone, because compensation was switched off
+            -> tools call shop.refund '{"id":1}'!
+        unknown, not undone
+          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+            -> settle E a --succeeded | settle E a --failed | retry E!
+          WARNING WARNING compensation.unknown @4: `a` may have taken effect and is not undone: `shop.refund` undoes it
+          INFO SKIP skip.execution_failed @4: `mail` did not run, because `a` failed first
+          INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
+    "#]].assert_eq(&table);
 }
 
-/// Every step error of the documentation is a finding with the same code.
+/// Every step error and every finding of the documentation is in the table.
 #[test]
-fn every_documented_step_error_is_in_the_table() {
+fn every_documented_code_is_in_the_table() {
     let documented = include_str!("../../../../../docs/errors.md");
     let (_, errors) = documented.split_once("## Step errors").unwrap();
     let (errors, _) = errors.split_once("## API errors").unwrap();
     let codes = errors.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let table: String = failures().into_iter().map(|(_, lines)| lines).collect();
+    let all = failures().into_iter().chain(waits()).chain(others());
+    let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
-        let is_told = table.contains(&format!(" {code} @"));
+        let is_told = table.contains(&format!(" {code} "));
         // A cancelled call makes its step CANCELLED, so that no step fails with this code.
         assert!(is_told || code == "tool.cancelled", "{code} is missing:\n{table}");
     }
@@ -558,7 +760,14 @@ fn a_failed_planning_says_what_is_wrong() {
         ]),
     );
     let all = [refused("NO_PLAN_FOUND"), refused("PLANNER_UNAVAILABLE"), diagnostics];
-    expect![[""]].assert_eq(&all.concat());
+    expect![[r#"
+          ERROR FAILURE NO_PLAN_FOUND : no
+            -> run --plan FILE
+          ERROR FAILURE PLANNER_UNAVAILABLE : no
+            -> doctor | run 'pay it'\''s bill'
+          ERROR FAILURE plan.unknown_tool : no tool is called `pay` (tools[0].name) (help: did you mean `shop.pay`?)
+          WARNING WARNING plan.assumed_parameter : guessed
+    "#]].assert_eq(&all.concat());
     assert_eq!(found("draft", json!({})), "", "the planning goes on");
 }
 
