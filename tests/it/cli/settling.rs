@@ -27,11 +27,8 @@ impl Shop {
         );
         let refund = format!("cat >> {}; echo >> {}", refunds.display(), refunds.display());
         let tool = |name: &str, script: &str| json!({ "name": name, "effect": "once", "run": { "command": ["sh", "-c", script] } });
-        let mut paying = tool("pay", &pay);
-        paying["output"] = json!({ "type": "object", "properties": { "id": { "type": "integer" } },
-            "required": ["id"] });
-        let set =
-            json!({ "name": "own", "source": { "tools": [paying, tool("refund", &refund)] } });
+        let tools = [tool("pay", &pay), tool("refund", &refund)];
+        let set = json!({ "name": "own", "source": { "tools": tools } });
         let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
         home.file("faber.yaml", &config.to_string());
         home.file("slow", "");
@@ -40,7 +37,7 @@ impl Shop {
 
     fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.home.path(name)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
     fn answer(&self) {
@@ -87,7 +84,7 @@ async fn a_settled_call_is_reused_and_undone() {
     let home = &shop.home;
     for (arguments, code) in [
         (&["ship", "--failed"][..], "CONFLICT"),
-        (&["pay", "--succeeded", r#"{"id": "x"}"#], "INVALID_ARGUMENT"),
+        (&["pay", "--succeeded", "no JSON"], "INVALID_ARGUMENT"),
         (&["pay", "--failed", "--item", "1"], "INVALID_ARGUMENT"),
         (&["none", "--failed"], "NOT_FOUND"),
     ] {
@@ -108,6 +105,24 @@ async fn a_settled_call_is_reused_and_undone() {
     assert_eq!(retried["steps"][0]["reused"], true, "{retried}");
     assert_eq!(shop.lines("keys").len(), 1, "nothing was paid again");
     assert_eq!(shop.lines("refunds"), [r#"{"payment":7}"#], "the retry undid it");
+}
+
+/// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
+#[tokio::test]
+async fn an_output_must_fit_the_schema_of_the_tool() {
+    let home = Home::new();
+    let author = json!({ "name": "Eve", "email": "eve@example.com" });
+    let step = json!({ "id": "author", "name": "createAuthor", "parameters": author,
+        "timeoutMs": 1 });
+    let plan = home.file("plan.json", &json!({ "tools": [step] }).to_string());
+    let ended = home.json(&["run", "--plan", &plan], 1).await;
+    let error = &ended["executionResults"]["errors"][0];
+    assert_eq!(error["code"], "tool.outcome_unknown", "{error}");
+    let id = text(&ended["executionId"]);
+    let refused = home.json(&["settle", id, "author", "--succeeded", r#"["Eve"]"#], 2).await;
+    assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
+    assert!(text(&refused["error"]["message"]).contains("outputSchema"), "{refused}");
+    home.json(&["settle", id, "author", "--succeeded"], 0).await;
 }
 
 #[tokio::test]
@@ -184,7 +199,7 @@ async fn other_parameters_are_another_call() {
 async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let shop = Shop::new();
     let inner = json!({ "tools": [pay(&json!({}))] });
-    let sub = json!({ "id": "sub", "inlinePlan": inner, "parameters": {} });
+    let sub = json!({ "id": "sub", "plan": inner, "parameters": {} });
     let id = shop.run(&json!([sub]), &[], 1).await;
     let step = shop.step(&id, "sub").await;
     let child = text(&step["childExecutionId"]).to_owned();

@@ -2,6 +2,7 @@
 
 use planner::reuse::{RetryScope, kept_steps};
 use shared::{
+    event::Settled,
     execution::{Execution, Step},
     id::{ExecutionId, StepId, ToolName},
     plan::{StepKind, ToolExecution},
@@ -31,6 +32,8 @@ pub struct RepeatedCall {
 #[derive(Debug, Default)]
 struct CallCount {
     counted: Vec<RepeatedCall>,
+    /// The retry reuses the outputs of calls that a person settled as succeeded.
+    reuses_settled: bool,
     /// Children that are not read yet.
     children: Vec<Child>,
 }
@@ -65,6 +68,9 @@ impl CallCount {
     /// count.
     fn add_step(&mut self, under: &StepId, planned: &ToolExecution, step: &Step) {
         for task in step.parts().filter(|task| !task.is_compensated()) {
+            if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {
+                continue;
+            }
             if let StepKind::Plan(_) = planned.kind {
                 self.children.extend(task.child.map(|execution| Child {
                     step: under.clone(),
@@ -121,7 +127,9 @@ impl ExecutionReader {
         let steps = finished.plan().steps().iter().zip(&kept);
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
-        let (mut count, mut left) = (CallCount::default(), MAX_READ);
+        let reuses_settled = scope == RetryScope::Failed;
+        let mut count = CallCount { reuses_settled, ..CallCount::default() };
+        let mut left = MAX_READ;
         count.add_unknown(finished, None, |step| repeated.contains(step));
         self.count_steps(&mut count, finished, repeated, &mut left).await?;
         while let Some(child) = count.children.pop() {
