@@ -206,7 +206,9 @@ impl Execution {
         let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
-        let is_call = !matches!(planned.kind, StepKind::Plan(_));
+        // A loop fails with the error of an item. The item made the call.
+        let is_loop = planned.for_each.is_some() && task.part.item.is_none();
+        let is_call = !is_loop && !matches!(planned.kind, StepKind::Plan(_));
         let is_open = |step: &&Step| {
             is_call && step.has_once_call(planned.policy.effect) && step.is_open_call()
         };
