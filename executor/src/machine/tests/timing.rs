@@ -251,7 +251,7 @@ fn waits_of_a_clock_that_was_ahead_last_no_longer_than_they_should() {
     story.claim().claim();
     assert_eq!(story.wakes_at(), Some(1_100));
     story.wake(1_100).ok("r").wake(1_400).wake(1_700).check(expect![[r#"
-        31536000000 claimed, s#1 started until 31536000400, r#1 started, w waiting signal go
+        31536000000 claimed, w waiting signal go, s#1 started until 31536000400, r#1 started
         31536000000 r#1 retry_scheduled tool.failed until 31536000100
         1000 claimed, waits_shortened
         1000 claimed
