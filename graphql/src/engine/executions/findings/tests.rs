@@ -599,7 +599,7 @@ fn every_finding_is_told() {
           INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
         limit of steps
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
-          INFO WAIT wait.limit : `b` waits for a free place: at most 1 steps run at once (`maxParallel`)
+          INFO WAIT wait.limit : `b` waits for a free place: at most 1 run at once (`maxParallel`)
         paused
           WARNING WAIT wait.paused @4: it was paused
             -> resume E

@@ -381,6 +381,6 @@ fn find_limit(view: &View<'_>, task: Task) -> Option<(String, String)> {
     let is_full = execution.agenda().running().len() >= width;
     is_full.then(|| {
         let key = "maxParallel".to_owned();
-        (key, format!("a free place: at most {width} steps run at once (`maxParallel`)"))
+        (key, format!("a free place: at most {width} run at once (`maxParallel`)"))
     })
 }
