@@ -26,7 +26,7 @@ use shared::{
     plan::Plan,
     store::{ChildPath, Store},
 };
-use toolbox::Toolbox;
+use toolbox::{Toolbox, flow, tool_names};
 
 use self::{
     findings::{Finding, Surroundings, find_findings},
@@ -304,7 +304,9 @@ impl Executions {
     }
 }
 
-/// Returns whether this process knows its toolsets. A command that only reads opens none of them.
+/// Returns whether this process knows its toolsets. A command that only reads opens none of them, so
+/// it has only those that every process has.
 fn has_sets(toolbox: &Toolbox) -> bool {
-    toolbox.set_names().iter().any(|name| name.as_str() != "flow")
+    let own = [flow::SET, tool_names::TOOL_SET];
+    toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
 }
