@@ -160,6 +160,9 @@ async fn items_are_settled_one_by_one() {
     assert!(text(&refused["error"]["message"]).contains("0, 1"), "{refused}");
     shop.home.json(&["settle", &id, "each", "--item", "1", "--succeeded", r#"{"id": 9}"#], 0).await;
     shop.answer();
+    let asked = shop.home.run(&["retry", &id]).await;
+    assert_eq!(asked.status, 2, "{asked:?}");
+    assert!(asked.err.contains("1 call, with an unknown outcome"), "{asked:?}");
     let retried = shop.home.json(&["retry", &id, "--yes"], 0).await;
     assert_eq!(retried["outputs"], json!({ "each": [{ "id": 1 }, { "id": 9 }] }), "{retried}");
     let mut keys = shop.lines("keys");

@@ -221,3 +221,11 @@ pub(crate) struct SettleArgs {
     #[arg(long)]
     pub(crate) no_run: bool,
 }
+
+impl SettleArgs {
+    /// Returns the name of the step or the item, for messages.
+    pub(crate) fn part_name(&self) -> String {
+        let item = self.item.map(|item| format!("[{item}]")).unwrap_or_default();
+        format!("{}{item}", self.step)
+    }
+}

@@ -506,6 +506,7 @@ pub(crate) struct EventData {
     pub(crate) awaited: Option<Text>,
     pub(crate) name: Text,
     pub(crate) reason: Option<Text>,
+    pub(crate) outcome: Text,
     pub(crate) progress: f64,
     pub(crate) total: Option<f64>,
     pub(crate) message: Option<Text>,

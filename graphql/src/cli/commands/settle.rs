@@ -70,11 +70,12 @@ async fn settle_finished(
 ) -> Result<(), Failure> {
     let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
     show_state(session, told.execution_id).await?;
-    let step = &args.step;
+    let step = args.part_name();
+    let root = find_root(session, id).await?;
     let hint = if args.failed {
-        format!("recorded: `{step}` had no effect; `faber retry {id}` calls it again")
+        format!("recorded: `{step}` had no effect; `faber retry {root}` calls it again")
     } else {
-        format!("recorded: `{step}` took effect; `faber retry {id}` reuses its output")
+        format!("recorded: `{step}` took effect; `faber retry {root}` reuses its output")
     };
     session.screen.say(&hint);
     if let Some(call) = missing_compensation(session, id, args).await? {
@@ -87,6 +88,23 @@ async fn settle_finished(
         session.screen.say(&format!("  faber tools call {tool} {parameters}"));
     }
     Ok(())
+}
+
+/// Returns the execution that a retry can repeat: a child is repeated by its parent.
+async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Node {
+        parent_execution_id: Option<ExecutionId>,
+    }
+    let mut root = id;
+    loop {
+        let found: Option<Node> = session.client.execution(root, "parentExecutionId").await?;
+        match found.and_then(|node| node.parent_execution_id) {
+            Some(parent) => root = parent,
+            None => return Ok(root),
+        }
+    }
 }
 
 #[derive(Deserialize)]

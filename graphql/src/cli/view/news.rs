@@ -129,6 +129,10 @@ impl ExecutionView {
             "step_succeeded" => (StepState::Succeeded, self.describe_result(step, data)),
             "step_compensated" => (StepState::Compensated, None),
             "step_failed" => (StepState::Failed, error_code(data)),
+            "step_settled" if &*data.outcome == "SUCCEEDED" => {
+                (StepState::Succeeded, Some("settled as succeeded".to_owned()))
+            }
+            "step_settled" => (StepState::Failed, Some("settled as failed".to_owned())),
             "step_retry_scheduled" | "step_compensation_retry_scheduled" => {
                 (StepState::Retrying, error_text(data))
             }
