@@ -161,7 +161,7 @@ pub(crate) struct SettleArguments {
     pub(crate) step_id: String,
     /// The item of the step's list, from 0.
     pub(crate) item: Option<u32>,
-    /// What became of the call.
+    /// What became of the call: it took effect, or it had none.
     pub(crate) outcome: Outcome,
     /// What the call returned, if it took effect. Null if it is left out.
     #[serde(default)]
@@ -176,9 +176,7 @@ pub(crate) struct SettleArguments {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schemars(inline)]
 pub(crate) enum Outcome {
-    /// It took effect.
     Succeeded,
-    /// It had no effect.
     Failed,
 }
 
