@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
     ) -> Result<T, Failure> {
         let stopped = async {
             match &self.end_signals {
-                Some(signals) => signals.receive().await,
+                Some(signals) => signals.dispatch().await,
                 None => std::future::pending().await,
             }
         };

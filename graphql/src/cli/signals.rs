@@ -1,10 +1,13 @@
 //! Signals of the terminal and of the system.
 
-use std::{fs, io};
+use std::{
+    fs, io,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::Mutex,
+    sync::{Mutex, Notify},
 };
 
 /// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
@@ -22,14 +25,34 @@ pub(crate) fn await_interrupt() -> impl Future<Output = ()> + Send {
 /// Starts to listen for Ctrl-C, SIGTERM and SIGHUP. The returned future waits for one of them.
 pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> {
     let signals = EndSignals::listen()?;
-    Ok(async move { signals.receive().await })
+    Ok(async move { signals.dispatch().await })
 }
 
 /// Receives Ctrl-C, SIGTERM and SIGHUP. From its creation on, none of them ends the process.
 ///
 /// If the process was started with SIGHUP ignored, as `nohup` does, it stays ignored.
 #[derive(Debug)]
-pub(crate) struct EndSignals(Mutex<Vec<Signal>>);
+pub(crate) struct EndSignals {
+    signals: Mutex<Vec<Signal>>,
+    received: Notify,
+    waiters: AtomicUsize,
+}
+
+/// Counts a waiter while it exists.
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl<'a> Waiter<'a> {
+    fn new(waiters: &'a AtomicUsize) -> Self {
+        waiters.fetch_add(1, Ordering::Relaxed);
+        Self(waiters)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl EndSignals {
     pub(crate) fn listen() -> io::Result<Self> {
@@ -39,15 +62,28 @@ impl EndSignals {
             _ => kinds.push(SignalKind::hangup()),
         }
         let signals = kinds.into_iter().map(signal).collect::<io::Result<_>>()?;
-        Ok(Self(Mutex::new(signals)))
+        let signals = Mutex::new(signals);
+        Ok(Self { signals, received: Notify::new(), waiters: AtomicUsize::new(0) })
     }
 
-    /// Waits for a signal that was not received yet. One caller receives it: the one that waited
-    /// first.
+    /// Waits for a signal. Another task must [dispatch](Self::dispatch) meanwhile.
     pub(crate) async fn receive(&self) {
-        let mut signals = self.0.lock().await;
-        let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
-        let _ = futures::future::select_all(received).await;
+        let _waiter = Waiter::new(&self.waiters);
+        self.received.notified().await;
+    }
+
+    /// Gives signals to the callers of [`receive`](Self::receive). Returns after a signal for which
+    /// none waits.
+    pub(crate) async fn dispatch(&self) {
+        let mut signals = self.signals.lock().await;
+        loop {
+            let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+            let _ = futures::future::select_all(received).await;
+            if self.waiters.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            self.received.notify_one();
+        }
     }
 }
 
