@@ -82,7 +82,7 @@ pub(crate) async fn watch_to_end(
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
             Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
-            Stopped::Unattended => return Err(unattended(id)),
+            Stopped::Unattended => return Err(unattended(session, id).await),
             Stopped::Detached => return print_detached(session, id),
         }
     }
@@ -360,9 +360,13 @@ impl EventReader<'_> {
     }
 }
 
-fn unattended(id: ExecutionId) -> Failure {
-    let message =
-        format!("recorded, but no worker can finish `{id}` now: `faber execute {id}` does");
+async fn unattended(session: &Session<'_>, id: ExecutionId) -> Failure {
+    let reason = standstill::find_reason(session, id).await.ok().flatten();
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let message = format!(
+        "recorded, but no worker can finish `{id}` now{reason}; `faber execute {id}` does it where \
+         its tools are configured"
+    );
     Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
 }
 
