@@ -1,11 +1,18 @@
 //! Reports toolsets that have failed: as one warning, or as the failure of a command that needs one.
 
+use std::time::Duration;
+
 use shared::tool::set_prefix;
+use tokio::time;
 
 use crate::cli::{client::Client, failure::Failure, session::Session, view::plain};
 
 /// The fields of a toolset that a report needs.
 const FIELDS: &str = "name status error";
+
+/// Poll interval while a toolset connects again, and the most polls: together five seconds.
+const POLL: Duration = Duration::from_millis(50);
+const MAX_POLLS: usize = 100;
 
 /// A toolset as a report needs it.
 #[derive(serde::Deserialize)]
@@ -20,6 +27,10 @@ impl SetState {
         self.status == "failed"
     }
 
+    fn is_connecting(&self) -> bool {
+        self.status == "connecting"
+    }
+
     /// Returns the reason in one line.
     fn reason(&self) -> String {
         plain::safe_line(self.error.as_deref().unwrap_or("no reason is known"))
@@ -27,8 +38,17 @@ impl SetState {
 }
 
 /// Returns every toolset. The tools must have been asked for before, so that the sets are connected.
-pub(crate) async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
-    client.query("toolSets", &[], FIELDS).await
+/// A failed set then connects again, so this waits until it has failed again or is ready.
+async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
+    let mut polls_left = MAX_POLLS;
+    loop {
+        let states: Vec<SetState> = client.query("toolSets", &[], FIELDS).await?;
+        if polls_left == 0 || !states.iter().any(SetState::is_connecting) {
+            return Ok(states);
+        }
+        polls_left -= 1;
+        time::sleep(POLL).await;
+    }
 }
 
 /// Prints one warning if toolsets have failed.
@@ -52,6 +72,10 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
 pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), Failure> {
     let states = load_states(client).await?;
     match states.iter().find(|set| set.name == name) {
+        Some(set) if set.is_connecting() => Err(Failure::new(
+            "TOOL_UNAVAILABLE",
+            format!("the toolset `{name}` does not answer: `faber doctor` looks for the reason"),
+        )),
         Some(set) if set.has_failed() => Err(Failure::new(
             "TOOL_UNAVAILABLE",
             format!("the toolset `{name}` failed: {}", set.reason()),
