@@ -59,7 +59,12 @@ fn a_wrong_key_has_a_line_and_a_suggestion() {
         "planner:\n  provider: openai\n  model: x\n  retries: 3\n",
         expect!["line 4: `planner`: `retries` is unknown: did you mean `max_retries`?"],
     );
-    refused("toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n", expect![[""]]);
+    refused(
+        "toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n",
+        expect![
+            "line 1: `toolsets[0]`: `zzz` is unknown: the keys are `command`, `args`, `pass`, `env`, `cwd`, `roots`, `elicitation`"
+        ],
+    );
 }
 
 #[test]
@@ -73,19 +78,24 @@ fn json_is_yaml() {
 
 #[test]
 fn what_is_not_known_is_refused_with_what_is() {
-    refused("tolsets: []", expect!["`tolsets` is unknown: did you mean `toolsets`?"]);
-    refused("limits: { lease: 1 }", expect!["`limits.lease` is unknown: did you mean `lease_ms`?"]);
+    refused("tolsets: []", expect!["line 1: `tolsets` is unknown: did you mean `toolsets`?"]);
+    refused(
+        "limits: { lease: 1 }",
+        expect!["line 1: `limits.lease` is unknown: did you mean `lease_ms`?"],
+    );
     refused(
         "limits: { lease_ms: soon }",
-        expect![[r#"`limits.lease_ms` is "soon"; write a whole number from 100 to 86400000"#]],
+        expect![[
+            r#"line 1: `limits.lease_ms` is "soon"; write a whole number from 100 to 86400000"#
+        ]],
     );
     refused(
         "toolsets: [{ name: s, sorce: {} }]",
-        expect!["`toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
+        expect!["line 1: `toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
     );
     refused(
         "toolsets: [{ name: flow, source: { tools: [] } }]",
-        expect!["`toolsets[0]`: a toolset called `flow` exists already: use another name"],
+        expect!["line 1: `toolsets[0]`: a toolset called `flow` exists already: use another name"],
     );
     refused("[]", expect!["this is no list of settings: write `key: value`"]);
     let err = file::parse("store: [", Path::new("/")).unwrap_err();
@@ -101,10 +111,10 @@ fn what_is_over_is_kept_as_long_as_it_says() {
     refused(
         "retention: 30",
         expect![
-            "`retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"
+            "line 1: `retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"
         ],
     );
-    refused("retention: 59s", expect!["`retention` is `59s`; the shortest is 60s"]);
+    refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
 }
 
 #[test]
@@ -112,7 +122,10 @@ fn limits_on_calls_are_limits() {
     let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
     let limits = file::parse(text, Path::new("/")).unwrap().limits;
     assert!(limits.calls().has_limit(&"shop.charge".parse().unwrap()));
-    refused("limits: { call: [] }", expect!["`limits.call` is unknown: did you mean `calls`?"]);
+    refused(
+        "limits: { call: [] }",
+        expect!["line 1: `limits.call` is unknown: did you mean `calls`?"],
+    );
 }
 
 #[test]
@@ -126,7 +139,7 @@ fn the_margin_may_be_negative() {
         "selection: { margins: 1 }",
         "selection: { margin: 3 }",
     ] {
-        assert!(margin(text).unwrap_err().starts_with("`selection"), "{text}");
+        assert!(margin(text).unwrap_err().starts_with("line 1: `selection"), "{text}");
     }
 }
 
@@ -141,7 +154,7 @@ fn plans_are_taken_again_unless_that_is_switched_off() {
     assert_eq!(both, Ok((offline, Some(PlanCache::Exact))));
     refused(
         "planner: { cache: fuzzy }",
-        expect![[r#"`planner.cache` is "fuzzy"; write `off` or `exact`"#]],
+        expect![[r#"line 1: `planner.cache` is "fuzzy"; write `off` or `exact`"#]],
     );
     let home = tempfile::tempdir().unwrap();
     let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
@@ -174,7 +187,7 @@ fn every_kind_of_source_can_stand_in_the_file() {
     assert_eq!(sets.len(), 4);
     refused(
         "toolsets: [{ name: s, source: { openapi: {} } }]",
-        expect!["`toolsets[0]`: missing field `document`"],
+        expect!["line 1: `toolsets[0]`: missing field `document`"],
     );
 }
 

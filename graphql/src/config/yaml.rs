@@ -41,7 +41,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         }
         Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { depth } => {
-                format!("it nests {depth} levels deep, which is too deep: write it flatter")
+                format!("it nests too deep, {depth} levels: write it flatter")
             }
             BudgetBreach::Aliases { .. }
             | BudgetBreach::Anchors { .. }
@@ -67,6 +67,11 @@ fn describe_rule(err: &Error) -> Option<String> {
             "an alias (`*name`) has no anchor (`&name`) before it".to_owned()
         }
         Error::MultipleDocuments { .. } => describe_several_documents(),
+        Error::ExternalMessage { msg, .. } | Error::Message { msg, .. }
+            if msg.contains("recursion limit") =>
+        {
+            "it nests too deep: write it flatter".to_owned()
+        }
         Error::InvalidBinaryBase64 { .. } => "a value marked `!!binary` is not base64".to_owned(),
         _ => return None,
     })
@@ -200,9 +205,9 @@ mod tests {
             ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key `a` stands twice in one map"),
             ("a: 1\n---\nb: 2\n", "it has several documents"),
             ("a: *nobody", "has no anchor"),
-            (&*bomb, "its aliases (`*name`) repeat too much"),
-            (&*deep, "too deep"),
-            (&*large, "it is too large to be read"),
+            (bomb.as_str(), "its aliases (`*name`) repeat too much"),
+            (deep.as_str(), "too deep"),
+            (large.as_str(), "it is too large to be read"),
         ] {
             let why = value(text).unwrap_err();
             assert!(why.contains(expected), "{expected}: {why}");
