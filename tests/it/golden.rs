@@ -59,8 +59,9 @@ async fn fail(_args: Inputs, _cx: ToolContext) -> Result<Value, ToolError> {
 }
 
 fn toolbox() -> Toolbox {
-    let tools: [Arc<dyn Tool>; 2] = [
+    let tools: [Arc<dyn Tool>; 3] = [
         function("gold", "work", "Works.", Effect::Idempotent, work),
+        function("gold", "look", "Works, and reads only.", Effect::Read, work),
         function("gold", "fail", "Fails.", Effect::Idempotent, fail),
     ];
     let name = "gold".parse().expect("a literal");
@@ -94,7 +95,7 @@ fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) 
 fn chain() -> Value {
     json!([
         step("a", "gold.work", &[], json!({}), json!({})),
-        step("b", "gold.work", &["a"], json!({ "inputs": "{{a}}" }), json!({ "effect": "read" })),
+        step("b", "gold.look", &["a"], json!({ "inputs": "{{a}}" }), json!({ "effect": "read" })),
         step("c", "gold.work", &["b"], json!({ "inputs": "by {{b.by}}" }), json!({})),
     ])
 }
