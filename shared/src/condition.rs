@@ -254,7 +254,7 @@ fn clarify_message(message: &str) -> String {
     if let Some(word) = message.strip_prefix("reserved identifier: ") {
         return format!("`{word}` is a word of CEL; write `steps[\"{word}\"]`");
     }
-    if message.contains("'<EOF>'") {
+    if message.contains("'<EOF>'") || message.starts_with("mismatched input <EOF>") {
         return "it ends too early".to_owned();
     }
     match message {

@@ -26,6 +26,11 @@ pub(super) fn is_expression(at: &str) -> bool {
     at.strip_prefix('.') == Some(EXPRESSION)
 }
 
+/// Returns `true` if the expression in `parameters` contains `text`.
+pub(super) fn is_in_expression(parameters: &Value, text: &str) -> bool {
+    parameters.get(EXPRESSION).and_then(Value::as_str).is_some_and(|source| source.contains(text))
+}
+
 /// Checks the expression of one call. `field` holds its parameters.
 ///
 /// If `values` is one whole template, its fields are known at run time only.

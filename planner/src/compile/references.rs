@@ -158,7 +158,10 @@ impl<'a> Looking<'a, '_> {
                 Some(template)
             }
             Err(errors) => {
-                let errors = errors.into_iter().filter(|error| !self.is_expression(site, error));
+                let is_reported = self.has_expression(site);
+                let is_reported =
+                    |error: &TemplateError| is_reported && compute::is_expression(&error.at);
+                let errors = errors.into_iter().filter(|error| !is_reported(error));
                 for error in errors.collect::<Vec<_>>() {
                     self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
                 }
@@ -171,16 +174,14 @@ impl<'a> Looking<'a, '_> {
         }
     }
 
-    /// Returns whether an error is in an expression, whose check reports every template.
-    fn is_expression(&self, site: &Site<'_>, error: &TemplateError) -> bool {
+    /// Returns whether the site has an expression, whose check reports every template.
+    fn has_expression(&self, site: &Site<'_>) -> bool {
         let step = self.current_step();
         let choice = match &step.undo {
             Some(undo) if site.is_undo() => &undo.choice,
             _ => &step.choice,
         };
-        compute::is_compute(&choice.tool)
-            && site.field != FOR_EACH
-            && compute::is_expression(&error.at)
+        compute::is_compute(&choice.tool) && site.field != FOR_EACH
     }
 
     fn add_reference(&mut self, site: &Site<'_>, reference: &Reference) {
@@ -193,6 +194,11 @@ impl<'a> Looking<'a, '_> {
             }
             Target::Input => (),
             Target::Item | Target::Index => {
+                let is_reported = self.has_expression(site)
+                    && compute::is_in_expression(site.value, &reference.text);
+                if is_reported {
+                    return;
+                }
                 if self.current_step().for_each.is_none() || site.field == FOR_EACH {
                     let (text, place) = (&reference.text, || site.place(&reference.text));
                     let is_list = site.field == FOR_EACH;
