@@ -195,7 +195,8 @@ fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
         ("connecting", true) => found = Err("does not answer in time".to_owned()),
         ("hidden", _) => found = Ok("hidden, because its condition does not hold".to_owned()),
         _ if set.error.is_some() => {
-            found = Err(format!("{tools}, but some are left out: {}", error()));
+            found =
+                Err(format!("{tools}, but some are left out or not checked in full: {}", error()));
             help = "correct the tool where it is described, or remove it";
         }
         (_, false) => found = Ok(format!("{tools}, inactive")),
