@@ -79,11 +79,37 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_to_change() {
-        check("price * 2", json!({ "prices": 1 }), expect![""]);
-        check("sum(prices", json!({ "prices": 1 }), expect![""]);
-        check("sum(prices)", json!({ "prices": ["1"] }), expect![""]);
-        check("l.map(a, l.map(b, l))", json!({ "l": vec![1; 2_000] }), expect![""]);
-        check("[t, t, t]", json!({ "t": "x".repeat(400_000) }), expect![""]);
-        check("1.0 / 0", json!({}), expect![""]);
+        check(
+            "price * 2",
+            json!({ "prices": 1 }),
+            expect!["the expression is wrong: line 1, column 1: `price` is no field of `values`"],
+        );
+        check(
+            "sum(prices",
+            json!({ "prices": 1 }),
+            expect!["the expression is wrong: line 1, column 11: it ends too early"],
+        );
+        check(
+            "sum(prices)",
+            json!({ "prices": ["1"] }),
+            expect!["`sum` of `prices`: item 0 is a string, not a number"],
+        );
+        check(
+            "l.map(a, l.map(b, l))",
+            json!({ "l": vec![1; 2_000] }),
+            expect![
+                "it takes too many operations, more than 1000000; look at fewer items, or let a step prepare them"
+            ],
+        );
+        check(
+            "[t, t, t]",
+            json!({ "t": "x".repeat(400_000) }),
+            expect!["the result has more than 1048576 bytes; return less"],
+        );
+        check(
+            "1.0 / 0",
+            json!({}),
+            expect!["the result contains `inf`, which JSON cannot express"],
+        );
     }
 }

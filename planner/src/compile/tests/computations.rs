@@ -50,17 +50,57 @@ fn a_good_expression_is_no_trouble() {
 fn a_wrong_expression_is_reported_with_its_place() {
     let values = json!({ "prices": "{{list.prices}}" });
     for (source, expected) in [
-        ("sum(price)", expect![""]),
-        ("total(prices)", expect![""]),
-        ("sum(prices", expect![""]),
-        ("sum(list.prices)", expect![""]),
-        ("prices.exists(p, p.matches('('))", expect![""]),
+        (
+            "sum(price)",
+            expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `price` is no field of `values` (did you mean `prices`?)
+            "#]],
+        ),
+        (
+            "total(prices)",
+            expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: there is no function `total` (write CEL over the fields of `values`, such as `sum(prices) * 1.19`)
+            "#]],
+        ),
+        (
+            "sum(prices",
+            expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 11: it ends too early (write CEL over the fields of `values`, such as `sum(prices) * 1.19`)
+            "#]],
+        ),
+        (
+            "sum(list.prices)",
+            expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `list` is no field of `values` (add it: `"values": {"list": …}`)
+            "#]],
+        ),
+        (
+            "prices.exists(p, p.matches('('))",
+            expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 18: the pattern of `matches`: unclosed group (write CEL over the fields of `values`, such as `sum(prices) * 1.19`)
+            "#]],
+        ),
     ] {
         check(json!({ "expression": source, "values": values }), expected);
     }
-    check(json!({ "expression": "", "values": {} }), expect![""]);
-    check(json!({ "expression": 1 }), expect![""]);
-    check(json!({ "values": {} }), expect![""]);
+    check(
+        json!({ "expression": "", "values": {} }),
+        expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: it ends too early (write CEL over the fields of `values`, such as `sum(prices) * 1.19`)
+            "#]],
+    );
+    check(
+        json!({ "expression": 1 }),
+        expect![[r#"
+                error[plan.invalid_parameters] tools[1].parameters.expression: 1 is not of type "string"
+            "#]],
+    );
+    check(
+        json!({ "values": {} }),
+        expect![[r#"
+                error[plan.missing_parameter] tools[1].parameters.expression: `flow.compute` needs `expression` (of type string)
+            "#]],
+    );
     check(json!({ "expression": "a", "values": [] }), expect![""]);
     check(json!({ "expression": "a", "value": {} }), expect![""]);
 }
@@ -68,7 +108,12 @@ fn a_wrong_expression_is_reported_with_its_place() {
 #[test]
 fn a_template_in_the_expression_is_reported_once() {
     for source in ["{{list.n}} + 1", "{{unknown.n}}", "{{}}", "{{item}}", "{{input.expression}}"] {
-        check(json!({ "expression": source }), expect![""]);
+        check(
+            json!({ "expression": source }),
+            expect![[r#"
+                error[plan.invalid_template] tools[1].parameters.expression: an expression has no templates (name the value in the expression, and write the template into `values`: `{"expression": "sum(prices)", "values": {"prices": "{{list.prices}}"}}`)
+            "#]],
+        );
     }
 }
 
