@@ -373,15 +373,17 @@ async fn a_file_of_version_4_learns_what_needs_a_person() {
     assert!(!store.head(execution(13)).await.unwrap().unwrap().needs_person);
 
     let old = Connection::open(&path).unwrap();
+    let event = "INSERT INTO events (log, first, len, json) VALUES (?1, 2, 1, ?2)";
+    let json = json!([{ "at": 2, "type": approved, "step": "a" }]).to_string();
+    old.execute(event, params![11, json]).unwrap();
     put_version_4_head(&old, 11, "IN_PROGRESS", 2);
     assert_eq!(
         needing(&store).await,
         [14, 12].map(execution),
         "what it wrote over is not believed"
     );
-    let event = "INSERT INTO events (log, first, len, json) VALUES (15, 2, 1, ?1)";
     let json = json!([{ "at": 2, "type": waiting, "step": "b" }]).to_string();
-    old.execute(event, [json]).unwrap();
+    old.execute(event, params![15, json]).unwrap();
     put_version_4_head(&old, 15, "WAITING", 2);
     drop(store);
     let store = Sqlite::open(&path).unwrap();
