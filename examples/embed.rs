@@ -4,10 +4,8 @@
 
 #![expect(clippy::print_stdout, reason = "the program shows its result")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use graphql::embedded::Embedded;
 use schemars::JsonSchema;
