@@ -135,7 +135,7 @@ test('a plan with input is run with one', async () => {
   await dialog.getByLabel('Mode').selectOption('SEQUENTIAL');
   await dialog.getByLabel('Priority').fill('3');
   await dialog.getByLabel('Time limit, in seconds').fill('60');
-  await dialog.getByLabel(/^If it fails/).check();
+  await dialog.getByLabel('If it fails').selectOption('Compensate');
   await dialog.getByRole('button', { name: 'Run' }).click();
   await says(page, 'Completed');
   const query = 'query($id: ID!) { execution(executionId: $id) { mode priority deadline compensateOnFailure outputs planId } }';
@@ -155,6 +155,28 @@ test('a plan with input is run with one', async () => {
   const saved = await server.ask('query($id: ID!) { execution(executionId: $id) { input } }', { id: idIn(page) });
   assert.deepEqual(saved.execution.input, { whom: 'Ada', times: 2 });
   await close(page);
+});
+
+test('a plan is run with compensation, without it, or as the plan has it', async () => {
+  const undone = { id: 'a', name: 'flow.echo', parameters: {}, compensate: { name: 'flow.noop' } };
+  for (const [tools, choice, expected] of [
+    [[undone], null, true],
+    [[undone], 'Do not compensate', false],
+    [[undone], 'Compensate', true],
+    [[{ id: 'a', name: 'flow.echo', parameters: {} }], null, false],
+  ]) {
+    const { planId } = await server.plan(tools, `compensation: ${choice}`);
+    const page = await open(server, `/plans/${planId}`);
+    await page.getByRole('button', { name: 'Run with options…' }).click();
+    const field = page.getByRole('dialog').getByLabel('If it fails');
+    assert.equal(await field.inputValue(), '');
+    if (choice) await field.selectOption(choice);
+    await page.getByRole('dialog').getByRole('button', { name: 'Run it' }).click();
+    await page.waitForURL(/\/executions\/exec_/);
+    const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { compensateOnFailure } }', { id: idIn(page) });
+    assert.equal(execution.compensateOnFailure, expected, `${tools[0].compensate ? 'with' : 'without'} compensate, ${choice}`);
+    await close(page);
+  }
 });
 
 test('what was made has an address, and what was typed waits', async () => {

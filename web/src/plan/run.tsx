@@ -115,6 +115,9 @@ interface DialogProps {
   onClose: () => void;
 }
 
+/** What may be said about compensation. Left out, the server decides by the plan. */
+const COMPENSATION: Record<string, boolean> = { true: true, false: false };
+
 /** Asks for everything that an execution can be told. */
 export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
@@ -201,14 +204,18 @@ export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: D
           <span>Start at</span>
           <input type="datetime-local" step={1} value={startAt} onInput={(event) => setStartAt(event.currentTarget.value)} />
         </label>
+        <label class="field">
+          <span>If it fails</span>
+          <select value={String(options.compensateOnFailure ?? "")} onChange={(event) => set({ compensateOnFailure: COMPENSATION[event.currentTarget.value] ?? null })}>
+            <option value="">Compensate if the plan can</option>
+            <option value="true">Compensate</option>
+            <option value="false">Do not compensate</option>
+          </select>
+        </label>
       </div>
       <label class="check">
         <input type="checkbox" checked={options.dryRun === true} onChange={(event) => set({ dryRun: event.currentTarget.checked })} />
         Dry run: everything is checked, and nothing is called
-      </label>
-      <label class="check">
-        <input type="checkbox" checked={options.compensateOnFailure === true} onChange={(event) => set({ compensateOnFailure: event.currentTarget.checked })} />
-        If it fails, run compensations
       </label>
       <label class="check">
         <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked || null })} />
