@@ -35,7 +35,7 @@ test('a request whose planning failed says so, is found by its state, and offers
   assert.equal(await row.getAttribute('data-state'), 'FAILED');
   const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { planningError { message } } }', { id });
   const cause = request.planningError.message.trim().split('\n').at(-1).trim();
-  await row.locator('.row-problem', { hasText: cause.replaceAll('`', '').slice(0, 40) }).waitFor();
+  await row.locator('.row-reason', { hasText: cause.replaceAll('`', '').slice(0, 40) }).waitFor();
   assert.equal(await page.locator('.list-row').count(), 1);
   await page.getByLabel('State', { exact: true }).selectOption('COMPLETED');
   await page.getByRole('heading', { name: 'No matches' }).waitFor();
@@ -122,10 +122,46 @@ test('a scheduled start says when, in the list and at the execution', async () =
   const { executionId } = await server.execute([{ name: 'flow.noop' }], 'tomorrow', { startAt });
   const page = await open(server, `/executions/${executionId}`);
   await page.locator('.head .facts').getByText(/^Starts .*\(in 23 h\)$/).waitFor();
-  await page.getByLabel('What it waits for').getByText(/^Starts .*\(in 23 h\)$/).waitFor();
+  await page.getByLabel('What it waits for').getByText(/starts in 2[34] h/).waitFor();
   await page.goto(`${server.url}/executions`);
   const row = page.locator(`[data-id="${executionId}"]`);
   await row.locator('.row-id', { hasText: /Starts .*\(in 23 h\)/ }).waitFor();
   assert.equal(await row.locator('.row-time').innerText(), '');
   await close(page);
+});
+
+test('rows say why, and what needs a person has a mark and a filter', async (context) => {
+  const own = await Server.start();
+  context.after(() => own.stop());
+  const runs = {};
+  for (const [name, tools, state] of [
+    ['approve', [{ id: 'refund', name: 'flow.noop', requiresApproval: true }], 'WAITING'],
+    ['signal', [{ id: 'paper', name: 'flow.wait', parameters: { name: 'paper' } }], 'WAITING'],
+    ['failed', [{ id: 'export', name: 'flow.fail', parameters: { message: 'unknown VAT code' } }], 'FAILED'],
+    ['retrying', [{ id: 'stock', name: 'flow.fail', parameters: { message: 'busy', retryable: true }, retry: { maxAttempts: 9, backoffMs: 3_600_000, jitter: false } }], 'WAITING'],
+    ['done', [{ id: 'look', name: 'flow.noop' }], 'COMPLETED'],
+  ]) {
+    runs[name] = await own.execute(tools, name);
+    await own.reaches(runs[name].executionId, state);
+  }
+  for (const [place, id] of [['/', 'requestId'], ['/executions', 'executionId']]) {
+    for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true }]) {
+      const page = await open(own, place, options);
+      const row = (name) => page.locator(`[data-id="${runs[name][id]}"]`);
+      for (const [name, words] of [['approve', 'refund'], ['signal', 'paper'], ['failed', 'unknown VAT code'], ['retrying', 'stock']]) {
+        await row(name).locator('.row-reason', { hasText: words }).waitFor();
+      }
+      assert.equal(await row('done').locator('.row-reason').count(), 0);
+      await page.locator('[data-needs-person]').nth(1).waitFor();
+      const filter = page.getByRole('button', { name: /^Needs a person/ });
+      await filter.getByText('2', { exact: true }).waitFor();
+      await filter.click();
+      await until(async () => (await page.locator('.list-row').count()) === 2, 'two are listed');
+      for (const name of ['approve', 'signal']) await row(name).waitFor();
+      assert.deepEqual(await violations(page), []);
+      await page.reload();
+      await until(async () => (await page.locator('.list-row').count()) === 2, 'the filter is in the address');
+      await close(page);
+    }
+  }
 });

@@ -114,7 +114,7 @@ test('axe finds nothing on the pages of a new installation', async () => {
 
 test('axe finds nothing in a dialog', async () => {
   const page = await open(server, `/executions/${executionId}?step=asks`);
-  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('dialog').waitFor();
   assert.deepEqual(await violations(page), []);
   await page.keyboard.press('Escape');

@@ -21,7 +21,7 @@ test('a step that waits for a person is approved', async () => {
   const { executionId } = await server.execute(ASKS, 'may I');
   const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
   await shows(page, 'ask', 'WAITING');
-  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('dialog').getByLabel('Comment (optional)').fill('go ahead');
   await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
   await shows(page, 'then', 'SUCCEEDED');
@@ -32,10 +32,74 @@ test('a step that waits for a person is approved', async () => {
   await close(page);
 });
 
+test('what waits for a person is approved or rejected above every view, with the call in sight', async () => {
+  const refund = { id: 'refund', name: 'flow.echo', parameters: { order: '{{order.id}}', amount: 120 }, requiresApproval: true };
+  for (const [answer, state] of [['Approve', 'Completed'], ['Reject', 'Failed']]) {
+    const { executionId } = await server.execute([{ id: 'order', name: 'flow.echo', parameters: { id: 'o-17' } }, refund], `${answer} it above`);
+    await server.reaches(executionId, 'WAITING');
+    for (const view of ['graph', 'timeline', 'events']) {
+      const page = await open(server, `/executions/${executionId}?view=${view}`, { viewport: { width: 390, height: 844 }, hasTouch: true });
+      const wait = page.getByLabel('What it waits for').locator('li');
+      await wait.getByText('refund').first().waitFor();
+      const call = wait.getByLabel('The call that would be made');
+      await call.waitFor();
+      assert.equal(await call.textContent(), 'flow.echo {"order":"o-17","amount":120}');
+      for (const name of ['Approve', 'Reject']) await wait.getByRole('button', { name }).waitFor();
+      assert.deepEqual(await violations(page), []);
+      await close(page);
+    }
+    const page = await open(server, `/executions/${executionId}`);
+    await page.getByLabel('What it waits for').getByRole('button', { name: answer }).click();
+    if (answer === 'Approve') await page.getByRole('dialog').getByLabel('The call that would be made').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: answer }).click();
+    await says(page, state);
+    await page.getByLabel('What it waits for').waitFor({ state: 'detached' });
+    await close(page);
+  }
+});
+
+test('somebody says what became of a call whose outcome is unknown', async (context) => {
+  const pay = { name: 'pay', description: 'Pays', parameters: { type: 'object' }, effect: 'once', run: { command: ['sleep', '60'] } };
+  const own = await Server.start({ config: { toolsets: [{ name: 'shop', source: { tools: [pay] } }] } });
+  context.after(() => own.stop());
+  const tools = (onError) => [
+    { id: 'pay', name: 'pay', parameters: { order: 'o-17' }, timeoutMs: 200, onError },
+    { id: 'then', name: 'flow.echo', parameters: { receipt: '{{pay.receipt}}' } },
+  ];
+  // A step that waits goes on with the output.
+  const { executionId } = await own.execute(tools('wait'), 'pay and wait');
+  await own.reaches(executionId, 'WAITING');
+  const page = await open(own, `/executions/${executionId}?view=steps`);
+  await page.getByLabel('What it waits for').getByRole('button', { name: 'Settle…' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('shop.pay {"order":"o-17"}').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByLabel('Output (JSON, optional)').fill('{"receipt": 9007199254740993}');
+  await dialog.getByLabel('Comment (optional)').fill('seen at the bank');
+  await dialog.getByRole('button', { name: 'Settle' }).click();
+  await shows(page, 'pay', 'SUCCEEDED');
+  await shows(page, 'then', 'SUCCEEDED');
+  await says(page, 'Completed');
+  await close(page);
+
+  // Where the execution has ended, a retry takes the decision over.
+  const ended = await own.execute(tools('fail'), 'pay and fail');
+  await own.reaches(ended.executionId, 'FAILED');
+  const other = await open(own, `/executions/${ended.executionId}?view=steps&step=pay`);
+  await other.locator('.inspector').getByRole('button', { name: 'Settle…' }).click();
+  await other.getByRole('dialog').getByLabel('It failed').check();
+  assert.equal(await other.getByRole('dialog').getByLabel('Output (JSON, optional)').count(), 0);
+  await other.getByRole('dialog').getByLabel('It succeeded').check();
+  await other.getByRole('dialog').getByRole('button', { name: 'Settle' }).click();
+  await other.locator('.inspector').getByText('settled: succeeded').waitFor();
+  await other.locator('.inspector').getByRole('button', { name: 'Settle…' }).waitFor({ state: 'detached' });
+  await close(other);
+});
+
 test('a step that waits for a person is refused', async () => {
   const { executionId } = await server.execute(ASKS, 'may I not');
   const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
-  await page.getByRole('button', { name: 'Reject' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Reject' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Reject' }).click();
   await shows(page, 'ask', 'FAILED');
   await page.locator('.inspector .fault code', { hasText: 'step.rejected' }).waitFor();
@@ -275,7 +339,7 @@ test('a step that has an effect says so before it is tried again', async () => {
   const { executionId } = await own.execute(tools, 'pay');
   await own.reaches(executionId, 'WAITING');
   const page = await open(own, `/executions/${executionId}?step=pay`);
-  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Try again' }).click();
   await page.getByRole('dialog').getByLabel('Calls that are repeated').getByText('shop.pay has an effect, and is called again.').waitFor();
   await close(page);
   await own.stop();

@@ -39,8 +39,8 @@ export const CODES: Record<string, readonly [string, string]> = {
     "report it, with the plan"
   ],
   "plan.unknown_tool": [
-    "no toolset has this tool",
-    "take the name from the help, or configure the toolset"
+    "no toolset has this tool, or its toolset has failed",
+    "take the name from the help, or repair the toolset that it names"
   ],
   "plan.inactive_tool": [
     "the tool's toolset is not active",
@@ -55,7 +55,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "add it"
   ],
   "plan.invalid_parameters": [
-    "a parameter does not fit the tool's schema",
+    "a parameter does not fit the tool's schema, or the expression of flow.compute is wrong",
     "correct the value at path"
   ],
   "plan.parameters_as_text": [
@@ -99,8 +99,8 @@ export const CODES: Record<string, readonly [string, string]> = {
     "remove executionOrder, or ignore it"
   ],
   "plan.invalid_template": [
-    "braces around text that is not a path",
-    "correct the path, or write {{{{"
+    "braces around text that is not a path, or a template in the expression of flow.compute",
+    "correct the path, or write {{{{; move the template into values"
   ],
   "plan.unknown_step_in_template": [
     "a template names no step, or {{item}} outside a loop",
@@ -200,7 +200,7 @@ export const CODES: Record<string, readonly [string, string]> = {
   ],
   "tool.outcome_unknown": [
     "a ONCE tool gave no answer: the call may have taken effect",
-    "check the effect, then retry"
+    "check the effect, then faber settle or retry"
   ],
   "template.unresolved": [
     "a template or condition found no value",
@@ -217,6 +217,114 @@ export const CODES: Record<string, readonly [string, string]> = {
   "execution.deadline": [
     "the execution exceeded its deadlineMs",
     "raise it, or shorten the plan"
+  ],
+  "execution.cancelled": [
+    "the execution was cancelled",
+    "retry it to run the other steps"
+  ],
+  "wait.approval": [
+    "a step needs the approval of a person",
+    "faber approve, or --reject"
+  ],
+  "wait.decision": [
+    "a step with onError: wait failed",
+    "approve another attempt, or reject it"
+  ],
+  "wait.signal": [
+    "a step waits for a signal",
+    "faber signal"
+  ],
+  "wait.retry": [
+    "an attempt failed, and the next one is not due",
+    "wait until until"
+  ],
+  "wait.sleep": [
+    "a step sleeps",
+    "wait until until"
+  ],
+  "wait.child": [
+    "a step waits for the execution of its plan",
+    "see causeExecutionId"
+  ],
+  "wait.call": [
+    "a tool is being called",
+    "wait"
+  ],
+  "wait.items": [
+    "a list is not done with all its items",
+    "wait"
+  ],
+  "wait.limit": [
+    "a step waits for a limit on calls, or for maxParallel",
+    "wait, or raise the limit"
+  ],
+  "wait.paused": [
+    "the execution was paused",
+    "faber resume"
+  ],
+  "wait.start": [
+    "startAt is not due",
+    "wait until until"
+  ],
+  "wait.worker": [
+    "no worker runs the execution, or reads an answer",
+    "faber execute"
+  ],
+  "wait.tool": [
+    "no worker runs it, and this node lacks a tool",
+    "faber doctor"
+  ],
+  "skip.condition": [
+    "when is false; the message has the values that it read",
+    "none"
+  ],
+  "skip.dependency": [
+    "a step that it needs did not succeed",
+    "see the failure of that step"
+  ],
+  "skip.execution_failed": [
+    "the execution failed before the step could start",
+    "see the first failure"
+  ],
+  "skip.dry_run": [
+    "a dry run calls nothing",
+    "none"
+  ],
+  "warning.template": [
+    "the text of a template without a value was passed to a tool that reads",
+    "correct the template"
+  ],
+  "retried": [
+    "a step succeeded only at a later attempt",
+    "none"
+  ],
+  "takeover": [
+    "a worker was lost during calls, and another one continued",
+    "none"
+  ],
+  "compensation.undone": [
+    "a step, or items of it, were undone",
+    "none"
+  ],
+  "compensation.not_undone": [
+    "a step that can be undone was not",
+    "undo it with the command of the finding"
+  ],
+  "compensation.unknown": [
+    "a call with an unknown outcome was not undone",
+    "check the effect"
+  ],
+  "compensation.none": [
+    "a step of an execution that undoes others has no compensate",
+    "none"
+  ],
+  "compensation.failed": [
+    "the call that undoes a step failed",
+    "undo it with the command of the finding"
+  ],
+  "compensation.off": [
+    "a failure undoes nothing, because a replan is asked for",
+    "none"
   ],
   "NOT_FOUND": [
     "no object has this id; queries return null instead",

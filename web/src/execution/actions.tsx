@@ -11,10 +11,12 @@ import {
   RepeatedCalls,
   ResumeExecution,
   RetryExecution,
+  SettleStep,
   SignalExecution,
   type ExecutionOptions,
   type Json,
   type RetryMode,
+  type SettledOutcome,
 } from "../api/generated";
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
@@ -22,6 +24,8 @@ import { Dialog } from "../ui/dialog";
 import { asRefusal, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { counted } from "../ui/words";
+import { Call } from "./call";
+import { askedCall, placeOf } from "./findings";
 import { againFrom, failedSteps } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
@@ -33,7 +37,8 @@ export type Asking =
   | { kind: "retry"; mode: RetryMode; step?: string }
   | { kind: "approve"; step: string }
   | { kind: "reject"; step: string }
-  | { kind: "signal"; name: string };
+  | { kind: "signal"; name: string }
+  | { kind: "settle"; step: string; item: number | null };
 
 interface BarProps {
   story: Story;
@@ -156,7 +161,8 @@ export function Question({ story, asking, onClose }: QuestionProps) {
     case "retry":
       return <Retry story={story} mode={asking.mode} step={asking.step ?? null} onClose={onClose} />;
     case "approve":
-    case "reject":
+    case "reject": {
+      const call = asking.kind === "approve" ? askedCall(story, asking.step) : null;
       return (
         <Dialog
           title={asking.kind === "approve" ? `Approve “${asking.step}”?` : `Reject “${asking.step}”?`}
@@ -167,12 +173,16 @@ export function Question({ story, asking, onClose }: QuestionProps) {
             void (await ask(ApproveStep, { id, stepId: asking.step, approved: asking.kind === "approve", comment: text || null }))
           }
         >
+          {call && <Call {...call} />}
           {asking.kind === "reject" ? <p>The step fails, and with it what its plan says.</p> : <TryAgain story={story} name={asking.step} />}
           <Field label="Comment (optional)" value={text} onInput={setText} />
         </Dialog>
       );
+    }
     case "signal":
       return <Signal id={id} name={asking.name} onClose={onClose} />;
+    case "settle":
+      return <Settle story={story} step={asking.step} item={asking.item} onClose={onClose} />;
   }
 }
 
@@ -328,6 +338,50 @@ function Signal({ id, name: given, onClose }: { id: string; name: string; onClos
     <Dialog title="Send a signal" action="Send" onClose={onClose} onDo={send}>
       <Field label="Name" value={name} onInput={setName} required />
       <Field label="Payload (JSON, optional)" value={payload} onInput={setPayload} mono />
+    </Dialog>
+  );
+}
+
+interface SettleProps {
+  story: Story;
+  step: string;
+  item: number | null;
+  onClose: () => void;
+}
+
+/** Takes down what a person found out about a call whose outcome is unknown. */
+function Settle({ story, step, item, onClose }: SettleProps) {
+  const id = story.about.executionId;
+  const name = placeOf({ stepId: step, index: item });
+  const [outcome, setOutcome] = useState<SettledOutcome>("SUCCEEDED");
+  const [output, setOutput] = useState("");
+  const [comment, setComment] = useState("");
+  const call = askedCall(story, name);
+  const settle = async () => {
+    const given = outcome === "SUCCEEDED" && output.trim() !== "" ? parse(output) : null;
+    await ask(SettleStep, { id, stepId: step, item, outcome, output: given, comment: comment || null });
+    story.settled.set(story.settled.value + 1);
+  };
+  const choice = (value: SettledOutcome, label: string, about: string) => (
+    <label class="option">
+      <input type="radio" name="outcome" checked={outcome === value} onChange={() => setOutcome(value)} />
+      <span>
+        {label}
+        <span class="faint">{about}</span>
+      </span>
+    </label>
+  );
+  return (
+    <Dialog title={`What became of “${name}”?`} action="Settle" onClose={onClose} onDo={settle}>
+      <p>The outcome of this call is unknown. Check in the other system if it took effect.</p>
+      {call && <Call {...call} />}
+      <fieldset class="options">
+        <legend class="unseen">Outcome</legend>
+        {choice("SUCCEEDED", "It succeeded", story.live.isOver ? "A retry reuses the output, and does not call the tool." : "The step succeeds with this output.")}
+        {choice("FAILED", "It failed", story.live.isOver ? "A retry calls the tool again." : "The step fails, and with it what its plan says.")}
+      </fieldset>
+      {outcome === "SUCCEEDED" && <Field label="Output (JSON, optional)" value={output} onInput={setOutput} mono />}
+      <Field label="Comment (optional)" value={comment} onInput={setComment} />
     </Dialog>
   );
 }

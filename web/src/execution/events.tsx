@@ -28,6 +28,7 @@ const KINDS: Record<string, string> = {
   step_retry_scheduled: "retrying",
   step_interrupted: "retrying",
   step_waiting: "waiting",
+  step_settled: "good",
   step_skipped: "skipped",
   step_cancelled: "stopped",
   step_compensated: "undone",

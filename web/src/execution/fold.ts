@@ -1,6 +1,6 @@
 /**
- * An execution as it stands after some of its events: the log is the only truth, here too. The same fold gives the
- * present and, with fewer events, every moment of the past.
+ * The states and times of an execution after some of its events. The same fold gives the present and, with fewer events,
+ * every moment of the past. Reasons are in the findings of the server.
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
@@ -10,10 +10,9 @@ import { Lines } from "./lines";
 
 type Data = Record<string, Json | undefined>;
 
-export interface Fault {
+interface Fault {
   code: string;
   message: string;
-  retryable: boolean;
 }
 
 /** One call, from its beginning to its end. */
@@ -23,7 +22,8 @@ export interface Attempt {
   from: number;
   to: number | null;
   end: "running" | "succeeded" | "failed" | "interrupted" | "cancelled";
-  error: Fault | null;
+  /** The code of its error. */
+  code: string | null;
   isUndo: boolean;
 }
 
@@ -42,19 +42,17 @@ export interface StepView {
   pauses: Pause[];
   from: number | null;
   to: number | null;
-  error: Fault | null;
-  warnings: string[];
   waitsFor: string | null;
   waitName: string | null;
-  until: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
-  skipReason: string | null;
+  /** Whether it was skipped by its condition, or because a step before it did not succeed: a retry does not change that. */
+  isLeftOut: boolean;
   isReused: boolean;
   items: Items | null;
   /** What it said; nothing where it never said anything. */
   lines: Lines | null;
-  /** Why what it did could not be undone. */
-  undoError: Fault | null;
+  /** Whether its compensation failed. */
+  isNotUndone: boolean;
   child: string | null;
   parameters: Json | undefined;
   output: Json | undefined;
@@ -71,17 +69,14 @@ function fresh(id: string): StepView {
     pauses: [],
     from: null,
     to: null,
-    error: null,
-    warnings: [],
     waitsFor: null,
     waitName: null,
-    until: null,
     progress: null,
-    skipReason: null,
+    isLeftOut: false,
     isReused: false,
     items: null,
     lines: null,
-    undoError: null,
+    isNotUndone: false,
     child: null,
     parameters: undefined,
     output: undefined,
@@ -98,10 +93,6 @@ export class Fold {
   startedAt: number | null = null;
   finishedAt: number | null = null;
   node: string | null = null;
-  signals: string[] = [];
-  cancelReason: string | null = null;
-  /** Why it failed, where that is no step's failure. */
-  error: Fault | null = null;
   #finished: ExecutionState | null = null;
   #isPaused = false;
   #isUndoing = false;
@@ -132,7 +123,7 @@ export class Fold {
       skipped: count("SKIPPED"),
       cancelled: count("CANCELLED"),
       undone: count("COMPENSATED"),
-      notUndone: this.steps.reduce((sum, it) => sum + (it.undoError ? 1 : 0), 0),
+      notUndone: this.steps.reduce((sum, it) => sum + (it.isNotUndone ? 1 : 0), 0),
     };
   }
 
@@ -208,15 +199,6 @@ export class Fold {
       case "compensation_started":
         this.#isUndoing = true;
         break;
-      case "execution_failed":
-        this.error = (data.error ?? null) as Fault | null;
-        break;
-      case "cancel_requested":
-        this.cancelReason = typeof data.reason === "string" ? data.reason : "";
-        break;
-      case "signal_received":
-        if (typeof data.name === "string") this.signals.push(data.name);
-        break;
       case "finished":
         this.#finished = data.state as ExecutionState;
         this.finishedAt = at;
@@ -233,7 +215,6 @@ export class Fold {
         step.attempts = event.attempt ?? step.attempts + 1;
         step.progress = null;
         step.waitsFor = null;
-        step.until = typeof data.until === "string" ? data.until : null;
         goOn(step, at);
         if (typeof data.items === "number") {
           step.items = loop(data.items);
@@ -241,7 +222,6 @@ export class Fold {
         } else {
           step.tries.push(begun(event, at, null));
           step.parameters = data.parameters;
-          step.warnings = (data.warnings ?? []) as string[];
         }
         if (typeof data.childExecutionId === "string") step.child = data.childExecutionId;
         break;
@@ -256,23 +236,19 @@ export class Fold {
         break;
       case "step_checked":
         step.parameters = data.parameters;
-        step.warnings = (data.warnings ?? []) as string[];
         break;
       case "step_retry_scheduled":
       case "step_interrupted":
         ended(step, fault ? "failed" : "interrupted", at, fault, null);
         step.state = "RETRYING";
-        step.error = fault ?? step.error;
-        step.until = typeof data.until === "string" ? data.until : null;
         if (fault) step.pauses.push({ from: at, to: null, kind: "retry" });
         break;
       case "step_failed":
         ended(step, "failed", at, fault, null);
-        step.error = fault;
         over(step, "FAILED", at);
         break;
       case "step_skipped":
-        step.skipReason = String(data.reason ?? "");
+        step.isLeftOut = data.reason === "condition" || data.reason === "dependency";
         over(step, "SKIPPED", at);
         break;
       case "step_waiting":
@@ -281,8 +257,6 @@ export class Fold {
         step.from ??= at;
         step.waitsFor = String(data.for ?? "");
         step.waitName = typeof data.name === "string" ? data.name : null;
-        step.until = typeof data.until === "string" ? data.until : null;
-        step.error = fault ?? step.error;
         if (data.parameters !== undefined) step.parameters = data.parameters;
         goOn(step, at);
         step.pauses.push({ from: at, to: null, kind: step.waitsFor });
@@ -291,6 +265,13 @@ export class Fold {
         step.state = "PENDING";
         step.waitsFor = null;
         goOn(step, at);
+        break;
+      case "step_settled":
+        // The decision may come from the execution that this one repeats.
+        if (data.outcome === "SUCCEEDED") {
+          step.output = data.output ?? null;
+          over(step, "SUCCEEDED", at);
+        } else if (step.state === "WAITING") over(step, "FAILED", at);
         break;
       case "step_cancelled":
         ended(step, "cancelled", at, null, null);
@@ -335,6 +316,10 @@ export class Fold {
       case "step_approved":
         item.state = "PENDING";
         break;
+      case "step_settled":
+        if (data.outcome === "SUCCEEDED") item.state = "SUCCEEDED";
+        else if (item.state === "WAITING") item.state = "FAILED";
+        break;
       case "step_skipped":
         item.state = "SKIPPED";
         break;
@@ -361,7 +346,7 @@ export class Fold {
     const fault = (data.error ?? null) as Fault | null;
     const last = step.tries.findLast((it) => it.isUndo && it.index === index);
     const end = (how: Attempt["end"]) => {
-      if (last?.to === null) Object.assign(last, { to: at, end: how, error: fault });
+      if (last?.to === null) Object.assign(last, { to: at, end: how, code: fault?.code ?? null });
     };
     switch (event.type) {
       case "step_compensation_started":
@@ -385,7 +370,7 @@ export class Fold {
         break;
       default:
         end("failed");
-        step.undoError = fault;
+        step.isNotUndone = true;
     }
   }
 }
@@ -419,14 +404,14 @@ function said(data: Data): string {
 }
 
 function begun(event: Happened, at: number, index: number | null): Attempt {
-  return { number: event.attempt ?? 1, index, from: at, to: null, end: "running", error: null, isUndo: false };
+  return { number: event.attempt ?? 1, index, from: at, to: null, end: "running", code: null, isUndo: false };
 }
 
 function ended(step: StepView, end: Attempt["end"], at: number, error: Fault | null, index: number | null): void {
   for (let n = step.tries.length - 1; n >= 0; n -= 1) {
     const it = step.tries[n]!;
     if (it.index !== index || it.isUndo) continue;
-    if (it.to === null) Object.assign(it, { to: at, end, error });
+    if (it.to === null) Object.assign(it, { to: at, end, code: error?.code ?? null });
     return;
   }
 }
@@ -441,7 +426,6 @@ function over(step: StepView, state: StepState, at: number): void {
   step.to = at;
   step.progress = null;
   step.waitsFor = null;
-  step.until = null;
   goOn(step, at);
 }
 

@@ -3,15 +3,16 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { ItemDetail } from "../api/generated";
+import { useCell } from "../api/cell";
+import { ItemDetail, type Finding } from "../api/generated";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { Pill } from "../ui/state";
+import { Pill, WORD } from "../ui/state";
 import { spentText } from "../ui/time";
-import { Linked, Words } from "../ui/words";
+import { Linked } from "../ui/words";
 import type { Asking } from "./actions";
 import type { StepView } from "./fold";
-import { EditPlan, Parameters, Rules, ToolName, Whole } from "./inspector";
+import { Decision, isUnknown, Parameters, Reasons, Rules, SettleButton, ToolName, Whole } from "./inspector";
 import type { Item } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
@@ -20,6 +21,7 @@ import type { Step, Story } from "./story";
 interface ItemProps {
   story: Story;
   step: Step;
+  findings: readonly Finding[];
   index: number;
   view: StepView | undefined;
   item: Item | undefined;
@@ -31,18 +33,20 @@ interface ItemProps {
 }
 
 /** An item of a loop. */
-export function ItemPanel({ story, step, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
+export function ItemPanel({ story, step, findings, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
   const state = item?.state ?? "PENDING";
   const asked = useAsk(ItemDetail, state === "PENDING" ? null : { id: story.about.executionId, stepId: step.stepId, after: index === 0 ? null : index - 1 });
-  const shown = useRef(state);
+  const mark = `${state} ${useCell(story.settled)}`;
+  const shown = useRef(mark);
   useEffect(() => {
-    if (shown.current !== state) asked.refresh();
-    shown.current = state;
-  }, [state]);
+    if (shown.current !== mark) asked.refresh();
+    shown.current = mark;
+  }, [mark]);
   const found = asked.data?.execution?.step?.items[0];
   const detail = !isPast && found?.index === index ? found : null;
   const name = `${step.stepId}[${index}]`;
   const decides = !isPast && !story.live.isOver && (item?.waitsFor === "approval" || item?.waitsFor === "decision");
+  const canSettle = !isPast && isUnknown(detail);
   const isAgain = item?.waitsFor === "decision";
   return (
     <Panel
@@ -53,42 +57,40 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, aro
       facts={
         <>
           <Pill state={state} />
+          {detail?.settled && <span class="tag">settled: {WORD[detail.settled].toLowerCase()}</span>}
           <ToolName step={step} />
           {detail?.workMs != null && <span>{spentText({ worked: detail.workMs, waited: detail.waitedMs ?? 0 })}</span>}
           {detail && detail.attempts > 1 && <span>{detail.attempts} attempts</span>}
         </>
       }
       actions={
-        decides && (
+        (decides || canSettle) && (
           <>
-            <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: name })}>
-              <Icon name="check" />
-              {isAgain ? "Try again" : "Approve"}
-            </button>
-            <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: name })}>
-              <Icon name="close" />
-              Reject
-            </button>
+            {canSettle && <SettleButton step={step.stepId} item={index} onAsk={onAsk} />}
+            {decides && (
+              <>
+                <button type="button" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: name })}>
+                  <Icon name={isAgain ? "retry" : "check"} />
+                  {isAgain ? "Try again" : "Approve"}
+                </button>
+                <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: name })}>
+                  <Icon name="close" />
+                  Reject
+                </button>
+              </>
+            )}
           </>
         )
       }
     >
-      {detail?.error && (
-        <Section title="Error">
-          <Fault code={detail.error.code} message={detail.error.message} note={detail.error.retryable ? "retryable" : ""} actions={<EditPlan planId={story.about.planId} />} />
-        </Section>
-      )}
-      {detail?.compensation?.error && (
+      <Reasons story={story} findings={findings} error={state === "SUCCEEDED" ? null : (detail?.error ?? null)} />
+      {detail?.compensation?.error && findings.length === 0 && (
         <Section title="Could not be undone">
           <Fault code={detail.compensation.error.code} message={detail.compensation.error.message} />
         </Section>
       )}
       {state === "PENDING" && <p class="why">It has not begun.</p>}
-      {detail?.warnings.map((it) => (
-        <p class="warning" key={it}>
-          <Words text={it} />
-        </p>
-      ))}
+      <Decision detail={detail} name={name} />
       {item?.child && (
         <Section title="Other execution">
           <Linked text={item.child} />

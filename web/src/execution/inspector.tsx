@@ -4,21 +4,25 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { StepDetail, type Json, type StepDetailResult, type StepState } from "../api/generated";
+import { useCell } from "../api/cell";
+import { StepDetail, type Finding, type Json, type SettledOutcome, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omitted } from "../ui/json";
-import { plain } from "../ui/plain";
+import { Plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
+import { Call } from "./call";
+import { isFailure, traceOf } from "./findings";
 import { spentIn, type StepView } from "./fold";
 import { ItemList, TOGETHER } from "./item-list";
 import { itemsIn, itemsSaid } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
+import { RemedyCommands } from "./remedies";
 import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
@@ -31,6 +35,8 @@ const PAUSE = 500;
 interface Props {
   story: Story;
   step: Step;
+  /** What is known about the step. */
+  findings: readonly Finding[];
   view: StepView;
   isPast: boolean;
   now: number;
@@ -41,13 +47,14 @@ interface Props {
   onClose: () => void;
 }
 
-export function Inspector({ story, step, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
+export function Inspector({ story, step, findings, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
   const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS, from: 0, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
-  const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.undoError?.message ?? ""}`;
+  const settled = useCell(story.settled);
+  const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.isNotUndone} ${settled}`;
   const latest = useRef({ mark, asked: mark, timer: 0 });
   latest.current.mark = mark;
   useEffect(() => {
@@ -76,7 +83,8 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
       facts={
         <>
           <Pill state={view.state} />
-          {view.undoError && <span class="tag tone-bad">not undone</span>}
+          {view.isNotUndone && <span class="tag tone-bad">not undone</span>}
+          {detail?.settled && <span class="tag">settled: {WORD[detail.settled].toLowerCase()}</span>}
           <ToolName step={step} />
           {running && <span>{running}</span>}
           {view.from !== null && <span>{spentIn(view, now)}</span>}
@@ -84,24 +92,10 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
           {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
         </>
       }
-      actions={<StepActions story={story} view={view} isPast={isPast} onAsk={onAsk} />}
+      actions={<StepActions story={story} view={view} isUnknown={isUnknown(detail)} isPast={isPast} onAsk={onAsk} />}
     >
-      {view.error && view.state !== "SUCCEEDED" && (
-        <Section title="Error">
-          <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "retryable" : ""} actions={<EditPlan planId={story.about.planId} />} />
-        </Section>
-      )}
-      {view.undoError && (
-        <Section title="Could not be undone">
-          <Fault code={view.undoError.code} message={detail?.compensation?.error?.message ?? view.undoError.message} />
-        </Section>
-      )}
-      <Why view={view} />
-      {(detail?.warnings ?? view.warnings).map((it) => (
-        <p class="warning" key={it}>
-          <Words text={it} />
-        </p>
-      ))}
+      <Reasons story={story} findings={findings} error={view.state === "SUCCEEDED" ? null : (detail?.error ?? null)} />
+      <Decision detail={detail} name={step.stepId} />
       {(view.child ?? detail?.childExecutionId) && (
         <Section title="Other execution">
           <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">
@@ -186,38 +180,72 @@ export function Parameters({ written, resolved }: { written: Json; resolved: Jso
 }
 
 /** The way to the plan, where what is wrong with it is corrected. */
-export function EditPlan({ planId }: { planId: string }) {
+export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean }) {
   return (
-    <a class="button" href={`/plans/${planId}`}>
+    <a class={isBest ? "button primary" : "button"} href={`/plans/${planId}`}>
       <Icon name="fork" />
       Edit plan
     </a>
   );
 }
 
-function Why({ view }: { view: StepView }) {
-  const reasons: Record<string, string> = {
-    condition: "Its condition does not hold.",
-    dependency: "A step that it depends on did not succeed.",
-    execution_failed: "The execution failed before it began.",
-    dry_run: "Nothing is called in a dry run.",
-  };
-  const asked = asksOf(view);
-  if (view.items && asked) {
-    const n = itemsIn(view.items, "WAITING").toLocaleString("en");
-    const what = asked.kind === "signal" ? `the signal “${plain(asked.name ?? "")}”` : asked.kind === "decision" ? "a person to say whether to try again" : "a person to agree";
-    return (
-      <p class="why">
-        {n} of its {view.items.total.toLocaleString("en")} items wait for {what}.
-      </p>
-    );
-  }
-  if (view.state === "SKIPPED") return <p class="why">{reasons[view.skipReason ?? ""] ?? view.skipReason}</p>;
-  if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for an approval.</p>;
-  if (view.state === "WAITING" && view.waitsFor === "decision") return <p class="why">It failed, and waits for a person to say whether to try again.</p>;
-  if (view.state === "WAITING" && view.waitName) return <p class="why">It waits for the signal “{view.waitName}”.</p>;
-  if (view.state === "RETRYING" && view.until) return <p class="why">The next attempt begins at {clock(view.until)}.</p>;
-  return null;
+/** The most failures of one step that are told. */
+const FAILURES = 3;
+
+interface ReasonsProps {
+  story: Story;
+  findings: readonly Finding[];
+  /** The last error, which a finding tells the cause of once nothing is tried any more. */
+  error: { code: string; message: string; retryable: boolean } | null;
+}
+
+/** Why it failed, waits or was skipped, and what else is worth knowing. */
+export function Reasons({ story, findings, error }: ReasonsProps) {
+  const { executionId, planId } = story.about;
+  const failures = findings.filter(isFailure);
+  const note = error?.retryable ? "retryable" : "";
+  return (
+    <>
+      {failures.slice(0, FAILURES).map((finding) => {
+        const isLast = error !== null && finding.index === null && error.code === finding.code;
+        return (
+          <Section title="Error" key={`${finding.code} ${finding.index} ${finding.causeSeq}`}>
+            <Fault
+              code={finding.code}
+              cause={finding.message}
+              message={(isLast ? error.message : traceOf(story, finding)) ?? finding.message}
+              note={isLast ? note : ""}
+              actions={<EditPlan planId={planId} />}
+            >
+              <RemedyCommands finding={finding} executionId={executionId} />
+            </Fault>
+          </Section>
+        );
+      })}
+      {failures.length > FAILURES && <p class="faint">and {failures.length - FAILURES} more</p>}
+      {failures.length === 0 && error && (
+        <Section title="Error">
+          <Fault code={error.code} message={error.message} note={note} actions={<EditPlan planId={planId} />} />
+        </Section>
+      )}
+      {findings
+        .filter((finding) => !isFailure(finding))
+        .slice(0, REASONS)
+        .map((finding) => (
+          <p key={`${finding.code} ${finding.index} ${finding.message}`} class={finding.kind === "WARNING" ? "warning" : "why"}>
+            <Words text={finding.message} />
+          </p>
+        ))}
+    </>
+  );
+}
+
+/** The most other findings of one step that are told. */
+const REASONS = 8;
+
+/** Whether nobody has said yet what became of a call whose outcome is unknown. */
+export function isUnknown(detail: { error: { code: string } | null; settled: SettledOutcome | null } | null | undefined): boolean {
+  return detail?.error?.code === "tool.outcome_unknown" && detail.settled === null;
 }
 
 /** What a step asks somebody for; a loop, what the first of its items does. */
@@ -228,17 +256,27 @@ function asksOf(view: StepView): { kind: string; name: string | null } | null {
   return null;
 }
 
-function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepView; isPast: boolean; onAsk: (it: Asking) => void }) {
+interface ActionsProps {
+  story: Story;
+  view: StepView;
+  isUnknown: boolean;
+  isPast: boolean;
+  onAsk: (asking: Asking) => void;
+}
+
+function StepActions({ story, view, isUnknown, isPast, onAsk }: ActionsProps) {
   if (isPast) return null;
   const isOver = story.live.isOver;
   const asked = isOver ? null : asksOf(view);
   const all = asked && view.items ? " all that wait" : "";
+  const canSettle = isUnknown && !view.items;
   return (
     <>
+      {canSettle && <SettleButton step={view.id} item={null} onAsk={onAsk} />}
       {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
-          <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: view.id })}>
-            <Icon name="check" />
+          <button type="button" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: view.id })}>
+            <Icon name={asked.kind === "decision" ? "retry" : "check"} />
             {asked.kind === "decision" ? "Try again" : "Approve"}
             {all}
           </button>
@@ -261,6 +299,45 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
         </button>
       )}
     </>
+  );
+}
+
+interface Settled {
+  settled: SettledOutcome | null;
+  settledOutput: Json;
+  settledComment: string | null;
+  missingCompensation: { toolName: string; parameters: Json } | null;
+}
+
+/** What a person said became of a call, and what is left to be done by hand. */
+export function Decision({ detail, name }: { detail: Settled | null | undefined; name: string }) {
+  if (!detail || detail.settled === null) return null;
+  return (
+    <Section title="Settled">
+      <Pill state={detail.settled} />
+      {detail.settledComment && (
+        <p>
+          <Plain text={detail.settledComment} />
+        </p>
+      )}
+      {detail.settled === "SUCCEEDED" && <JsonView value={detail.settledOutput} label={`settled output of ${name}`} open={1} />}
+      {detail.missingCompensation && (
+        <div class="warning">
+          <p>The call that compensates it was not made:</p>
+          <Call {...detail.missingCompensation} />
+        </div>
+      )}
+    </Section>
+  );
+}
+
+/** The way to say what became of a call. */
+export function SettleButton({ step, item, onAsk }: { step: string; item: number | null; onAsk: (asking: Asking) => void }) {
+  return (
+    <button type="button" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
+      <Icon name="check" />
+      Settle…
+    </button>
   );
 }
 
@@ -290,7 +367,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
               <td>{span((it.to ?? now) - it.from)}</td>
               <td>
                 {words[it.end]}
-                {it.error && <code> {it.error.code}</code>}
+                {it.code && <code> {it.code}</code>}
               </td>
             </tr>
           ))}

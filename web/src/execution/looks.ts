@@ -44,19 +44,19 @@ export function itemLook(step: Step, index: number, item: Item | undefined): Loo
 
 /** What could not be undone ended badly, however well it began. */
 export function toneOf(view: StepView): string {
-  return view.undoError ? "bad" : TONE[view.state];
+  return view.isNotUndone ? "bad" : TONE[view.state];
 }
 
 /** The state of a step in words. */
 export function wordOf(view: StepView): string {
-  return view.undoError ? `${WORD[view.state]}, not undone` : WORD[view.state];
+  return view.isNotUndone ? `${WORD[view.state]}, not undone` : WORD[view.state];
 }
 
 function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (!view || view.state === "PENDING") {
     return step.forEach ? "for each" : "";
   }
-  if (view.undoError) return "not undone";
+  if (view.isNotUndone) return "not undone";
   if (view.items && view.to === null) {
     const waiting = itemsIn(view.items, "WAITING");
     return `${itemsText(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;

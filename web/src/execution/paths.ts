@@ -30,7 +30,7 @@ export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly st
   for (const step of fold.steps) {
     if (step.id === from) break;
     const wasUndone = isUndone(step);
-    const isSame = step.state === "SUCCEEDED" || (step.state === "SKIPPED" && (step.skipReason === "condition" || step.skipReason === "dependency"));
+    const isSame = step.state === "SUCCEEDED" || (step.state === "SKIPPED" && step.isLeftOut);
     if (isSame && !wasUndone && (dependsOn.get(step.id) ?? []).every((it) => stays.has(it))) stays.add(step.id);
   }
   return fold.steps.filter((it) => !stays.has(it.id)).map((it) => it.id);

@@ -2,41 +2,38 @@
 
 import { useMemo } from "preact/hooks";
 
+import type { Finding } from "../api/generated";
 import { useParam } from "../router";
 import { Dot } from "../ui/state";
-import { causeOf } from "../ui/fault";
 import { plain } from "../ui/plain";
 import { Virtual } from "../ui/virtual";
-import { spentIn, type Fold, type StepView } from "./fold";
+import { spentIn, type Fold } from "./fold";
 import { itemsSaid } from "./items";
 import { toneOf, wordOf } from "./looks";
 import type { Story } from "./story";
 
 const ROW = 34;
 
-function errorOf(view: StepView): string {
-  const error = view.undoError ?? (view.state === "SUCCEEDED" ? null : view.error);
-  return error ? causeOf(error.message).slice(0, 200) : "";
-}
-
 interface Props {
   story: Story;
   fold: Fold;
+  findings: readonly Finding[];
   now: number;
   selected: string;
   onSelect: (id: string) => void;
 }
 
-export function Steps({ story, fold, now, selected, onSelect }: Props) {
+export function Steps({ story, fold, findings, now, selected, onSelect }: Props) {
   const [filter, setFilter] = useParam("steps");
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const reasons = useMemo(() => firstOf(findings), [findings]);
   const rows = useMemo(
     () =>
       fold.steps.filter((it) => {
-        const text = `${it.id} ${story.stepOf.get(it.id)?.toolName} ${wordOf(it)} ${it.error?.code ?? ""}`.toLowerCase();
+        const text = `${it.id} ${story.stepOf.get(it.id)?.toolName} ${wordOf(it)} ${reasons.get(it.id)?.code ?? ""}`.toLowerCase();
         return words.every((word) => text.includes(word));
       }),
-    [fold, fold.length, filter],
+    [fold, fold.length, filter, reasons],
   );
   return (
     <div class="events">
@@ -61,7 +58,7 @@ export function Steps({ story, fold, now, selected, onSelect }: Props) {
               <span class="step-name cut">{it.id}</span>
               <span class="step-tool cut mono faint">{story.stepOf.get(it.id)?.plan ?? story.stepOf.get(it.id)?.toolName}</span>
               <span class={`step-word text-${toneOf(it)}`}>{wordOf(it)}</span>
-              <span class="step-error cut faint">{plain(errorOf(it))}</span>
+              <span class="step-error cut faint">{plain((reasons.get(it.id)?.message ?? "").replaceAll("`", ""))}</span>
               <span class="step-time faint">{itemsSaid([it]) || spentIn(it, now)}</span>
             </button>
           </div>
@@ -69,4 +66,11 @@ export function Steps({ story, fold, now, selected, onSelect }: Props) {
       />
     </div>
   );
+}
+
+/** The most severe finding about each step. */
+function firstOf(findings: readonly Finding[]): Map<string, Finding> {
+  const first = new Map<string, Finding>();
+  for (const finding of findings) if (finding.stepId !== null && !first.has(finding.stepId)) first.set(finding.stepId, finding);
+  return first;
 }

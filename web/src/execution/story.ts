@@ -29,6 +29,8 @@ export class Story {
   /** The event up to which the past is shown; null is the present. */
   readonly scrub = new Cell<number | null>(null);
   readonly failure = new Cell<ApiError | null>(null);
+  /** How often somebody said here what became of a call. Where the execution has ended, no event tells of it. */
+  readonly settled = new Cell(0);
   #live: Fold;
   #past: Fold | null = null;
   #leave: (() => void) | undefined;

@@ -5,11 +5,13 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ApiError, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { returns } from "../api/connection";
-import { ExecutionNow, ExecutionOnward, ExecutionOutputs } from "../api/generated";
+import { ExecutionOutputs, type Finding } from "../api/generated";
+import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
+import { about, useFindings } from "../execution/findings";
 import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
-import { EditPlan, Inspector } from "../execution/inspector";
+import { Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
 import { itemsOver, itemsSaid, partlyOver } from "../execution/items";
 import type { Opening } from "../execution/panel";
@@ -22,12 +24,10 @@ import { Graph } from "../graph/graph";
 import { gatesText, type Scene } from "../graph/scene";
 import { setParams, useOneOf, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
-import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { back } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
-import { Words } from "../ui/words";
 import { Meter, Pill, WORD } from "../ui/state";
 import { ago, moment, startsText, took, useNow } from "../ui/time";
 
@@ -103,6 +103,7 @@ function Told({ story }: { story: Story }) {
   const [asking, setAsking] = useState<{ story: Story; asking: Asking } | null>(null);
   const ask = useCallback((asking: Asking) => setAsking({ story, asking }), [story]);
   const [problem, setProblem] = useState<string | ApiError | null>(null);
+  const findings = useFindings(story);
   const { live } = story;
   const fold = story.fold;
   const isRunning = !live.isOver;
@@ -170,9 +171,14 @@ function Told({ story }: { story: Story }) {
           {problem} <button class="link" type="button" onClick={() => setProblem(null)}>Close</button>
         </p>
       )}
-      {scrub === null && <Waits story={story} now={now} onSelect={select} />}
-      {scrub === null && <Failures story={story} onSelect={select} onAsk={ask} />}
-      {scrub === null && <Onward story={story} />}
+      {scrub === null && (
+        <>
+          <Waits story={story} findings={findings} onSelect={select} onAsk={ask} />
+          <Failures story={story} findings={findings} onSelect={select} onAsk={ask} />
+          <Notes story={story} findings={findings} onSelect={select} onAsk={ask} />
+          <Onward story={story} />
+        </>
+      )}
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
         <div class="pane" role="tabpanel" id="panel" aria-labelledby={`tab-${view}`}>
@@ -190,7 +196,7 @@ function Told({ story }: { story: Story }) {
             />
           )}
           {view === "timeline" && <Timeline story={story} fold={fold} now={time} selected={row} onSelect={select} />}
-          {view === "steps" && <Steps story={story} fold={fold} now={time} selected={row} onSelect={select} />}
+          {view === "steps" && <Steps story={story} fold={fold} findings={findings} now={time} selected={row} onSelect={select} />}
           {view === "events" && <Events story={story} upTo={scrub ?? Infinity} onSelect={select} onScrub={moveTo} />}
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
@@ -199,6 +205,7 @@ function Told({ story }: { story: Story }) {
             key={selected}
             groups={groups}
             spot={spot}
+            findings={spot.scope.story === story ? findings : null}
             past={past}
             now={time}
             opening={groups.kindOf(spot) ? { isOpen: open.includes(selected), onToggle: () => (setView("graph"), turn(selected)) } : null}
@@ -223,6 +230,8 @@ function holds(groups: Groups, spot: Spot, past: number | null): string {
 interface BesideProps {
   groups: Groups;
   spot: Spot;
+  /** Those of the execution that the spot is in, where they are known already. */
+  findings: readonly Finding[] | null;
   past: number | null;
   now: number;
   opening: Opening | null;
@@ -231,8 +240,10 @@ interface BesideProps {
 }
 
 /** All about what is selected, wherever in the picture it is. */
-function Beside({ groups, spot, past, now, opening, onAsk, onSelect }: BesideProps) {
+function Beside({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: BesideProps) {
   const { scope, step, index } = spot;
+  const own = useFindings(known ? null : scope.story);
+  const findings = about(known ?? own, step.stepId, index);
   const view = groups.viewOf(spot, past);
   // An item is in its loop, and a step in the step or the item whose plan it is of.
   const parent = index === null ? scope.prefix.slice(0, -1) : scope.prefix + step.stepId;
@@ -241,8 +252,8 @@ function Beside({ groups, spot, past, now, opening, onAsk, onSelect }: BesidePro
   const go = (id: string) => onSelect(scope.prefix + id);
   const isPast = past !== null;
   if (!scope.story || !view) return <PlannedPanel {...common} onSelect={go} />;
-  if (index !== null) return <ItemPanel {...common} story={scope.story} index={index} view={view} item={groups.itemOf(spot, past)} isPast={isPast} onAsk={onAsk} />;
-  return <Inspector {...common} onSelect={go} story={scope.story} view={view} isPast={isPast} now={now} onAsk={onAsk} />;
+  if (index !== null) return <ItemPanel {...common} story={scope.story} findings={findings} index={index} view={view} item={groups.itemOf(spot, past)} isPast={isPast} onAsk={onAsk} />;
+  return <Inspector {...common} onSelect={go} story={scope.story} findings={findings} view={view} isPast={isPast} now={now} onAsk={onAsk} />;
 }
 
 interface HeadProps {
@@ -294,138 +305,6 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         )}
       </p>
     </header>
-  );
-}
-
-/** Why it does not go on by itself. */
-function Waits({ story, now, onSelect }: { story: Story; now: number; onSelect: (id: string) => void }) {
-  const { live } = story;
-  const isStill = !live.isOver && (live.state === "WAITING" || live.state === "PAUSED" || live.state === "PENDING" || live.waiting > 0);
-  const asked = useAsk(ExecutionNow, isStill ? { id: story.about.executionId } : null, 2_000);
-  const waits = isStill ? (asked.data?.execution?.waitsFor ?? []) : [];
-  if (waits.length === 0) return null;
-  return (
-    <ul class="waits" aria-label="What it waits for">
-      {waits.slice(0, 5).map((it, at) => (
-        <li key={at}>
-          {it.kind === "start" && it.until ? <span>{startsText(it.until, now)}</span> : <Words text={it.message} />}
-          {it.stepId && (
-            <button type="button" class="link" onClick={() => onSelect(it.stepId ?? "")}>
-              Show step
-            </button>
-          )}
-        </li>
-      ))}
-      {waits.length > 5 && <li class="faint">and {waits.length - 5} more</li>}
-    </ul>
-  );
-}
-
-/** The most retries that are linked one by one. */
-const RETRIES = 5;
-
-/** What goes on after it: retries, and the next version of its plan. */
-function Onward({ story }: { story: Story }) {
-  const { live } = story;
-  const [isAwaited, setAwaited] = useState(false);
-  const asked = useAsk(ExecutionOnward, live.isOver ? { id: story.about.executionId } : null, isAwaited ? 2_000 : undefined);
-  const { next, replanning, retries: all = [] } = asked.data?.execution ?? {};
-  const retries = all.filter((retry) => retry.executionId !== next?.executionId);
-  useEffect(() => setAwaited(!next && replanning?.state === "PENDING"), [next, replanning]);
-  if (!live.isOver || (!next && !replanning && retries.length === 0)) return null;
-  return (
-    <ul class="waits" aria-label="What goes on after it">
-      {(next || replanning) && (
-        <li role="status">
-          <span>
-            {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
-            {replanning && (
-              <>
-                {" because "}
-                <Words text={replanning.reason} />
-              </>
-            )}
-            {!next && replanning?.givenUp && (
-              <>
-                {": "}
-                <Words text={replanning.givenUp} />
-              </>
-            )}
-          </span>
-          {next && (
-            <a class="link" href={`/executions/${next.executionId}`}>
-              Go to version {next.plan.version}
-            </a>
-          )}
-        </li>
-      )}
-      {retries.slice(-RETRIES).map(({ executionId, state }) => (
-        <li key={executionId}>
-          <span>
-            Retried as{" "}
-            <a class="link mono" href={`/executions/${executionId}`}>
-              {executionId}
-            </a>
-          </span>
-          <span>{WORD[state]}</span>
-        </li>
-      ))}
-      {retries.length > RETRIES && <li class="faint">and {retries.length - RETRIES} before</li>}
-    </ul>
-  );
-}
-
-/** The most steps whose failure is told at the top. */
-const TOLD = 3;
-
-interface FailuresProps {
-  story: Story;
-  onSelect: (id: string) => void;
-  onAsk: (asking: Asking) => void;
-}
-
-/** Why it did not end well. */
-function Failures({ story, onSelect, onAsk }: FailuresProps) {
-  const { live } = story;
-  // What could not be undone is told first, and however it ended: nobody else will see to it.
-  const told = live.steps.flatMap((step) => (step.undoError ? [{ id: step.id, note: "could not be undone", error: step.undoError }] : []));
-  if (live.state === "FAILED") {
-    for (const { id, state, error } of live.steps) if (state === "FAILED" && error) told.push({ id, note: error.retryable ? "retryable" : "", error });
-  }
-  if (told.length === 0 && !live.error) return null;
-  return (
-    <ul class="failures" aria-label="What failed">
-      {live.error && (
-        <li>
-          <Fault code={live.error.code} message={live.error.message} actions={<EditPlan planId={story.about.planId} />} />
-        </li>
-      )}
-      {told.slice(0, TOLD).map(({ id, note, error }) => (
-        <li key={id + note}>
-          <Fault
-            at={id}
-            code={error.code}
-            message={error.message}
-            note={note}
-            actions={
-              <>
-                {live.isOver && (
-                  <button type="button" class="primary" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: id })}>
-                    <Icon name="retry" />
-                    Retry from here
-                  </button>
-                )}
-                <EditPlan planId={story.about.planId} />
-                <button type="button" onClick={() => onSelect(id)}>
-                  Show step
-                </button>
-              </>
-            }
-          />
-        </li>
-      ))}
-      {told.length > TOLD && <li>and {told.length - TOLD} more</li>}
-    </ul>
   );
 }
 

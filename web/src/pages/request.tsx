@@ -14,6 +14,7 @@ import {
   type RequestRunsResult,
 } from "../api/generated";
 import { isFields } from "../api/json";
+import { RemedyCommands } from "../execution/remedies";
 import { difference } from "../plan/difference";
 import { useOneOf, useParam } from "../router";
 import { Fault, Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
@@ -68,6 +69,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   }, [id, onNews, roots.refresh, all.refresh]);
   const newest = request.plans.at(-1);
   const executions = count(roots);
+  const failure = request.findings.find((finding) => finding.kind === "FAILURE");
   return (
     <div class="page">
       <header class="head">
@@ -96,7 +98,14 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
       </header>
       {request.planningError && (
         <div class="failures">
-          <Fault code={request.planningError.code} message={request.planningError.message} actions={<StartDraft id={id} />} />
+          <Fault
+            code={request.planningError.code}
+            message={request.planningError.message}
+            {...(failure ? { cause: failure.message } : {})}
+            actions={<StartDraft id={id} />}
+          >
+            {failure && <RemedyCommands finding={failure} executionId="" />}
+          </Fault>
         </div>
       )}
       <Tabs

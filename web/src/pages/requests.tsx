@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ask, useAsk } from "../api/client";
-import { Executions, Requests, type ExecutionState, type RequestFilter, type RequestRow } from "../api/generated";
+import { Executions, NeedPerson, Requests, type ExecutionState, type RequestFilter, type RequestRow } from "../api/generated";
 import { print } from "../api/json";
 import { go, setParams, useParam } from "../router";
 import { Refused } from "../ui/fault";
@@ -48,7 +48,7 @@ function since(span: string): string | undefined {
 function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): Row {
   const run = node.executions.at(-1) ?? null;
   const isOpen = run !== null && !OVER.has(run.state);
-  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, planningError: node.planningError, isOpen };
+  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, planningError: node.planningError, reason: run ? (run.findings[0] ?? null) : (node.findings[0] ?? null), isOpen };
 }
 
 function runRow({ cursor, node }: { cursor: string; node: RunOf & { request: { query: string } | null } }): Row {
@@ -62,6 +62,9 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   const [tool] = useParam("tool");
   const [parts, setParts] = useParam("parts");
   const [span, setSpan] = useParam("since");
+  const [needs, setNeeds] = useParam("needs");
+  const hasParts = kind === "executions" && parts !== "";
+  const { needy, count } = useNeedy(kind, hasParts);
   return (
     <div class="page list-page">
       <header class="head">
@@ -87,13 +90,40 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
             <SearchBox label="Tool" value={tool} onSearch={(it) => setParams({ tool: it })} placeholder="A tool of the plan, or an id" />
           )}
           <Choice label="State" value={state} options={STATES} onChange={setState} />
+          <button type="button" class="needs-filter" aria-pressed={needs !== ""} onClick={() => setNeeds(needs === "" ? "person" : "")}>
+            <Icon name="person" />
+            Needs a person
+            {count !== "0" && <span class="count">{count}</span>}
+          </button>
           <Choice label="Since" value={span} options={SINCE} onChange={setSpan} />
           {kind === "executions" && <Choice label="Sub-executions" value={parts} options={PARTS} onChange={setParts} />}
         </div>
       </header>
-      {kind === "requests" ? <RequestList search={search} state={state} span={span} /> : <ExecutionList tool={tool} state={state} span={span} hasParts={parts !== ""} />}
+      {kind === "requests" ? <RequestList search={search} state={state} span={span} isNeedy={needs !== ""} needy={needy} /> : <ExecutionList tool={tool} state={state} span={span} isNeedy={needs !== ""} needy={needy} hasParts={hasParts} />}
     </div>
   );
+}
+
+/** How often it is looked at what needs a person, in milliseconds. */
+const NEEDY_EVERY = 3_000;
+
+/** What needs a person: the ids, and how many there are. */
+function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
+  // A request needs a person where any execution of it does.
+  const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_EVERY);
+  const found = asked.data?.executions;
+  return useMemo(() => {
+    const needy = new Set(found?.nodes.map((run) => (kind === "requests" ? run.requestId : run.executionId)));
+    return { needy, count: `${needy.size}${found?.pageInfo.hasNextPage ? "+" : ""}` };
+  }, [found, kind]);
+}
+
+interface ListProps {
+  state: string;
+  span: string;
+  /** Whether only what needs a person is listed. */
+  isNeedy: boolean;
+  needy: ReadonlySet<string>;
 }
 
 /** Text that is asked for once the typing rests. An id leads to what it names. */
@@ -125,41 +155,41 @@ export function SearchBox({ label, value, onSearch, placeholder }: { label: stri
   );
 }
 
-function RequestList({ search, state, span }: { search: string; state: string; span: string }) {
+function RequestList({ search, state, span, isNeedy, needy }: ListProps & { search: string }) {
   // It begins when it is chosen: a list whose beginning moves would begin anew each time.
   const from = useMemo(() => since(span) ?? null, [span]);
-  const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, from };
+  const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, needsPerson: isNeedy || null, from };
   const asked = useAsk(Requests, { filter, first: PART }, EVERY);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(["requests", search, state, span]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+  const list = useListing(print(["requests", search, state, span, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
     const { requests } = await ask(Requests, { filter, first: count, after });
     return { rows: requests.edges.map(requestRow), hasMore: requests.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
   if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
-  return <Rows label="Requests" {...list} empty={<Nothing isFiltered={search !== "" || state !== "" || span !== ""} />} />;
+  return <Rows label="Requests" {...list} needy={needy} empty={<Nothing isFiltered={search !== "" || isNeedy || state !== "" || span !== ""} />} />;
 }
 
-function ExecutionList({ tool, state, span, hasParts }: { tool: string; state: string; span: string; hasParts: boolean }) {
+function ExecutionList({ tool, state, span, isNeedy, needy, hasParts }: ListProps & { tool: string; hasParts: boolean }) {
   const from = useMemo(() => since(span) ?? null, [span]);
-  const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, parts: hasParts, from };
+  const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, parts: hasParts, needsPerson: isNeedy || null, from };
   const asked = useAsk(Executions, { filter, first: PART }, EVERY);
   const part = asked.data?.executions;
   const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(["executions", tool, state, span, hasParts]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+  const list = useListing(print(["executions", tool, state, span, hasParts, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
     const { executions } = await ask(Executions, { filter, first: count, after });
     return { rows: executions.edges.map(runRow), hasMore: executions.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
   if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
-  return <Rows label="Executions" {...list} empty={<Nothing isFiltered={tool !== "" || state !== "" || span !== ""} />} />;
+  return <Rows label="Executions" {...list} needy={needy} empty={<Nothing isFiltered={tool !== "" || isNeedy || state !== "" || span !== ""} />} />;
 }
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   return isFiltered ? (
     <Empty title="No matches">
-      <button type="button" class="link" onClick={() => setParams({ search: "", state: "", since: "", tool: "" })}>
+      <button type="button" class="link" onClick={() => setParams({ search: "", state: "", since: "", tool: "", needs: "" })}>
         Clear filters
       </button>
     </Empty>

@@ -1,0 +1,197 @@
+/** What happened, why, and what helps: above every view of an execution. */
+
+import { useEffect, useState } from "preact/hooks";
+
+import { useAsk } from "../api/client";
+import { ExecutionOnward, type Finding } from "../api/generated";
+import { Fault } from "../ui/fault";
+import { WORD } from "../ui/state";
+import { moment } from "../ui/time";
+import { Words } from "../ui/words";
+import type { Asking } from "./actions";
+import { askedCall, isFailure, needsPerson, ofKind, placeOf, traceOf } from "./findings";
+import { Call } from "./call";
+import { EditPlan } from "./inspector";
+import { CauseLink, isPlanToBlame, RemedyButtons, RemedyCommands } from "./remedies";
+import type { Story } from "./story";
+
+interface Props {
+  story: Story;
+  findings: readonly Finding[];
+  onSelect: (id: string) => void;
+  onAsk: (asking: Asking) => void;
+}
+
+/** Waits whose end is too near to be a date. */
+const COUNTED: ReadonlySet<string> = new Set(["wait.retry", "wait.sleep"]);
+/** The most waits, and the most failures and warnings, that are told at the top. */
+const WAITS = 5;
+const TOLD = 3;
+
+/** Why it does not go on by itself, and what a person can do about it. */
+export function Waits({ story, findings, onSelect, onAsk }: Props) {
+  const { live } = story;
+  const isStill = live.state === "WAITING" || live.state === "PENDING" || live.state === "PAUSED";
+  // While something runs, only what somebody should know is told. What waits for a person comes first.
+  const waits = ofKind(findings, "WAIT")
+    .filter((finding) => isStill || finding.severity !== "INFO")
+    .sort((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)));
+  if (waits.length === 0) return null;
+  return (
+    <ul class="waits" aria-label="What it waits for">
+      {waits.slice(0, WAITS).map((finding) => (
+        <Wait key={keyOf(finding)} story={story} finding={finding} onSelect={onSelect} onAsk={onAsk} />
+      ))}
+      {waits.length > WAITS && <li class="faint">and {waits.length - WAITS} more</li>}
+    </ul>
+  );
+}
+
+function Wait({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { finding: Finding }) {
+  const { executionId } = story.about;
+  const name = placeOf(finding);
+  const asks = finding.remedies.some(({ mutation }) => mutation === "approveStep");
+  const call = asks && name !== "" ? askedCall(story, name) : null;
+  return (
+    <li class={needsPerson(finding) ? "wait needs-person" : "wait"}>
+      <Words text={finding.message} />
+      {finding.until !== null && !COUNTED.has(finding.code) && <time dateTime={finding.until}>{moment(finding.until)}</time>}
+      {call && <Call {...call} />}
+      <RemedyCommands finding={finding} executionId={executionId} />
+      <span class="buttons">
+        <RemedyButtons finding={finding} executionId={executionId} onAsk={onAsk} />
+        <CauseLink finding={finding} executionId={executionId} />
+        {finding.stepId !== null && (
+          <button type="button" class="link" onClick={() => onSelect(name)}>
+            Show step
+          </button>
+        )}
+      </span>
+    </li>
+  );
+}
+
+/** Why it did not end well. */
+export function Failures({ story, findings, onSelect, onAsk }: Props) {
+  const failures = findings.filter((finding) => isFailure(finding) && finding.severity === "ERROR");
+  if (failures.length === 0) return null;
+  return (
+    <ul class="failures" aria-label="What failed">
+      {failures.slice(0, TOLD).map((finding) => (
+        <li key={keyOf(finding)}>
+          <Failure story={story} finding={finding} onSelect={onSelect} onAsk={onAsk} />
+        </li>
+      ))}
+      {failures.length > TOLD && <li>and {failures.length - TOLD} more</li>}
+    </ul>
+  );
+}
+
+function Failure({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { finding: Finding }) {
+  const { executionId, planId } = story.about;
+  return (
+    <Fault
+      at={placeOf(finding)}
+      code={finding.code}
+      cause={finding.message}
+      message={traceOf(story, finding) ?? finding.message}
+      actions={
+        <>
+          <RemedyButtons finding={finding} executionId={executionId} onAsk={onAsk} />
+          <CauseLink finding={finding} executionId={executionId} />
+          <EditPlan planId={planId} isBest={isPlanToBlame(finding)} />
+          {finding.stepId !== null && (
+            <button type="button" onClick={() => onSelect(placeOf(finding))}>
+              Show step
+            </button>
+          )}
+        </>
+      }
+    >
+      <RemedyCommands finding={finding} executionId={executionId} />
+    </Fault>
+  );
+}
+
+/** What else somebody should know: it went on, though not as it should have. */
+export function Notes({ story, findings, onSelect, onAsk }: Props) {
+  const notes = ofKind(findings, "FAILURE", "WARNING", "TAKEOVER").filter(
+    ({ kind, severity }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver),
+  );
+  if (notes.length === 0) return null;
+  return (
+    <ul class="notes" aria-label="Warnings">
+      {notes.slice(0, TOLD).map((finding) => (
+        <li key={keyOf(finding)} class={finding.severity === "INFO" ? "is-info" : ""}>
+          <Words text={finding.message} />
+          <RemedyCommands finding={finding} executionId={story.about.executionId} />
+          <RemedyButtons finding={finding} executionId={story.about.executionId} onAsk={onAsk} />
+          {finding.stepId !== null && (
+            <button type="button" class="link" onClick={() => onSelect(placeOf(finding))}>
+              Show step
+            </button>
+          )}
+        </li>
+      ))}
+      {notes.length > TOLD && <li class="faint">and {notes.length - TOLD} more</li>}
+    </ul>
+  );
+}
+
+function keyOf({ code, stepId, index, causeSeq, message }: Finding): string {
+  return `${code} ${stepId} ${index} ${causeSeq} ${message}`;
+}
+
+/** The most retries that are linked one by one. */
+const RETRIES = 5;
+
+/** What goes on after it: retries, and the next version of its plan. */
+export function Onward({ story }: { story: Story }) {
+  const { live } = story;
+  const [isAwaited, setAwaited] = useState(false);
+  const asked = useAsk(ExecutionOnward, live.isOver ? { id: story.about.executionId } : null, isAwaited ? 2_000 : undefined);
+  const { next, replanning, retries: all = [] } = asked.data?.execution ?? {};
+  const retries = all.filter((retry) => retry.executionId !== next?.executionId);
+  useEffect(() => setAwaited(!next && replanning?.state === "PENDING"), [next, replanning]);
+  if (!live.isOver || (!next && !replanning && retries.length === 0)) return null;
+  return (
+    <ul class="waits" aria-label="What goes on after it">
+      {(next || replanning) && (
+        <li role="status">
+          <span>
+            {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
+            {replanning && (
+              <>
+                {" because "}
+                <Words text={replanning.reason} />
+              </>
+            )}
+            {!next && replanning?.givenUp && (
+              <>
+                {": "}
+                <Words text={replanning.givenUp} />
+              </>
+            )}
+          </span>
+          {next && (
+            <a class="link" href={`/executions/${next.executionId}`}>
+              Go to version {next.plan.version}
+            </a>
+          )}
+        </li>
+      )}
+      {retries.slice(-RETRIES).map(({ executionId, state }) => (
+        <li key={executionId}>
+          <span>
+            Retried as{" "}
+            <a class="link mono" href={`/executions/${executionId}`}>
+              {executionId}
+            </a>
+          </span>
+          <span>{WORD[state]}</span>
+        </li>
+      ))}
+      {retries.length > RETRIES && <li class="faint">and {retries.length - RETRIES} before</li>}
+    </ul>
+  );
+}

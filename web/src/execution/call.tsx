@@ -1,0 +1,16 @@
+/** A call that somebody is asked about: its tool and its parameters. */
+
+import { print } from "../api/json";
+import { omitted } from "../ui/json";
+import { Plain } from "../ui/plain";
+import type { AskedCall } from "./findings";
+
+export function Call({ toolName, parameters }: AskedCall) {
+  const bytes = omitted(parameters);
+  const text = bytes === null ? print(parameters ?? {}) : `${bytes.toLocaleString("en")} bytes of parameters`;
+  return (
+    <code class="call" tabIndex={0} role="group" aria-label="The call that would be made">
+      <strong>{toolName}</strong> <Plain text={text} />
+    </code>
+  );
+}
