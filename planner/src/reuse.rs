@@ -114,7 +114,8 @@ fn take_over_calls(
 /// by a retry of the steps that failed.
 pub fn take_over_children(
     created: &mut Created,
-    (keys, settled): (Vec<CallKey>, Vec<SettledCall>),
+    keys: Vec<CallKey>,
+    settled: Vec<SettledCall>,
     scope: RetryScope<'_>,
 ) -> Result<(), ReuseError> {
     created.call_keys.extend(keys);

@@ -48,7 +48,8 @@ struct Upgraded {
 }
 
 impl Upgraded {
-    async fn open(store: &str, (version, executions): (&str, usize)) -> Self {
+    async fn open(store: &str, written: (&str, usize)) -> Self {
+        let (version, executions) = written;
         let home = Home::new();
         let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
         home.file("faber.yaml", &format!("store: {store}\n{tools}"));

@@ -237,7 +237,8 @@ impl Executions {
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {
             let calls = self.store.calls_of_children(children).await?;
-            take_over_children(&mut created, calls, scope).map_err(refused)?;
+            let (keys, settled) = calls;
+            take_over_children(&mut created, keys, settled, scope).map_err(refused)?;
         }
         Ok(created)
     }
