@@ -35,7 +35,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Like [`nearest`], and compares the singular of a plural such as `retries` with `retry`.
 fn nearest_with_plurals<'a>(
     name: &str,
-    known: impl Iterator<Item = &'a str> + Clone,
+    known: &(impl Iterator<Item = &'a str> + Clone),
 ) -> Option<&'a str> {
     let nearest_of = |name: &str| nearest(name, known.clone());
     nearest_of(name).or_else(|| nearest_of(&format!("{}y", name.strip_suffix("ies")?)))
@@ -59,7 +59,7 @@ pub fn explain_unknown_field(message: &str) -> String {
 
 /// Returns the known field that a misspelt one means.
 pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    nearest_with_plurals(name, known.iter().copied())
+    nearest_with_plurals(name, &known.iter().copied())
 }
 
 /// Writes help with the most similar known name.

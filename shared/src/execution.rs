@@ -202,19 +202,14 @@ impl Execution {
             return Err(ReplayError::Illegal { phase: self.phase, event: event.kind() });
         }
         let occurrence = Occurrence { at: *at, seq: *seq };
-        match event.step() {
-            Some(id) => {
-                let step = self
-                    .plan
-                    .step_number(id)
-                    .ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
-                self.apply_to_task(Task { step, part: event.part() }, occurrence, event)?;
-            }
-            None => {
-                self.record_takeover(occurrence, event);
-                self.apply_to_execution(*at, event)?;
-                self.record_history(occurrence, event);
-            }
+        if let Some(id) = event.step() {
+            let step =
+                self.plan.step_number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
+            self.apply_to_task(Task { step, part: event.part() }, occurrence, event)?;
+        } else {
+            self.record_takeover(occurrence, event);
+            self.apply_to_execution(*at, event)?;
+            self.record_history(occurrence, event);
         }
         self.commands.extend(event.command());
         self.seq = *seq;

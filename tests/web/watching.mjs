@@ -288,7 +288,7 @@ test('what could not be undone is told everywhere', async () => {
   const { executionId } = await server.execute(tools, 'not undone', { compensateOnFailure: true });
   await server.reaches(executionId, 'FAILED');
   const page = await open(server, `/executions/${executionId}?view=steps`);
-  await page.getByLabel('What failed').getByText('cannot undo it').waitFor();
+  await page.getByLabel('What failed').getByText('cannot undo it').first().waitFor();
   await page.locator('[data-step="two"]', { hasText: 'Succeeded, not undone' }).waitFor();
   assert.match(await page.locator('.head .meter svg').getAttribute('aria-label'), /1 could not be undone/);
   await page.locator('[data-step="two"] button').click();
@@ -381,7 +381,7 @@ test('a loop that runs says how many of its items are over', async () => {
   assert.ok(Math.abs(Number(await page.locator('.head .meter .fill-running').getAttribute('width')) - (11 / 12) * 50) < 0.01);
   await page.locator('.inspector .facts').getByText('11 of 12 items').waitFor();
   await page.getByRole('tab', { name: 'Steps' }).click();
-  await page.locator('[data-step="each"]').getByText('11 of 12 items').waitFor();
+  await page.locator('[data-step="each"]').getByText('11 of 12 items').first().waitFor();
   await page.getByRole('tab', { name: 'Timeline' }).click();
   await page.locator('.timeline-row .bar-time', { hasText: '11 of 12 items' }).waitFor();
   await close(page);

@@ -257,12 +257,13 @@ fn embedders_are_what_is_configured_and_then_the_built_in_one() {
         "embedding: { model: m, builtin: true }",
         "embedding: { model: m, api_key_env: X }",
         "embedding: { base_url: 'http://me:secret@h/v1', model: m }",
-        "embedding: { modle: m }",
         "embedding: local",
     ] {
         let err = load(text).unwrap_err().to_string();
         assert!(err.contains("write `{ builtin: true }`"), "{text}: {err}");
     }
+    let err = load("embedding: { modle: m }").unwrap_err().to_string();
+    assert!(err.contains("`model`"), "{err}");
 }
 
 #[test]

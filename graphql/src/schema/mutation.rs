@@ -271,6 +271,7 @@ impl WorkMutation {
     /// Records what became of a call whose outcome is unknown (`tool.outcome_unknown`). A step that
     /// waits goes on with the output, or fails. Of a step that failed, the decision is kept beside
     /// the log: a retry of what failed reuses the output. The same answer twice changes nothing.
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,
         ctx: &Context<'_>,

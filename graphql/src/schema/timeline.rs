@@ -263,6 +263,7 @@ fn subject(event: &Event) -> String {
     format!("{undo}`{step}{item}`")
 }
 
+#[expect(clippy::too_many_lines, reason = "it has a sentence for each event")]
 fn message(event: &Event) -> String {
     let step = subject(event);
     match event {

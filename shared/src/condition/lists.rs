@@ -161,7 +161,7 @@ impl<'a> Evaluation<'a> {
 
     fn split_text(&mut self, text: &Text<'a>, separator: &str) -> Attempt<'a, Val<'a>> {
         match text {
-            Text::Found(text) => self.collect_parts(*text, separator, Text::Found),
+            Text::Found(text) => self.collect_parts(text, separator, Text::Found),
             Text::Made(text) => self.collect_parts(text, separator, |part| Text::Made(part.into())),
         }
     }

@@ -52,7 +52,9 @@ impl<'a> Reader<'_, 'a> {
             }
             Expr::Choice(parts) => parts.iter().for_each(|part| self.visit(part)),
             Expr::Call(_, items) | Expr::List(items) => {
-                items.iter().for_each(|item| self.visit(item));
+                for item in items {
+                    self.visit(item);
+                }
             }
             Expr::Map(entries) => entries.iter().for_each(|(key, value)| {
                 self.visit(key);

@@ -368,8 +368,8 @@ fn call_errors_show_when_parsing() {
         "author.name.matches('(a{1000}){1000}')",
         &expect!["error: the pattern of `matches`: it becomes too large; repeat less"],
     );
-    check("b'abc' == b'abc'", &expect!["error: conditions have no bytes"]);
-    check("Author{name: 'x'} == 1", &expect!["error: conditions have no `Author {…}`"]);
+    check("b'abc' == b'abc'", &expect!["error: expressions have no bytes"]);
+    check("Author{name: 'x'} == 1", &expect!["error: expressions have no `Author {…}`"]);
     check("author.?name == 1", &expect!["error: line 1, column 7: unsupported syntax '.?'"]);
     check("'Alice'", &expect!["error: it gives neither true nor false; compare it with something"]);
     check(

@@ -57,7 +57,9 @@ impl ChildCalls {
     /// Returns the calls of a child execution that failed, for the child that repeats it.
     pub fn of_earlier(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
         let mut calls = Self { call_keys, ..Self::default() };
-        settled.into_iter().for_each(|call| calls.add_settled(call));
+        for call in settled {
+            calls.add_settled(call);
+        }
         calls
     }
 

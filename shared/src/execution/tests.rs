@@ -165,6 +165,7 @@ fn table(gathered: Option<&Arc<Value>>) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn every_state_meets_every_event() {
     let list = Arc::new(json!([]));
     expect![[r"

@@ -7,6 +7,7 @@ use super::world::{World, text, world, worlds};
 const FIELDS: &str = "state outputs executionResults { errors { stepId code message retryable } }
     steps { stepId state attempts resolvedParameters warnings }";
 
+#[expect(clippy::needless_pass_by_value, reason = "so that tests can write `json!` in place")]
 fn compute(expression: &str, values: Value) -> Value {
     json!({ "id": "c", "name": "flow.compute",
         "parameters": { "expression": expression, "values": values } })

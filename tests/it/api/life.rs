@@ -248,7 +248,7 @@ async fn tools_are_listed() {
     let query = "{ toolSets { name active status error tools { name } } }";
     let sets = world.get(query, json!({})).await;
     assert_eq!((&sets[0]["name"], &sets[0]["status"]), (&json!("flow"), &json!("ready")));
-    assert_eq!(sets[0]["tools"].as_array().map(Vec::len), Some(7));
+    assert_eq!(sets[0]["tools"].as_array().map(Vec::len), Some(8));
     for none in ["{ tool(name: \"x\") { name } }", "{ tool(name: \"\") { name } }"] {
         assert_eq!(world.get(none, json!({})).await, Value::Null);
     }

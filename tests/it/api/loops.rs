@@ -133,7 +133,7 @@ async fn one_item_is_approved_or_all_that_wait() {
         assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
         let why = world.execution(&id, "waitsFor { kind stepId index message }").await;
         let kinds = pluck(why["waitsFor"].as_array().unwrap(), "kind");
-        assert_eq!(kinds, ["decision", "decision"], "{why:#}");
+        assert_eq!(kinds, ["decision", "decision", "items"], "{why:#}");
         world.get(query, json!({ "id": id, "step": "l" })).await;
         let events = world.events(&id).await;
         assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));

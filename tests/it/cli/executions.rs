@@ -52,8 +52,8 @@ async fn the_seed_runs_over_a_real_server_and_only_once() {
     let told = home.run(&["debug", request]).await;
     for part in [
         "FAILED  0 of 2 steps done, 1 failed, 1 skipped",
-        "`createAuthor` (blog.createAuthor) failed with tool.failed: ",
-        "So `createBlog` did not run.",
+        "error[tool.failed]: `createAuthor` failed: ",
+        "`createBlog` did not run, because `createAuthor` failed",
         "faber retry exec_",
         "alice@test.com",
     ] {

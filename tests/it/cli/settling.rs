@@ -78,9 +78,9 @@ async fn a_retry_sends_the_key_of_the_call_whose_outcome_is_unknown() {
 #[tokio::test]
 async fn a_settled_call_is_reused_and_undone() {
     let shop = Shop::new();
-    let ship = json!({ "id": "ship", "name": "flow.fail", "parameters": { "message": "no" },
+    let next = json!({ "id": "ship", "name": "flow.fail", "parameters": { "message": "no" },
         "dependsOn": "pay" });
-    let id = shop.run(&json!([pay(&json!({})), ship]), &["--compensate"], 1).await;
+    let id = shop.run(&json!([pay(&json!({})), next]), &["--compensate"], 1).await;
     let home = &shop.home;
     for (arguments, code) in [
         (&["ship", "--failed"][..], "CONFLICT"),
@@ -141,8 +141,8 @@ async fn a_step_that_waits_goes_on() {
     let shop = Shop::new();
     let mut waits = pay(&json!({}));
     waits["onError"] = json!("wait");
-    let ship = json!({ "id": "ship", "name": "flow.echo", "parameters": { "of": "{{pay.id}}" } });
-    let id = shop.run(&json!([waits, ship]), &[], 4).await;
+    let next = json!({ "id": "ship", "name": "flow.echo", "parameters": { "of": "{{pay.id}}" } });
+    let id = shop.run(&json!([waits, next]), &[], 4).await;
     let done = shop.home.json(&["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(done["outputs"], json!({ "pay": { "id": 7 }, "ship": { "of": 7 } }), "{done}");
     assert_eq!(done["steps"][0]["settled"], "SUCCEEDED", "{done}");

@@ -311,7 +311,7 @@ async fn executions_that_need_a_person_are_listed_until_nobody_is_needed() {
         let found = home.json(&["list", what, "--needs-person"], 0).await;
         found.as_array().unwrap().iter().map(|it| text(&it[id]).to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(listed("executions", "executionId").await, [id.clone()]);
+    assert_eq!(listed("executions", "executionId").await, std::slice::from_ref(&id));
     assert_eq!(listed("requests", "requestId").await, [text(&waiting["requestId"])]);
     assert_eq!(home.run(&["approve", &id, "pay"]).await.status, 0);
     assert_eq!(listed("executions", "executionId").await, [""; 0]);

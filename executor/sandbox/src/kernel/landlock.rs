@@ -161,7 +161,9 @@ impl Readable {
             self.checks_left = usize::MAX;
         } else if path == Path::new(USR_FOLDER) {
             self.listed.push(path.to_owned());
-            list_entries(path).iter().for_each(|entry| self.add_system(entry));
+            for entry in list_entries(path) {
+                self.add_system(&entry);
+            }
         } else {
             self.whole.push(path.to_owned());
         }

@@ -50,6 +50,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that tests can write values in place")]
     fn check(expression: &str, values: Value, expected: Expect) {
         let text = match evaluate(&json!({ "expression": expression, "values": values })) {
             Ok(value) => value.to_string(),

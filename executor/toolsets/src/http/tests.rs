@@ -332,9 +332,9 @@ fn mistakes_are_explained() {
         serde_json::from_value::<crate::sources::SetConfig>(set).unwrap_err().to_string()
     };
     let http = |http: Value| complaint(json!({ "http": http }));
-    expect!["`http`: `ftp://x` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `ftp://x` is no address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "ftp://x" })));
-    expect!["`http`: `https://{{a}}.example.com/` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is no address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
     expect![

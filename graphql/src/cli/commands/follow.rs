@@ -420,7 +420,9 @@ async fn show_waiting(
         let waits = found.findings.iter().filter(|finding| is_question(finding));
         for finding in waits.take(ASKED) {
             screen.say(&draw_finding(finding, screen.err));
-            draw_commands(finding, screen.err).iter().for_each(|line| screen.say(line));
+            for line in draw_commands(finding, screen.err) {
+                screen.say(&line);
+            }
         }
     }
     Ok(ExitStatus::Waiting)

@@ -281,11 +281,11 @@ mod tests {
                   "findings": [{ "severity": "ERROR", "message": "no tool fits" }] },
             ]),
             request_row,
-            expect![[r#"
+            expect![[r"
                 A                B                C                    D      E                         F
                 req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  `export` failed: no code  pay the ␛[2J bill
                 req_1_bbbbbbbbb                   2026-01-02 00:00:00                                   a query that is far t…
-                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"#]],
+                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"]],
         );
         let mut execution = times;
         execution["executionId"] = json!("exec_1_aaaaaaaaa");
@@ -295,9 +295,9 @@ mod tests {
         check(
             json!([execution]),
             execution_row,
-            expect![[r#"
+            expect![[r"
                 A                 B          C    D                    E      F  G
-                exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s     plan_1_aaaaaaaaa"#]],
+                exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s     plan_1_aaaaaaaaa"]],
         );
         let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
             "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });

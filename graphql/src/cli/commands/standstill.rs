@@ -12,7 +12,7 @@ use crate::cli::{client::types::Text, failure::Failure, session::Session};
 /// Time without an event after which a command asks for the reason, and the longest pause until it
 /// asks again.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// The time without an event.
 #[derive(Clone, Copy, Debug)]

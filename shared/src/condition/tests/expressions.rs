@@ -174,8 +174,6 @@ fn work_and_results_have_limits() {
                 prepare them";
     let size = "the result has more than 1048576 bytes; return less";
     let doubled = format!("[n]{}", ".map(x, [x, x])".repeat(30));
-    let deep = format!("[1]{}", ".map(x, [x])".repeat(40));
-    let deeper = format!("{deep}.map(x, [x[0]]){}", ".map(x, [x, [x]])".repeat(2));
     for (source, expected) in [
         ("long.split('').map(x, long.split(''))", work),
         ("long.split('').map(x, sort([long, long]))", work),
@@ -186,7 +184,6 @@ fn work_and_results_have_limits() {
     ] {
         assert_eq!(compute(source), Err(expected.to_owned()), "{source}");
     }
-    assert!(compute(&deeper).is_ok());
     let nested = "[".repeat(24) + "n" + &"]".repeat(24);
     let nested = format!("[{nested}]{}", ".map(x, [[[x]]])".repeat(25));
     if let Err(why) = compute(&nested) {

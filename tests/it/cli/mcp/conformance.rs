@@ -100,7 +100,7 @@ async fn the_inspector_finds_nothing_to_complain_about() {
             (answer, told)
         };
         let (listed, told) = ask(&["--method", "tools/list", "--strict"]).await;
-        assert_eq!(listed["tools"].as_array().unwrap().len(), 13);
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 14);
         assert!(!told.contains("Warning:") && !told.contains("Error:"), "{told}");
         let call = ["--method", "tools/call", "--tool-name", "run", "--tool-arg"];
         let (answer, _) = ask(&[&call[..], &["query=List all authors"]].concat()).await;

@@ -26,6 +26,7 @@ async fn a_client_plans_and_executes() {
         "run",
         "saved_plans",
         "select_tools",
+        "settle",
         "signal",
         "status",
         "validate",

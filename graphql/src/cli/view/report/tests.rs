@@ -292,7 +292,7 @@ fn of_what_was_never_executed() {
             "message": "no tool fits `dance`",
             "remedies": [{ "label": "write the plan by hand", "command": "faber run --plan FILE" }] }],
     });
-    expect![[r#"
+    expect![[r"
         NO PLAN  req_1_aaaaaaaaa
           query    dance
 
@@ -304,7 +304,7 @@ fn of_what_was_never_executed() {
 
         Next
           faber run --plan FILE  write the plan by hand
-          faber debug req_1_aaaaaaaaa --full"#]]
+          faber debug req_1_aaaaaaaaa --full"]]
     .assert_eq(&told(request.clone()));
     request["transcript"] = json!([]);
     request["findings"] = json!([]);

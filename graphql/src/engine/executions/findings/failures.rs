@@ -114,7 +114,7 @@ fn is_over(view: &View<'_>) -> bool {
 
 fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Finding {
     let planned = view.planned(task);
-    let first_failed = step.items.as_deref().and_then(|items| items.first_failed());
+    let first_failed = step.items.as_deref().and_then(shared::execution::Items::first_failed);
     let first_failed = first_failed.filter(|_| view.is_fatal(task));
     let shown = first_failed.map_or(task, |index| task.for_item(index));
     let failed_step = view.execution.task(shown).unwrap_or(step);

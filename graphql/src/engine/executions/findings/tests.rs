@@ -1,5 +1,8 @@
 //! The table of findings: every failure code, wait, skip, takeover, limit and missing tool.
 
+#![expect(clippy::too_many_lines, reason = "the functions are tables")]
+#![expect(clippy::needless_pass_by_value, reason = "so that tables can write `json!` in place")]
+
 use std::{fmt::Write as _, sync::Arc};
 
 use executor::{
@@ -760,14 +763,16 @@ fn a_failed_planning_says_what_is_wrong() {
         ]),
     );
     let all = [refused("NO_PLAN_FOUND"), refused("PLANNER_UNAVAILABLE"), diagnostics];
-    expect![[r#"
+    expect![[r"
+        planning
           ERROR FAILURE NO_PLAN_FOUND : no
             -> run --plan FILE
           ERROR FAILURE PLANNER_UNAVAILABLE : no
             -> doctor | run 'pay it'\''s bill'
           ERROR FAILURE plan.unknown_tool : no tool is called `pay` (tools[0].name) (help: did you mean `shop.pay`?)
           WARNING WARNING plan.assumed_parameter : guessed
-    "#]].assert_eq(&all.concat());
+    "]]
+    .assert_eq(&format!("planning\n{}", all.concat()));
     assert_eq!(found("draft", json!({})), "", "the planning goes on");
 }
 
