@@ -283,7 +283,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
     if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) foreign.push(request.url());
   });
   await page.goto(`${server.url}/graphiql`);
-  const execute = page.getByRole('button', { name: /Execute/ });
+  const execute = page.getByRole('button', { name: /Execute query/ });
   // What is clicked before the schema has come asks for nothing.
   const requests = page.locator('.graphiql-response', { hasText: '"requestId"' });
   await until(async () => {

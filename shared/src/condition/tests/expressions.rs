@@ -184,7 +184,7 @@ fn work_and_results_have_limits() {
     ] {
         assert_eq!(compute(source), Err(expected.to_owned()), "{source}");
     }
-    let nested = "[".repeat(24) + "n" + &"]".repeat(24);
+    let nested = "[".repeat(16) + "n" + &"]".repeat(16);
     let nested = format!("[{nested}]{}", ".map(x, [[[x]]])".repeat(25));
     if let Err(why) = compute(&nested) {
         assert_eq!(why, "the result nests deeper than 96 levels");
