@@ -135,7 +135,7 @@ async fn a_newer_schema_is_refused() {
     drop(Sqlite::open(&path).unwrap());
     edit(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 4 });
+    assert_eq!(err, StoreError::TooNew { found: 7, known: 5 });
 }
 
 #[tokio::test]

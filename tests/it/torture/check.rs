@@ -137,6 +137,20 @@ impl<'a> Reading<'a> {
             course.is_taken_over = true;
             debug_assert!(task.1.is_none());
         }
+        for carried in data["callKeys"].as_array().into_iter().flatten() {
+            let item = carried["index"].as_u64().map(|item| format!("[{item}]"));
+            let place = format!(
+                "{}{}",
+                carried["stepId"].as_str().unwrap_or("?"),
+                item.unwrap_or_default()
+            );
+            let key = carried["key"].as_str().and_then(|key| key.split_once('/'));
+            let is_of_earlier =
+                |(execution, at): (&str, &str)| at == place && execution != self.story.execution;
+            if !key.is_some_and(is_of_earlier) || data["retryOf"].is_null() {
+                self.wrong("carries a key of no earlier call", carried);
+            }
+        }
     }
 
     fn claimed(&mut self, event: &Value) {
@@ -439,10 +453,18 @@ impl<'a> Reading<'a> {
             .collect()
     }
 
-    /// Returns the key under which a task must be called, always.
+    /// Returns the key that every call of a task must send.
+    ///
+    /// A retry sends the key of an earlier call whose outcome is unknown.
     fn key(&self, (name, item, is_undo): Task<'_>) -> String {
-        let item = item.map(|it| format!("[{it}]")).unwrap_or_default();
+        let item_suffix = item.map(|item| format!("[{item}]")).unwrap_or_default();
         let undo = if is_undo { "/undo" } else { "" };
-        format!("{}/{name}{item}{undo}", self.story.execution)
+        let of_execution = format!("{}/{name}{item_suffix}{undo}", self.story.execution);
+        if is_undo {
+            return of_execution;
+        }
+        let mut carried = self.options["callKeys"].as_array().into_iter().flatten();
+        let earlier = carried.find(|key| key["stepId"] == name && key["index"].as_u64() == item);
+        earlier.and_then(|key| key["key"].as_str()).map_or(of_execution, str::to_owned)
     }
 }

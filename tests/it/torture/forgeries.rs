@@ -69,6 +69,23 @@ fn the_truth_is_accepted() {
 }
 
 #[test]
+fn a_retry_calls_under_the_key_of_the_unknown_call() {
+    let retried = |carried: &str, called: &str| {
+        let (mut story, mut known, mut lines) = truth();
+        let keys = json!([{ "stepId": "a", "key": carried }]);
+        known.log[0]["data"] = json!({ "retryOf": "exec_0", "callKeys": keys });
+        story.told.clone_from(&known.log);
+        called.clone_into(&mut lines[0].key);
+        check(&story, &known, &lines.iter().collect::<Vec<_>>()).1
+    };
+    let notices = |wrongs: Vec<String>, what: &str| wrongs.iter().any(|wrong| wrong.contains(what));
+    let told = retried("exec_0/a", "exec_0/a");
+    assert_eq!(told, Vec::<String>::new());
+    assert!(notices(retried("exec_0/a", "exec_1/a"), "under a key that nothing of it has"));
+    assert!(notices(retried("exec_0/b", "exec_0/b"), "a key of no earlier call"));
+}
+
+#[test]
 fn what_must_not_be_is_noticed() {
     notices("one attempt, two calls", |_, _, lines| lines.push(lines[0].clone()));
     notices("called twice", |_, _, lines| {
