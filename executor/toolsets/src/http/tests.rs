@@ -338,7 +338,7 @@ fn mistakes_are_explained() {
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
     expect![
-        "`http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+        "`tools[0]` (`t`): `http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"
     ]
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`http`: `query` is a map of fields, or `rest`"]
