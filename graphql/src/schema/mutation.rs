@@ -178,14 +178,16 @@ impl WorkMutation {
         started(engine, id).await
     }
 
-    /// Asks the configured model for the next version of a failed execution's plan, and starts it
-    /// with the same options. Faber reuses a step that succeeded and is unchanged in the new
-    /// version, unless it depends on a step that runs again.
+    /// Asks the configured model for the next version of a plan whose execution failed or was
+    /// cancelled, and starts it with the same options. Faber reuses a step that succeeded and is
+    /// unchanged in the new version, unless it depends on a step that runs again.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of a failed execution, `exec_…`. One that was replanned before is \
-                    `CONFLICT`.")]
+        #[graphql(
+            desc = "Id of a failed or cancelled execution, `exec_…`. One that was replanned before is \
+                    `CONFLICT`."
+        )]
         execution_id: ID,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Execution> {

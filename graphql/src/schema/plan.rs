@@ -40,10 +40,9 @@ pub(super) enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "diagnostic::Severity")]
 pub(super) enum Severity {
-    /// A draft with this diagnostic has no plan. A finding with this severity needs an action.
+    /// The draft has no plan. In a finding: something failed.
     Error,
-    /// A plan exists, but its author should read this. A finding with this severity should be
-    /// looked at.
+    /// The draft has a plan, but its author should read this. In a finding: an action may help.
     Warning,
     /// Information. No action is needed.
     Info,

@@ -1,4 +1,4 @@
-//! The golden copy of the schema, and what clients may rely on in it.
+//! The golden copy of the schema, and the parts on which clients rely.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -24,8 +24,8 @@ fn the_golden_copy_is_the_schema() {
     assert!(golden == sdl, "the schema has changed, see `FABER_BLESS`; first at {differs:?}");
 }
 
-/// Returns the type of every field, argument and input field of a schema, defaults included, by
-/// `Type.field` or `Type.field(argument)`; and every `Enum.VALUE` and scalar.
+/// Returns the type and default of every field, argument and input field, by `Type.field` or
+/// `Type.field(argument)`. Values of enums and scalars have an empty type.
 fn members(sdl: &str) -> BTreeMap<String, String> {
     let mut members = BTreeMap::new();
     for definition in parse_schema(sdl).unwrap().definitions {
@@ -104,7 +104,8 @@ fn everything_is_described() {
     }
 }
 
-/// What clients may rely on. Fields, arguments and values may be added; nothing here may change.
+/// The parts on which clients rely. Fields, arguments and values may be added, but nothing here may
+/// change.
 const FIXED: &str = "
 scalar JSON
 scalar DateTime

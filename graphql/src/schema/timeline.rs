@@ -39,7 +39,7 @@ pub(super) struct TimelineEntry {
     step_id: Option<String>,
     /// Number of the attempt, from 1. Null if the entry is not about an attempt.
     attempt: Option<u32>,
-    /// Name of the machine whose worker owned the execution at that time.
+    /// Name of the machine whose worker owned the execution at that time. Null if none did.
     node: Option<String>,
     /// What happened, in one line.
     message: String,
