@@ -35,7 +35,7 @@ const FINDINGS: i32 = 100;
 pub(super) enum ExecutionState {
     /// Created, and not yet started: no worker has claimed it, or `startAt` lies ahead.
     Pending,
-    /// Started and not finished.
+    /// Started: steps run, or a worker can continue the execution.
     InProgress,
     /// Paused by `pauseExecution`. Starts no further step until `resumeExecution`.
     Paused,
@@ -252,11 +252,9 @@ impl Execution {
     async fn repeated_calls(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What the retry runs again.", default_with = "RetryMode::All")]
-        mode: RetryMode,
+        #[graphql(desc = "Steps to run again.", default_with = "RetryMode::All")] mode: RetryMode,
         #[graphql(
-            desc = "Id of the first step to run again. Required for `FROM_STEP`, and invalid for \
-                    other modes."
+            desc = "Id of the first step to run again. Only for `FROM_STEP`, which needs it."
         )]
         from_step: Option<String>,
     ) -> Result<Vec<RepeatedCall>> {
@@ -382,16 +380,11 @@ impl Execution {
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Returns events whose `seq` is greater than this one.",
-            default_with = "Some(0)"
-        )]
+        #[graphql(desc = "Returns events after this `seq`.", default_with = "Some(0)")]
         after_seq: Option<i64>,
-        #[graphql(
-            desc = "Maximum number of events, from 1 to 10000.",
-            default_with = "Some(1000)"
-        )]
-        first: Option<i32>,
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(1000)")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<ExecutionEvent>> {
         let most = count("first", first.unwrap_or(1_000), EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;

@@ -40,9 +40,7 @@ impl HouseMutation {
     async fn prune(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Minimum age of what is removed, such as `30d`, `12h`, `90m` or `3600s`."
-        )]
+        #[graphql(desc = "Minimum age, such as `30d`, `12h`, `90m` or `3600s`.")]
         older_than: String,
     ) -> Result<Pruned> {
         let age = age::parse(&older_than).map_err(invalid)?;

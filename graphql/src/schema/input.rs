@@ -67,13 +67,14 @@ pub(super) struct ToolExecutionInput {
     max_parallel: Option<i64>,
     /// Retry policy. Default: one attempt.
     retry: Option<RetryInput>,
-    /// Time limit of one attempt in milliseconds, from 1 to one year. Default: 300000 (5 minutes).
+    /// Time limit of one attempt in milliseconds, from 1 to 31536000000 (one year). Default: 300000
+    /// (5 minutes).
     timeout_ms: Option<i64>,
-    /// Longest time in milliseconds in which an attempt may report no progress, from 1 to one year.
-    /// Default: no limit.
+    /// Longest time in milliseconds in which an attempt may report no progress, from 1 to
+    /// 31536000000 (one year). Default: no limit.
     idle_timeout_ms: Option<i64>,
-    /// Time in milliseconds for which the output is cached, from 1 to one year. Calls with the same
-    /// parameters then reuse it. Allowed for `READ` tools only. Default: no caching.
+    /// Time in milliseconds for which the output is cached, from 1 to 31536000000 (one year). Calls
+    /// with the same parameters then reuse it. Allowed for `READ` tools only. Default: no caching.
     cache_ttl_ms: Option<i64>,
     /// True if a template that refers to a missing field fails the step. Default: the value of
     /// `ExecutionOptions.strictTemplates`, or else true for tools that are not `READ`.
@@ -93,9 +94,11 @@ pub(super) struct ToolExecutionInput {
 pub(super) struct RetryInput {
     /// Maximum number of attempts, from 1 to 1000. Default: 1.
     max_attempts: Option<i64>,
-    /// Delay before the second attempt in milliseconds, from 0 to one year. Default: 100.
+    /// Delay before the second attempt in milliseconds, from 0 to 31536000000 (one year). Default:
+    /// 100.
     backoff_ms: Option<i64>,
-    /// Longest delay between attempts in milliseconds, from 0 to one year. Default: 30000.
+    /// Longest delay between attempts in milliseconds, from 0 to 31536000000 (one year). Default:
+    /// 30000.
     max_backoff_ms: Option<i64>,
     /// Factor from one delay to the next, from 0 to 1000. Default: 2.
     multiplier: Option<f64>,
@@ -263,7 +266,7 @@ pub(super) struct ExecutionOptions {
     /// that are not `READ`. A `READ` tool gets the text of the template. `strictTemplates` of a
     /// step takes precedence.
     strict_templates: Option<bool>,
-    /// Input of the execution, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.
+    /// Input, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.
     input: Option<Value>,
     /// True if Faber undoes successful steps in reverse order when the execution fails or is
     /// cancelled, with the calls in `compensate`. Default: true if a step of the plan or of a

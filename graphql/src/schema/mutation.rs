@@ -128,9 +128,7 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-        #[graphql(desc = "Reason, stored with the event. At most 4096 bytes.")] reason: Option<
-            String,
-        >,
+        #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
     ) -> Result<Execution> {
         told(ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await)
     }
@@ -162,14 +160,10 @@ impl WorkMutation {
         #[graphql(desc = "Id of a finished execution, `exec_…`. An unfinished one is `CONFLICT`.")]
         execution_id: ID,
         #[graphql(
-            desc = "Id of the first step to run again. Required for `FROM_STEP`, and invalid for \
-                    other modes."
+            desc = "Id of the first step to run again. Only for `FROM_STEP`, which needs it."
         )]
         from_step: Option<String>,
-        #[graphql(
-            desc = "What the retry runs again. Default: `FROM_STEP` with `fromStep`, otherwise \
-                    `ALL`."
-        )]
+        #[graphql(desc = "Steps to run again. Default: `ALL`, or `FROM_STEP` with `fromStep`.")]
         mode: Option<RetryMode>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
@@ -180,15 +174,12 @@ impl WorkMutation {
 
     /// Asks the configured model for the next version of a plan whose execution failed or was
     /// cancelled, and starts it with the same options. Faber reuses a step that succeeded and is
-    /// unchanged in the new version, unless it depends on a step that runs again.
+    /// unchanged in the new version, unless it depends on a step that runs again. An execution that
+    /// was replanned before is `CONFLICT`.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Id of a failed or cancelled execution, `exec_…`. One that was replanned before is \
-                    `CONFLICT`."
-        )]
-        execution_id: ID,
+        #[graphql(desc = "Id of a failed or cancelled execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
@@ -237,8 +228,7 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the saved plan.")] name: String,
-        #[graphql(desc = "Input of the execution, at most 1 MiB of JSON. Templates read it as \
-                    `{{input.x}}`.")]
+        #[graphql(desc = "Input, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.")]
         input: Option<Value>,
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<Execution> {
@@ -277,16 +267,11 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-        #[graphql(
-            desc = "Id of the step within the plan. For a step with `forEach` it means all waiting \
-                    items, and `step[3]` means one of them."
-        )]
+        #[graphql(desc = "Id of the step. In a loop: all waiting items, or one with `step[3]`.")]
         step_id: String,
         #[graphql(desc = "True starts the step, or tries it again. False fails it.")]
         approved: bool,
-        #[graphql(desc = "Comment, stored with the event. At most 4096 bytes.")] comment: Option<
-            String,
-        >,
+        #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         told(ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await)
@@ -300,22 +285,16 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-        #[graphql(
-            desc = "Id of the step within the plan. `step[3]` means one item of a `forEach` list."
-        )]
+        #[graphql(desc = "Id of the step within the plan, or `step[3]` for one item of a loop.")]
         step_id: String,
         #[graphql(
-            desc = "Index of the item in the step's `forEach` list, from 0. Required for a step \
-                    with a list."
+            desc = "Index of the loop's item, from 0. A loop needs it, here or in `stepId`."
         )]
         item: Option<u32>,
         #[graphql(desc = "Outcome of the call.")] outcome: SettledOutcome,
-        #[graphql(desc = "Output of the call, for `SUCCEEDED` only. It must fit the tool's \
-                    `outputSchema`. Default: null.")]
+        #[graphql(desc = "Output for `SUCCEEDED`. It must fit `outputSchema`. Default: null.")]
         output: Option<Value>,
-        #[graphql(desc = "Comment, stored with the outcome. At most 4096 bytes.")] comment: Option<
-            String,
-        >,
+        #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
@@ -330,10 +309,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Name of the signal, at most 4096 bytes.")] name: String,
-        #[graphql(
-            desc = "Payload of the signal, at most 1 MiB of JSON. It becomes the output of the \
-                    `flow.wait` step. Default: null."
-        )]
+        #[graphql(desc = "Output of the `flow.wait` step, at most 1 MiB of JSON. Default: null.")]
         payload: Option<Value>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;

@@ -59,7 +59,7 @@ pub(super) struct Diagnostic {
     path: String,
     /// Description of the problem.
     message: String,
-    /// How to correct it. Null if there is no advice.
+    /// How to correct the problem. Null if there is no advice.
     help: Option<String>,
 }
 
@@ -168,10 +168,7 @@ impl Plan {
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Maximum number of executions, from 1 to 200.",
-            default_with = "Some(50)"
-        )]
+        #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
         last: Option<i32>,
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
@@ -199,15 +196,9 @@ impl Plan {
         &self,
         #[graphql(desc = "Direction of the edges.", default_with = "Some(LayoutDirection::Right)")]
         direction: Option<LayoutDirection>,
-        #[graphql(
-            desc = "Width of a step in pixels, from 1 to 2000.",
-            default_with = "Some(200.0)"
-        )]
+        #[graphql(desc = "Step width in pixels, from 1 to 2000.", default_with = "Some(200.0)")]
         node_width: Option<f64>,
-        #[graphql(
-            desc = "Height of a step in pixels, from 1 to 2000.",
-            default_with = "Some(52.0)"
-        )]
+        #[graphql(desc = "Step height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
         #[graphql(desc = "Sizes of single steps, which replace `nodeWidth` and `nodeHeight`.")]
         sizes: Option<Vec<NodeSizeInput>>,

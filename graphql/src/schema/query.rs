@@ -42,15 +42,11 @@ impl WorkQuery {
     async fn requests(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Restricts the list. Default: all requests.")] filter: Option<
-            RequestFilter,
-        >,
+        #[graphql(desc = "Filter. Default: all requests.")] filter: Option<RequestFilter>,
         #[graphql(desc = "Page size, from 1 to 200.", default_with = "Some(20)")] first: Option<
             i32,
         >,
-        #[graphql(
-            desc = "Returns the items after this cursor. Take it from `pageInfo.endCursor`."
-        )]
+        #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
     ) -> Result<Part<Request>> {
         let page = page::<RequestId>(first, after.as_deref())?;
@@ -85,13 +81,11 @@ impl WorkQuery {
     async fn plans(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Restricts the list. Default: all plans.")] filter: Option<PlanFilter>,
+        #[graphql(desc = "Filter. Default: all plans.")] filter: Option<PlanFilter>,
         #[graphql(desc = "Page size, from 1 to 200.", default_with = "Some(20)")] first: Option<
             i32,
         >,
-        #[graphql(
-            desc = "Returns the items after this cursor. Take it from `pageInfo.endCursor`."
-        )]
+        #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
     ) -> Result<Part<Plan>> {
         let page = page::<PlanId>(first, after.as_deref())?;
@@ -123,16 +117,11 @@ impl WorkQuery {
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Restricts the list. Default: all executions, including child executions."
-        )]
-        filter: Option<ExecutionFilter>,
+        #[graphql(desc = "Filter. Default: all executions.")] filter: Option<ExecutionFilter>,
         #[graphql(desc = "Page size, from 1 to 200.", default_with = "Some(20)")] first: Option<
             i32,
         >,
-        #[graphql(
-            desc = "Returns the items after this cursor. Take it from `pageInfo.endCursor`."
-        )]
+        #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
     ) -> Result<Part<Execution>> {
         let page = page::<ExecutionId>(first, after.as_deref())?;

@@ -48,15 +48,9 @@ impl Request {
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Maximum number of executions, from 1 to 200.",
-            default_with = "Some(50)"
-        )]
+        #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
         last: Option<i32>,
-        #[graphql(
-            desc = "False leaves out child executions.",
-            default_with = "Some(true)"
-        )]
+        #[graphql(desc = "False leaves out child executions.", default_with = "Some(true)")]
         parts: Option<bool>,
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
@@ -114,10 +108,7 @@ impl Request {
         ctx: &Context<'_>,
         #[graphql(desc = "Number of entries to skip at the beginning.", default_with = "Some(0)")]
         skip: Option<i32>,
-        #[graphql(
-            desc = "Maximum number of entries, from 1 to 10000.",
-            default_with = "Some(10_000)"
-        )]
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
         let most = count("first", first.unwrap_or(10_000), ENTRIES)?;

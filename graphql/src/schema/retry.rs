@@ -9,7 +9,7 @@ use super::{
 };
 use crate::engine;
 
-/// What a retry runs again.
+/// Steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 pub(super) enum RetryMode {
     /// Runs steps that did not succeed or were compensated. Reuses the outputs of all others.

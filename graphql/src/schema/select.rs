@@ -16,9 +16,9 @@ pub(super) struct SelectQuery;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Criterion")]
 pub(super) enum SelectionCriterion {
-    /// Cosine of the query to the centroid of the tool's examples. A hit must exceed the tool's
-    /// least similar example by `selection.margin` of the configuration. Tools without examples are
-    /// left out.
+    /// Cosine of the query to the centroid of the tool's examples. A hit scores at least as much as
+    /// the tool's least similar example plus `selection.margin` of the configuration. Tools without
+    /// examples are left out.
     Centroid,
     /// Cosine of the query to the tool's description. Tools without a description are left out.
     Description,
@@ -41,8 +41,8 @@ pub(super) enum CollisionSimilarity {
 
 #[Object]
 impl SelectQuery {
-    /// Tools for a query, best first. Tools that are no hits are returned, too. Without an
-    /// embedder, `CENTROID` and `DESCRIPTION` are `PLANNER_UNAVAILABLE`.
+    /// Tools for a query, best first. Tools that are no hits are returned, too, and count for
+    /// `limit`. Without an embedder, `CENTROID` and `DESCRIPTION` are `PLANNER_UNAVAILABLE`.
     async fn select_tools(
         &self,
         ctx: &Context<'_>,
@@ -52,16 +52,9 @@ impl SelectQuery {
             default_with = "Some(SelectionCriterion::Centroid)"
         )]
         by: Option<SelectionCriterion>,
-        #[graphql(
-            desc = "Maximum number of tools, from 1 to 1000. It applies before hits are \
-                    determined.",
-            default_with = "Some(5)"
-        )]
+        #[graphql(desc = "Maximum number of tools, from 1 to 1000.", default_with = "Some(5)")]
         limit: Option<i32>,
-        #[graphql(
-            desc = "True considers tools of active toolsets only.",
-            default_with = "Some(true)"
-        )]
+        #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(true)")]
         active_only: Option<bool>,
     ) -> Result<Vec<ToolMatch>> {
         let limit = usize::try_from(limit.unwrap_or(5))
@@ -83,10 +76,7 @@ impl SelectQuery {
     async fn tool_collisions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(
-            desc = "Lowest similarity of a pair that is returned.",
-            default_with = "Some(0.3)"
-        )]
+        #[graphql(desc = "Lowest similarity of a pair.", default_with = "Some(0.3)")]
         threshold: Option<f64>,
         #[graphql(
             desc = "Measure of how similar two centroids are.",

@@ -406,10 +406,7 @@ impl StepStatus {
     #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn items(
         &self,
-        #[graphql(
-            desc = "Maximum number of items, from 1 to 10000.",
-            default_with = "Some(10_000)"
-        )]
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
         #[graphql(desc = "Returns items whose index is greater than this one.")]
         after_index: Option<i64>,

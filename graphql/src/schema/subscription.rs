@@ -26,8 +26,7 @@ impl Subscription {
         #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
         execution_id: ID,
         #[graphql(
-            desc = "Returns events whose `seq` is greater than this one. A client that reconnects \
-                    passes the last `seq` that it received.",
+            desc = "Returns events after this `seq`. To reconnect, pass the last `seq` that you saw.",
             default_with = "Some(0)"
         )]
         after_seq: Option<i64>,
@@ -42,8 +41,8 @@ impl Subscription {
         }))
     }
 
-    /// State of an execution: once at the start, and again after each change of its state or of a
-    /// step's state. Ends when the execution finishes.
+    /// State of an execution: once at the start, and again after each change of its state, of a
+    /// step's state, or of a step's progress. Ends when the execution finishes.
     async fn execution_status(
         &self,
         ctx: &Context<'_>,

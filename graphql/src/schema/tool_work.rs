@@ -23,15 +23,9 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
         tool_set: Option<String>,
-        #[graphql(
-            desc = "Returns tools whose name, description or examples contain all of these words, \
-                    ignoring case."
-        )]
+        #[graphql(desc = "Words that name, description or examples contain, ignoring case.")]
         search: Option<String>,
-        #[graphql(
-            desc = "True returns tools of active toolsets only.",
-            default_with = "Some(false)"
-        )]
+        #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
@@ -81,8 +75,9 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns calls of this tool only, by its name or as `set.name`.")]
         tool_name: Option<String>,
-        #[graphql(desc = "Maximum number of calls, from 1 to 1000.", default_with = "Some(100)")]
-        first: Option<i32>,
+        #[graphql(desc = "Page size, from 1 to 1000.", default_with = "Some(100)")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<ToolResult>> {
         let first = first.unwrap_or(100);
         let most = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));

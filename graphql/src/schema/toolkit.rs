@@ -61,11 +61,7 @@ impl ToolkitQuery {
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
         #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
-        #[graphql(
-            desc = "Maximum number of `next` edges from the given actions. A negative number \
-                    counts as 0.",
-            default_with = "Some(0)"
-        )]
+        #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<Toolkit> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
@@ -79,11 +75,7 @@ impl ToolkitQuery {
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
         #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
-        #[graphql(
-            desc = "Maximum number of `next` edges from the given actions. A negative number \
-                    counts as 0.",
-            default_with = "Some(0)"
-        )]
+        #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<ToolsAndActions> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
@@ -318,10 +310,7 @@ impl Toolkit {
     /// Drawing of the graph as an SVG image.
     async fn svg(
         &self,
-        #[graphql(
-            desc = "Title above the drawing.",
-            default_with = "Some(\"Toolkit\".to_owned())"
-        )]
+        #[graphql(desc = "Title of the drawing.", default_with = "Some(\"Toolkit\".to_owned())")]
         title: Option<String>,
     ) -> Result<String> {
         self.check_drawn()?;
@@ -336,15 +325,9 @@ impl Toolkit {
         &self,
         #[graphql(desc = "Direction of the edges.", default_with = "Some(LayoutDirection::Right)")]
         direction: Option<LayoutDirection>,
-        #[graphql(
-            desc = "Width of a node in pixels, from 1 to 2000.",
-            default_with = "Some(200.0)"
-        )]
+        #[graphql(desc = "Node width in pixels, from 1 to 2000.", default_with = "Some(200.0)")]
         node_width: Option<f64>,
-        #[graphql(
-            desc = "Height of a node in pixels, from 1 to 2000.",
-            default_with = "Some(52.0)"
-        )]
+        #[graphql(desc = "Node height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
     ) -> Result<Layout> {
         self.check_drawn()?;
@@ -421,7 +404,7 @@ impl ToolkitEdge {
 pub(super) struct ToolFollower {
     /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`.
     tool_name: String,
-    /// Likelihood that the tool comes next. Only the order is meaningful.
+    /// Estimated probability that the tool comes next, from 0 to 1.
     score: f64,
 }
 
