@@ -189,7 +189,7 @@ impl Execution {
         int(self.0.seq().0)
     }
 
-    /// Input of the execution. Templates read it as `{{input.x}}`.
+    /// Input of the execution. Templates read it as `{{input.x}}`. Null without input.
     async fn input(&self) -> Option<&Value> {
         Some(&*self.0.options().input).filter(|input| !input.is_null())
     }

@@ -46,9 +46,10 @@ pub(super) struct Finding {
     until: Option<DateTime>,
     /// What happened and why, in one line.
     message: String,
-    /// Sequence number of the event that caused the finding.
+    /// Sequence number of the event that caused the finding. Null if no event did.
     cause_seq: Option<i64>,
-    /// Id of the execution that caused the finding, or that the execution waits for, `exec_…`.
+    /// Id of the execution that caused the finding, or that the execution waits for, `exec_…`. Null
+    /// otherwise.
     cause_execution_id: Option<ID>,
     /// Actions that help, best first.
     remedies: Vec<Remedy>,
@@ -60,11 +61,11 @@ pub(super) struct Remedy {
     /// Short name of the action.
     label: String,
     /// Command line that does it. Replace placeholders such as `FILE` and `MS` with your own
-    /// values.
+    /// values. Null if only a mutation does it.
     command: Option<String>,
-    /// Name of the mutation that does it. Null if only the command does.
+    /// Name of the mutation that does it. Null if only a command does it.
     mutation: Option<&'static str>,
-    /// Arguments of the mutation.
+    /// Arguments of the mutation. Null without a mutation.
     variables: Option<Value>,
     /// True if the action may repeat an effect, or cause an effect that cannot be undone.
     is_dangerous: bool,

@@ -78,8 +78,8 @@ impl Nulls {
     pub(super) fn finish(&self, mut answer: Response) -> Response {
         let Found { errors, places, .. } = std::mem::take(&mut *self.found());
         answer.errors.extend(errors);
-        // The library executes an object that is requested twice two times and merges the results.
-        // If one is null, the merged object must be null.
+        // If an operation requests an object twice, the library merges two results. If one of them
+        // is null, the object is null.
         for place in places {
             put_null(&mut answer.data, &place);
         }

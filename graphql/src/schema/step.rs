@@ -329,13 +329,13 @@ impl StepStatus {
     }
 
     /// Output of the tool. For a step with `forEach`, the list of the items' outputs. For a step
-    /// that runs a plan, the outputs of the child execution.
+    /// that runs a plan, the outputs of the child execution. Null until the step has succeeded.
     async fn output(&self) -> Option<&Value> {
         self.now().output()
     }
 
     /// Error of a failed step. While the step waits for another attempt or for a decision, the
-    /// error of its last attempt.
+    /// error of its last attempt. Null otherwise.
     async fn error(&self) -> Option<StepError> {
         match &self.now().state {
             execution::StepState::Failed(error)
@@ -447,12 +447,12 @@ impl StepStatus {
         self.now().settled().map(SettledOutcome::from)
     }
 
-    /// Output that was recorded with the outcome `SUCCEEDED`.
+    /// Output that was recorded with the outcome `SUCCEEDED`. Null otherwise.
     async fn settled_output(&self) -> Option<&Value> {
         self.now().settlement.as_ref()?.output.as_deref()
     }
 
-    /// Comment that was recorded with the outcome.
+    /// Comment that was recorded with the outcome. Null without a comment.
     async fn settled_comment(&self) -> Option<&str> {
         self.now().settlement.as_ref()?.comment.as_deref()
     }

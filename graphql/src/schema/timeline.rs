@@ -21,7 +21,7 @@ use super::{
 };
 use crate::engine::{Engine, EventBudget, cause_line};
 
-/// Executions in one timeline. Later ones are preferred.
+/// Executions in one timeline: the newest of the request.
 const EXECUTIONS: usize = 1_000;
 /// Events in one timeline, over all its executions.
 const EVENTS: usize = 200_000;
