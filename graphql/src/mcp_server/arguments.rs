@@ -4,174 +4,183 @@ use schemars::{JsonSchema, Schema, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Arguments of `plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PlanArguments {
-    /// What is to be done, in words: one clause for each step, as in `Create author Alice with
-    /// email alice@test.com, then create blog by Alice titled Hello`.
+    /// The request in words, with one clause for each step and all values that the tools need.
+    /// Example: `Create author Alice with email alice@test.com, then create blog by Alice titled
+    /// Hello`.
     pub(crate) query: String,
-    /// Only tools of these sets.
+    /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// Show the planner at most so many tools: those that fit the query best.
+    /// The most tools that the planner sees, from 1 to 1,000. Those that fit the query best come
+    /// first. Default: 64.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
-    /// Which planner; the configured one where nothing is said.
+    /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
+    /// planner.
     pub(crate) planner: Option<String>,
 }
 
-/// Arguments of `validate` and `create_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DraftArguments {
-    /// The plan.
-    #[schemars(schema_with = "draft")]
+    /// The plan to check: a list of steps in `tools`.
+    #[schemars(schema_with = "draft_schema")]
     pub(crate) plan: Map<String, Value>,
 }
 
-/// Arguments of `execute`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ExecuteArguments {
-    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan; `exec_…` carries an
-    /// execution on that nobody has.
+    /// A plan (`plan_…`), a request (`req_…`, its newest plan), or the name of a saved plan. An
+    /// execution (`exec_…`) is continued if its process has ended.
     pub(crate) id: String,
-    /// What the plan is given as `{{input.x}}`.
+    /// The values of `{{input.x}}` in the plan. Default: none.
     #[serde(default)]
-    #[schemars(schema_with = "inputs")]
+    #[schemars(schema_with = "object_schema")]
     pub(crate) input: Option<Value>,
-    /// One step at a time, or whatever is ready (the default).
+    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
+    /// Default: `PARALLEL`.
     pub(crate) mode: Option<Mode>,
-    /// Check everything and call nothing.
+    /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// The same key gives the same execution, however often it is asked for.
+    /// Makes it safe to repeat this call: the same key returns the same execution. The same key with
+    /// another plan or other options is a `CONFLICT`.
     pub(crate) idempotency_key: Option<String>,
-    /// How long the execution may take, from its start.
+    /// Milliseconds from the start of the execution to its deadline. An execution that has not
+    /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// How often a model may plan anew by itself what fails.
+    /// How many times in a row a model may replan the execution after a failure, from 0 to 16. Needs
+    /// a configured model. Default: none.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
-    /// Whether to undo what succeeded if it fails, by the steps' `compensate`. Left out: yes, if a
-    /// step of the plan has `compensate` and no `replans` are asked for.
+    /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
+    /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
     pub(crate) compensate_on_failure: Option<bool>,
-    /// Whether to wait for the end. If not, `status` tells how it goes.
-    #[serde(default = "yes")]
+    /// Waits for the end. If false, the call returns at once, and `status` shows the result later.
+    #[serde(default = "default_true")]
     pub(crate) wait: bool,
-    /// How long to wait; the execution goes on behind that.
+    /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
+    /// 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// Arguments of `run`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RunArguments {
-    /// What is to be done, in words: one clause for each step.
+    /// The request in words, with one clause for each step and all values that the tools need.
+    /// Example: `Create author Alice with email alice@test.com, then create blog by Alice titled
+    /// Hello`.
     pub(crate) query: String,
-    /// Only tools of these sets.
+    /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// Show the planner at most so many tools: those that fit the query best.
+    /// The most tools that the planner sees, from 1 to 1,000. Those that fit the query best come
+    /// first. Default: 64.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
-    /// Which planner; the configured one where nothing is said.
+    /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
+    /// planner.
     pub(crate) planner: Option<String>,
-    /// One step at a time, or whatever is ready (the default).
+    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
+    /// Default: `PARALLEL`.
     pub(crate) mode: Option<Mode>,
-    /// Check everything and call nothing.
+    /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// The same key gives the same execution, and plans nothing again.
+    /// Makes it safe to repeat this call: the same key returns the same execution and does not plan
+    /// again. The same key with another query or other options is a `CONFLICT`.
     pub(crate) idempotency_key: Option<String>,
-    /// How long the execution may take, from its start.
+    /// Milliseconds from the start of the execution to its deadline. An execution that has not
+    /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// How often a model may plan anew by itself what fails.
+    /// How many times in a row a model may replan the execution after a failure, from 0 to 16. Needs
+    /// a configured model. Default: none.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
-    /// Whether to undo what succeeded if it fails, by the steps' `compensate`. Left out: yes, if a
-    /// step of the plan has `compensate` and no `replans` are asked for.
+    /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
+    /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
     pub(crate) compensate_on_failure: Option<bool>,
-    /// Whether to wait for the end. If not, `status` tells how it goes.
-    #[serde(default = "yes")]
+    /// Waits for the end. If false, the call returns at once, and `status` shows the result later.
+    #[serde(default = "default_true")]
     pub(crate) wait: bool,
-    /// How long to wait; the execution goes on behind that.
+    /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
+    /// 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// Arguments of `status`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct StatusArguments {
-    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// Whether to wait for the end, reporting progress.
+    /// Waits for the end and reports progress meanwhile.
     #[serde(default)]
     pub(crate) wait: bool,
-    /// How long to wait.
+    /// Milliseconds to wait, from 0 to 3,600,000. Default: 45,000. Without `wait` it has no effect.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// Arguments of `debug`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DebugArguments {
-    /// `req_…`, or a `plan_…` or `exec_…` of it.
+    /// A request (`req_…`), or one of its plans (`plan_…`) or executions (`exec_…`).
     pub(crate) id: String,
 }
 
-/// Arguments of `cancel`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct CancelArguments {
-    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// Why, for those who look at it later.
+    /// The reason, kept with the execution.
     pub(crate) reason: Option<String>,
-    /// How long to wait until everything has stopped.
+    /// Milliseconds to wait until the execution has stopped, from 0 to 3,600,000. Default: 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// Arguments of `approve`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ApproveArguments {
-    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The step that waits; `step[3]` is one item of a list.
+    /// The id of the step that waits. For a step with `forEach`, `step[3]` is the item with index 3,
+    /// and `step` means all waiting items.
     pub(crate) step_id: String,
-    /// Whether it may go on.
-    #[serde(default = "yes")]
+    /// True approves the step; false rejects it, and the step fails.
+    #[serde(default = "default_true")]
     pub(crate) approved: bool,
-    /// Why, for those who look at it later.
+    /// The reason, kept with the execution.
     pub(crate) comment: Option<String>,
 }
 
-/// Arguments of `settle`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SettleArguments {
-    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The step whose call has an unknown outcome; `step[3]` is one item of a list.
+    /// The id of the step whose call has an unknown outcome. For a step with `forEach`, `step[3]` is
+    /// the item with index 3.
     pub(crate) step_id: String,
-    /// The item of the step's list, from 0.
+    /// The index of the item if the step has `forEach`, from 0.
     pub(crate) item: Option<u32>,
-    /// What became of the call: it took effect, or it had none.
+    /// `SUCCEEDED` if the call took effect, `FAILED` if it had no effect.
     pub(crate) outcome: Outcome,
-    /// What the call returned, if it took effect. Null if it is left out.
+    /// The output of the call if it succeeded. It must fit the tool's output schema. Default: null.
     #[serde(default)]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_json_schema")]
     pub(crate) output: Option<Value>,
-    /// Why, for those who look at it later.
+    /// The reason, kept with the execution.
     pub(crate) comment: Option<String>,
 }
 
-/// What became of a call.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schemars(inline)]
@@ -189,58 +198,53 @@ impl Outcome {
     }
 }
 
-/// Arguments of `signal`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SignalArguments {
-    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The signal's name.
+    /// The name that the `flow.wait` step waits for.
     pub(crate) name: String,
-    /// What it brings.
+    /// The output of the `flow.wait` step. Default: null.
     #[serde(default)]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_json_schema")]
     pub(crate) payload: Option<Value>,
 }
 
-/// Arguments of `list_tools`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListArguments {
-    /// Only those with these words.
+    /// Only tools with all of these words in their name or description.
     pub(crate) search: Option<String>,
-    /// Only those of this set.
+    /// Only tools of this toolset.
     pub(crate) tool_set: Option<String>,
-    /// Only those that plans may use.
-    #[serde(default = "yes")]
+    /// Only tools that plans can use now, not those of inactive toolsets.
+    #[serde(default = "default_true")]
     pub(crate) active_only: bool,
-    /// With the JSON Schema of what each takes.
+    /// Includes the JSON Schema of each tool's parameters.
     #[serde(default)]
     pub(crate) with_parameters: bool,
 }
 
-/// Arguments of `select_tools`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SelectArguments {
-    /// What is wanted, in words.
+    /// The task in words.
     pub(crate) query: String,
-    /// At most so many.
-    #[serde(default = "five")]
+    /// The most tools to return, from 1 to 100.
+    #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) limit: i32,
-    /// By what tools are chosen: by meaning and words (the default), by the middle of their
-    /// examples, by their description, or by words alone.
+    /// How tools are ranked. `HYBRID`: by meaning and words. `CENTROID`: by their examples.
+    /// `DESCRIPTION`: by their description. `LEXICAL`: by words only. Default: `HYBRID`.
     #[serde(default)]
-    pub(crate) by: By,
+    pub(crate) by: Criterion,
 }
 
-/// Arguments of tools without arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoArguments {}
 
-/// One step at a time, or whatever is ready.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schemars(inline)]
@@ -249,11 +253,10 @@ pub(crate) enum Mode {
     Parallel,
 }
 
-/// By what tools are chosen.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schemars(inline)]
-pub(crate) enum By {
+pub(crate) enum Criterion {
     #[default]
     Hybrid,
     Centroid,
@@ -270,7 +273,7 @@ impl Mode {
     }
 }
 
-impl By {
+impl Criterion {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Hybrid => "HYBRID",
@@ -281,38 +284,40 @@ impl By {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn five() -> i32 {
+fn default_limit() -> i32 {
     5
 }
 
 /// Any JSON except null. Some clients reject an empty schema.
-fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
+fn any_json_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     let kinds = ["object", "array", "string", "number", "boolean"];
     let kinds = kinds.map(|kind| json!({ "type": kind }));
     json_schema!({ "anyOf": kinds })
 }
 
-fn inputs(_: &mut schemars::SchemaGenerator) -> Schema {
+fn object_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     json_schema!({ "type": "object" })
 }
 
-/// The shape of a draft. The compiler checks the rest.
-fn draft(_: &mut schemars::SchemaGenerator) -> Schema {
+/// Describes the fields of a draft without their rules, which the compiler checks.
+fn draft_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });
     json_schema!({
         "type": "object",
         "required": ["tools"],
         "properties": {
-            "query": text("What the plan is for, in words"),
-            "requestId": text("The request that it is to be the next version of, `req_…`"),
+            "query": text("The purpose of the plan in words. Default: the names of the tools"),
+            "requestId": text("The request (`req_…`) whose next version this plan becomes. \
+                Default: a new request"),
             "executionOrder": {
                 "type": "array", "items": { "type": "string" },
-                "description": "The order that you think is right; only checked"
+                "description": "Step ids in the order that you expect. Faber computes the order \
+                    and warns if yours differs"
             },
             "tools": {
                 "type": "array",
@@ -321,33 +326,40 @@ fn draft(_: &mut schemars::SchemaGenerator) -> Schema {
                 "items": {
                     "type": "object",
                     "properties": {
-                        "id": text("A name for the step; its tool's name where it is left out"),
-                        "name": text("The tool, as `list_tools` has it"),
+                        "id": text("The name of the step within the plan. Default: the name of \
+                            its tool"),
+                        "name": text("The tool to call, named as in `list_tools`"),
                         "plan": { "anyOf": [{ "type": "string" }, { "type": "object" }],
-                            "description": "Instead of a tool: a plan to execute, by its id or its \
-                            saved name, or written out here" },
-                        "parameters": { "type": "object", "description": "What the tool is given. \
-                            `{{step.path}}` stands for a part of what an earlier step returned, \
-                            `{{input.x}}` for what the execution is given" },
+                            "description": "A plan to execute in place of a tool: its id, its \
+                            saved name, or the plan itself" },
+                        "parameters": { "type": "object", "description": "The parameters of the \
+                            tool. `{{step.path}}` inserts a part of an earlier step's output, and \
+                            `{{input.x}}` a part of the execution's input" },
                         "dependsOn": { "type": "array", "items": { "type": "string" },
-                            "description": "Steps to wait for besides those that templates name" },
-                        "when": text("A condition in CEL over earlier steps, such as \
-                            `find.count > 0`"),
-                        "forEach": text("One template that gives a list: the step is done for \
-                            each `{{item}}` of it"),
-                        "maxParallel": number("How many items of the list at once"),
+                            "description": "Steps that must finish first. Steps that templates \
+                            name are added" },
+                        "when": text("A condition in CEL over outputs of earlier steps, such as \
+                            `find.count > 0`. If it is false, the step is skipped"),
+                        "forEach": text("One template whose value is a list. The step calls its \
+                            tool once for each `{{item}}`"),
+                        "maxParallel": number("The most items of `forEach` that run at the same \
+                            time, from 1 to 10,000. Default: 256"),
                         "outputMapping": { "type": "object", "description": "Variables from the \
                             output: `{\"path\": \"variable\"}`, used as `{{vars.variable}}`" },
                         "onError": { "type": "string", "enum": ["fail", "continue", "ignore", "wait"],
-                            "description": "What a failure of the step means: for all, for what \
-                            depends on it, for nothing, or what a person says" },
-                        "retry": { "type": "object", "description": "`{maxAttempts, backoffMs, \
-                            multiplier, maxBackoffMs, jitter}`" },
-                        "timeoutMs": number("How long an attempt may take"),
-                        "requiresApproval": { "type": "boolean", "description": "Whether a person \
-                            must agree before it starts" },
-                        "compensate": { "type": "object", "description": "What undoes the step: \
-                            `{name, parameters}`" }
+                            "description": "The consequence of a failure. `fail`: the execution \
+                            fails. `continue`: dependent steps are skipped. `ignore`: dependent \
+                            steps run with the output null. `wait`: a person decides. Default: \
+                            `fail`" },
+                        "retry": { "type": "object", "description": "Further attempts after a \
+                            failure: `{maxAttempts, backoffMs, multiplier, maxBackoffMs, jitter}`. \
+                            Default: one attempt" },
+                        "timeoutMs": number("The time limit of one attempt in milliseconds. \
+                            Default: 300,000"),
+                        "requiresApproval": { "type": "boolean", "description": "A person must \
+                            approve the step before it starts. Default: false" },
+                        "compensate": { "type": "object", "description": "The call that undoes the \
+                            step: `{name, parameters}`" }
                     }
                 }
             }

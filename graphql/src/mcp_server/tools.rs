@@ -1,4 +1,4 @@
-//! The tools with the schemas of their arguments and results.
+//! The list of tools that clients see, with their descriptions and schemas.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,265 +12,345 @@ use super::arguments::{
     SignalArguments, StatusArguments,
 };
 
-/// Instructions for clients.
+/// Sent to each client when it connects.
 pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a plan of tool calls \
-    and carries it out to the end, whatever crashes on the way. `run` does both; `plan`, then \
-    `execute`, lets you look in between. Write plans yourself with `validate` and `create_plan`: \
-    `{{step.path}}` in a parameter passes on what an earlier step returned. `execute`, `run` and \
-    `status` wait and report progress; an execution goes on when nobody waits for it. When \
-    something failed, `debug` with the request's id says where and why.";
+    and executes it. An execution survives crashes and restarts. Use `run` to plan and execute in \
+    one call, or `plan` and then `execute` to look at the plan first. To write a plan yourself, \
+    look up tools with `list_tools`, check the plan with `validate`, and store it with \
+    `create_plan`. In parameters, `{{step.path}}` inserts a part of an earlier step's output. \
+    `execute`, `run`, and `status` with `wait: true` wait for the end and report progress. An \
+    execution continues after the wait. If it waits for a person, ask the user, and then call \
+    `approve`, `settle` or `signal`. If it failed, call `debug` with its `requestId` to see which \
+    step failed and why.";
 
-/// The effect of a tool.
+/// Decides the annotations of a tool.
 #[derive(Clone, Copy)]
-enum Does {
-    Looks,
+enum Behaviour {
+    Reads,
     Adds,
-    /// Calls tools, which may do anything.
+    /// Calls tools, so it may have any effect.
     Acts,
-    /// Idempotent.
     Stops,
 }
 
 pub(crate) static TOOLS: LazyLock<Vec<Tool>> =
-    LazyLock::new(|| [planning(), executing(), looking()].concat());
+    LazyLock::new(|| [planning_tools(), execution_tools(), query_tools()].concat());
 
-fn planning() -> Vec<Tool> {
+fn planning_tools() -> Vec<Tool> {
     vec![
-        tool::<PlanArguments>(
-            ("plan", "Plan a query"),
-            "Turns a request in words into a plan of tool calls and keeps it; calls nothing. \
-             Answers the plan with its steps, and what was assumed. Execute it with `execute`.",
-            Does::Adds,
+        build_tool::<PlanArguments>(
+            "plan",
+            "Plan a query",
+            "Turns a request in words into a plan of tool calls and stores the plan. Calls no \
+             tool. Use it to look at a plan before you execute it; `run` plans and executes in one \
+             call. Returns the plan's id, its steps in execution order, and the assumptions of the \
+             planner. If no plan fits, the error `NO_PLAN_FOUND` says what is missing. Next: \
+             `execute` with the `planId`.",
+            Behaviour::Adds,
             plan_schema(),
         ),
-        tool::<DraftArguments>(
-            ("validate", "Check a plan"),
-            "Checks a plan that you wrote: unknown tools, wrong parameters, templates that lead \
-             nowhere, cycles. Answers every problem at once, with what to do, and keeps nothing.",
-            Does::Looks,
-            output(
+        build_tool::<DraftArguments>(
+            "validate",
+            "Check a plan",
+            "Checks a plan that you wrote and stores nothing. Finds unknown tools, invalid \
+             parameters, templates that refer to nothing, and cycles. Returns all problems at \
+             once, each with a suggestion. Next: `create_plan` with the same plan.",
+            Behaviour::Reads,
+            output_schema(
                 json!({
-                    "valid": { "type": "boolean", "description": "Whether it could be executed" },
-                    "diagnostics": diagnostics(),
-                    "executionOrder": names(),
-                    "layers": { "type": "array", "items": names() },
+                    "valid": { "type": "boolean",
+                        "description": "True if the plan can be executed" },
+                    "diagnostics": diagnostics_schema(),
+                    "executionOrder": string_list_schema("Step ids; each step comes after its \
+                        dependencies"),
+                    "layers": layers_schema(),
                 }),
                 &["valid", "diagnostics"],
             ),
         ),
-        tool::<DraftArguments>(
-            ("create_plan", "Keep a plan"),
-            "Checks a plan that you wrote and keeps it, to be executed by its id. With a \
-             `requestId` in it, it is the next version of that request's plan.",
-            Does::Adds,
+        build_tool::<DraftArguments>(
+            "create_plan",
+            "Store a plan",
+            "Checks a plan that you wrote and stores it. Use it in place of `plan` when you know \
+             which tools to call. Returns the stored plan, or the error `INVALID_PLAN` with all \
+             diagnostics. With a `requestId`, the plan becomes the next version of that request's \
+             plan. Next: `execute` with the `planId`.",
+            Behaviour::Adds,
             plan_schema(),
         ),
     ]
 }
 
-fn executing() -> Vec<Tool> {
+fn execution_tools() -> Vec<Tool> {
     vec![
-        tool::<ExecuteArguments>(
-            ("execute", "Execute a plan"),
-            "Executes a plan and waits for its end, at most `timeoutMs` (45 s where nothing is \
-             said), reporting progress. Answers the outputs of the steps, and what failed. With \
-             `wait: false` it answers at once. The execution goes on when nobody waits for it any \
-             more, also when the call is cancelled: `status` tells, `cancel` stops it.",
-            Does::Acts,
+        build_tool::<ExecuteArguments>(
+            "execute",
+            "Execute a plan",
+            "Executes a stored plan and waits for its end, at most `timeoutMs` milliseconds \
+             (45,000 by default). Reports progress meanwhile. Also continues an execution \
+             (`exec_…`) whose process has ended. Returns the state, the outputs of the steps, and \
+             the errors. `done: false` means that the execution still runs or waits for a person; \
+             `next` names the call to make. The execution continues after the wait, also if you \
+             cancel this call. Use `cancel` to stop it.",
+            Behaviour::Acts,
             execution_schema(),
         ),
-        tool::<RunArguments>(
-            ("run", "Plan and execute a query"),
-            "Turns a request in words into a plan, executes it, and waits for its end as `execute` \
-             does. Answers the outputs of the steps, and what failed.",
-            Does::Acts,
+        build_tool::<RunArguments>(
+            "run",
+            "Plan and execute a query",
+            "Turns a request in words into a plan, executes it at once, and waits for its end as \
+             `execute` does. Use `plan` and `execute` if the user wants to see the plan first. \
+             Returns the state, the outputs of the steps, and the errors. If no plan fits, the \
+             error `NO_PLAN_FOUND` says what is missing, and no tool was called.",
+            Behaviour::Acts,
             execution_schema(),
         ),
-        tool::<CancelArguments>(
-            ("cancel", "Stop an execution"),
-            "Stops an execution: running steps are told, the others do not begin. One that has \
-             ended stays as it is.",
-            Does::Stops,
+        build_tool::<CancelArguments>(
+            "cancel",
+            "Cancel an execution",
+            "Cancels an execution and waits until it has stopped. Faber tells running steps to \
+             stop and starts no others. If the execution compensates, Faber then undoes the steps \
+             that succeeded. A finished execution does not change. Returns the execution.",
+            Behaviour::Stops,
             execution_schema(),
         ),
-        tool::<ApproveArguments>(
-            ("approve", "Approve or refuse a step"),
-            "Lets a step go on that waits for a person, or with `approved: false` refuses it. Ask \
-             the person first.",
-            Does::Acts,
+        build_tool::<ApproveArguments>(
+            "approve",
+            "Approve or reject a step",
+            "Approves or rejects a step that waits for a person, as `waitsFor` of an execution \
+             shows. The decision is the user's: ask first. A step that was approved starts, or \
+             tries again if it failed before. A step that was rejected fails. Returns the \
+             execution.",
+            Behaviour::Acts,
             execution_schema(),
         ),
-        tool::<SettleArguments>(
-            ("settle", "Settle a call with an unknown outcome"),
-            "Records what became of a call whose outcome is unknown (`tool.outcome_unknown`). A step \
-             that waits goes on with the output, or fails; otherwise a retry reuses the output. Only \
-             a person who has looked can know: ask first.",
-            Does::Acts,
+        build_tool::<SettleArguments>(
+            "settle",
+            "Settle a call with an unknown outcome",
+            "Records the outcome of a call that failed with `tool.outcome_unknown`. Only a person \
+             who has looked at the other service knows it: ask the user first. A step that waits \
+             succeeds with the output, or fails. If the step has failed already, a retry reuses \
+             the output. Returns the execution.",
+            Behaviour::Acts,
             execution_schema(),
         ),
-        tool::<SignalArguments>(
-            ("signal", "Signal an execution"),
-            "Tells an execution what a `flow.wait` step waits for, or will wait for later.",
-            Does::Acts,
+        build_tool::<SignalArguments>(
+            "signal",
+            "Send a signal to an execution",
+            "Sends a named signal to an execution. A `flow.wait` step that waits for this name \
+             succeeds, with the payload as its output. A signal that comes before its step waits \
+             is kept. Returns the execution.",
+            Behaviour::Acts,
             execution_schema(),
         ),
     ]
 }
 
-fn looking() -> Vec<Tool> {
-    let match_ = json!({ "type": "array", "items": { "type": "object", "properties": {
-        "name": text("As plans write it"), "description": text("What it does"),
-        "score": { "type": "number" },
-        "hit": { "type": "boolean", "description": "Whether it is near enough" },
+fn query_tools() -> Vec<Tool> {
+    let matches = json!({ "type": "array", "description": "The best match first",
+        "items": { "type": "object", "properties": {
+            "name": string_schema("The name to write in a plan"),
+            "description": string_schema("The purpose of the tool"),
+            "score": { "type": "number", "description": "Higher is better" },
+            "hit": { "type": "boolean", "description": "True if the tool fits well enough to be \
+                used" },
+        } } });
+    let tools = json!({ "type": "array", "items": { "type": "object", "properties": {
+        "name": string_schema("The name to write in a plan"),
+        "description": string_schema("The purpose of the tool"),
+        "toolSet": string_schema("The toolset of the tool"),
+        "effect": string_schema("What a second call does. READ: it changes nothing. IDEMPOTENT: it \
+            leaves the same result as the first. ONCE: it may do harm"),
+        "active": { "type": "boolean", "description": "True if plans can use the tool" },
+        "parameters": { "type": "object", "description": "JSON Schema of the parameters" },
     } } });
-    let listed = json!({ "type": "array", "items": { "type": "object", "properties": {
-        "name": text("As plans write it"), "description": text("What it does"),
-        "toolSet": text("The set that it belongs to"),
-        "effect": text("What a second call does: READ nothing, IDEMPOTENT the same, ONCE more"),
-        "active": { "type": "boolean" },
-        "parameters": { "type": "object", "description": "JSON Schema of what it takes" },
-    } } });
-    let saved = json!({ "type": "array", "items": { "type": "object", "properties": {
-        "name": text("Execute it by this name"), "planId": text("`plan_…`"),
+    let plans = json!({ "type": "array", "items": { "type": "object", "properties": {
+        "name": string_schema("The `id` for `execute`"),
+        "planId": string_schema("`plan_…`"),
         "inputs": { "type": "object",
-            "description": "JSON Schema of what it is given as `input`" },
+            "description": "JSON Schema of the `input` that `execute` needs" },
     } } });
     vec![
-        tool::<StatusArguments>(
-            ("status", "How an execution stands"),
-            "Says how an execution stands: its state, its steps, outputs and errors so far, and \
-             what it waits for. With `wait: true` it waits for the end as `execute` does.",
-            Does::Looks,
+        build_tool::<StatusArguments>(
+            "status",
+            "Show an execution",
+            "Returns an execution: its state, its steps, the outputs and errors so far, and what \
+             it waits for. With `wait: true` it waits for the end as `execute` does.",
+            Behaviour::Reads,
             execution_schema(),
         ),
-        tool::<DebugArguments>(
-            ("debug", "Everything about a request"),
-            "Tells a request from the query to the last step: how the plan came to be, which tools \
-             were candidates, each step's parameters, output, error, attempts and times.",
-            Does::Looks,
-            output(
+        build_tool::<DebugArguments>(
+            "debug",
+            "Show everything about a request",
+            "Returns everything about a request. Use it to find out why a plan or a step failed. \
+             Shows how the plan was made, which tools were candidates, and the parameters, output, \
+             error, attempts and times of each step. The answer can be large; `status` is shorter.",
+            Behaviour::Reads,
+            output_schema(
                 json!({
-                    "requestId": text("`req_…`"), "query": text("What was asked for"),
-                    "transcript": list("How the plan came to be"),
-                    "plans": list("Every version"), "executions": list("Every run"),
-                    "cut": { "type": "boolean", "description": "Whether what is large was cut" },
+                    "requestId": string_schema("`req_…`"),
+                    "query": string_schema("The request in words"),
+                    "transcript": object_list_schema("How each plan was made: prompts, replies and \
+                        diagnostics"),
+                    "plans": object_list_schema("Every version of the plan"),
+                    "executions": object_list_schema("Every execution of these plans"),
                 }),
                 &["requestId", "transcript", "plans", "executions"],
             ),
         ),
-        tool::<ListArguments>(
-            ("list_tools", "List tools"),
-            "Lists the tools that plans may use: these names go into a plan's steps.",
-            Does::Looks,
-            output(json!({ "tools": listed, "more": { "type": "integer" } }), &["tools"]),
+        build_tool::<ListArguments>(
+            "list_tools",
+            "List tools",
+            "Lists the tools that plans can use, at most 200. Use their names in the steps of a \
+             plan. If there are more, `more` counts the rest; narrow the list with `search` or \
+             `toolSet`.",
+            Behaviour::Reads,
+            output_schema(
+                json!({ "tools": tools, "more": { "type": "integer",
+                    "description": "The number of tools that were left out" } }),
+                &["tools"],
+            ),
         ),
-        tool::<SelectArguments>(
-            ("select_tools", "Choose tools for a query"),
-            "Finds the tools that fit a query best, with scores.",
-            Does::Looks,
-            output(json!({ "matches": match_ }), &["matches"]),
+        build_tool::<SelectArguments>(
+            "select_tools",
+            "Select tools for a query",
+            "Ranks the tools by how well they fit a query, and returns the best ones with their \
+             scores. Use it in place of `list_tools` if there are many tools.",
+            Behaviour::Reads,
+            output_schema(json!({ "matches": matches }), &["matches"]),
         ),
-        tool::<NoArguments>(
-            ("saved_plans", "List saved plans"),
-            "Lists the plans that were saved under a name, with what they are given: `execute` \
-             takes the name as `id`.",
-            Does::Looks,
-            output(json!({ "plans": saved }), &["plans"]),
+        build_tool::<NoArguments>(
+            "saved_plans",
+            "List saved plans",
+            "Lists at most 200 plans that were saved under a name, with the schema of their input. \
+             Next: `execute` with the name as `id`.",
+            Behaviour::Reads,
+            output_schema(json!({ "plans": plans }), &["plans"]),
         ),
     ]
 }
 
-fn tool<T: JsonSchema>(
-    (name, title): (&'static str, &'static str),
+fn build_tool<T: JsonSchema>(
+    name: &'static str,
+    title: &'static str,
     description: &'static str,
-    does: Does,
-    answers: Map<String, Value>,
+    behaviour: Behaviour,
+    output: Map<String, Value>,
 ) -> Tool {
     let hints = ToolAnnotations::with_title(title);
-    let hints = match does {
-        Does::Looks => hints.read_only(true).destructive(false).idempotent(true).open_world(false),
-        Does::Adds => hints.read_only(false).destructive(false).idempotent(false).open_world(false),
-        Does::Acts => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
-        Does::Stops => hints.read_only(false).destructive(true).idempotent(true).open_world(false),
+    let hints = match behaviour {
+        Behaviour::Reads => {
+            hints.read_only(true).destructive(false).idempotent(true).open_world(false)
+        }
+        Behaviour::Adds => {
+            hints.read_only(false).destructive(false).idempotent(false).open_world(false)
+        }
+        Behaviour::Acts => {
+            hints.read_only(false).destructive(true).idempotent(false).open_world(true)
+        }
+        Behaviour::Stops => {
+            hints.read_only(false).destructive(true).idempotent(true).open_world(false)
+        }
     };
-    Tool::new(name, description, Arc::new(input::<T>()))
+    Tool::new(name, description, Arc::new(input_schema::<T>()))
         .with_title(title)
         .with_annotations(hints)
-        .with_raw_output_schema(Arc::new(answers))
+        .with_raw_output_schema(Arc::new(output))
 }
 
-fn text(description: &str) -> Value {
+fn string_schema(description: &str) -> Value {
     json!({ "type": "string", "description": description })
 }
 
-fn list(description: &str) -> Value {
+fn object_list_schema(description: &str) -> Value {
     json!({ "type": "array", "description": description, "items": { "type": "object" } })
 }
 
-fn names() -> Value {
-    json!({ "type": "array", "items": { "type": "string" } })
+fn string_list_schema(description: &str) -> Value {
+    json!({ "type": "array", "description": description, "items": { "type": "string" } })
 }
 
-fn diagnostics() -> Value {
+fn layers_schema() -> Value {
     json!({
         "type": "array",
-        "description": "What is wrong, or worth knowing",
+        "description": "Step ids in groups; the steps of a group can run at the same time",
+        "items": { "type": "array", "items": { "type": "string" } },
+    })
+}
+
+fn diagnostics_schema() -> Value {
+    json!({
+        "type": "array",
+        "description": "Problems and notes. Only errors keep a plan from being executed",
         "items": { "type": "object", "properties": {
             "severity": { "type": "string", "enum": ["ERROR", "WARNING"] },
-            "code": { "type": "string" },
-            "path": text("Where, like `tools[1].parameters.authorId`"),
-            "message": { "type": "string" },
-            "help": text("What to do about it"),
+            "code": string_schema("Stable code, such as `plan.unknown_tool`"),
+            "path": string_schema("Place in the plan, such as `tools[1].parameters.authorId`"),
+            "message": string_schema("The problem"),
+            "help": string_schema("How to solve it"),
         } },
     })
 }
 
 fn plan_schema() -> Map<String, Value> {
-    output(
+    output_schema(
         json!({
-            "planId": text("What `execute` takes"), "requestId": text("What `debug` takes"),
-            "version": { "type": "integer" }, "query": { "type": "string" },
-            "planner": text("Who wrote it: `offline`, `explicit`, or a model"),
-            "executionOrder": names(),
-            "layers": { "type": "array", "items": names(),
-                "description": "What may run at the same time" },
-            "tools": list("The steps, in execution order"),
-            "diagnostics": diagnostics(),
+            "planId": string_schema("The `id` for `execute`"),
+            "requestId": string_schema("The `id` for `debug`"),
+            "version": { "type": "integer",
+                "description": "The number of the plan within its request, from 1" },
+            "query": string_schema("The request in words"),
+            "planner": string_schema("The author of the plan: `offline`, a model, or `explicit` \
+                for a plan that a caller wrote"),
+            "executionOrder": string_list_schema("Step ids; each step comes after its \
+                dependencies"),
+            "layers": layers_schema(),
+            "tools": object_list_schema("The steps, in execution order"),
+            "diagnostics": diagnostics_schema(),
         }),
         &["planId", "requestId", "tools", "diagnostics"],
     )
 }
 
 fn execution_schema() -> Map<String, Value> {
-    let count = json!({ "type": "integer" });
-    output(
+    let count = |description: &str| json!({ "type": "integer", "description": description });
+    output_schema(
         json!({
-            "executionId": text("What `status`, `cancel`, `approve`, `settle` and `signal` take"),
-            "requestId": text("What `debug` takes"), "planId": { "type": "string" },
+            "executionId": string_schema("The `id` for `status`, `cancel`, `approve`, `settle` and \
+                `signal`"),
+            "requestId": string_schema("The `id` for `debug`"),
+            "planId": string_schema("`plan_…`"),
             "state": { "type": "string", "enum": ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING",
                 "COMPLETED", "FAILED", "CANCELLED"] },
-            "done": { "type": "boolean", "description": "Whether nothing can happen any more" },
-            "total": count, "successful": count, "failed": count, "skipped": count,
-            "cancelled": count,
-            "outputs": { "type": "object", "description": "What each step returned, by its id" },
-            "variables": { "type": "object", "description": "By `outputMapping`" },
-            "errors": list("What failed: `stepId`, `code`, `message`"),
-            "steps": list("How each step stands"),
-            "waitsFor": list("Why it does not go on"),
-            "next": text("What to do now, where there is something"),
+            "done": { "type": "boolean", "description": "True if the execution has finished and no \
+                automatic replan is pending" },
+            "total": count("Number of steps"),
+            "successful": count("Steps that succeeded"),
+            "failed": count("Steps that failed"),
+            "skipped": count("Steps that did not run"),
+            "cancelled": count("Steps that a cancellation stopped"),
+            "outputs": { "type": "object", "description": "The outputs by step id" },
+            "variables": { "type": "object",
+                "description": "The variables that the steps' `outputMapping` set" },
+            "errors": object_list_schema("Failed steps: `stepId`, `code`, `message`"),
+            "steps": object_list_schema("All steps: `stepId`, `toolName`, `state`, `attempts`, \
+                `durationMs`, `warnings`"),
+            "waitsFor": object_list_schema("The reasons why an unfinished execution does not \
+                continue: `kind`, `stepId`, `message`"),
+            "next": string_schema("The call to make next"),
         }),
         &["executionId", "requestId", "planId", "state", "done"],
     )
 }
 
 /// Keywords that do not help a caller.
-const NOISE: [&str; 3] = ["$schema", "title", "format"];
+const UNUSED_KEYWORDS: [&str; 3] = ["$schema", "title", "format"];
 
-/// Returns the schema of the arguments of a tool.
-pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
+/// Derives the schema of a tool's arguments from their type.
+fn input_schema<T: JsonSchema>() -> Map<String, Value> {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
-    tidy(&mut schema);
+    simplify_schema(&mut schema);
     match schema {
         Value::Object(mut schema) => {
             schema.shift_remove("description");
@@ -281,24 +361,24 @@ pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// Returns the schema of a result: these properties, or an error.
-pub(crate) fn output(properties: Value, required: &[&str]) -> Map<String, Value> {
+/// Returns the schema of a result, which has either these properties or an error.
+fn output_schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     let mut properties = properties;
     properties["error"] = json!({
         "type": "object",
-        "description": "Instead of everything else, where it was refused or did not work out",
+        "description": "Set if the call failed; then all other fields are missing",
         "properties": {
             "code": { "type": "string", "description": "Such as `NOT_FOUND`, `INVALID_PLAN`, \
                 `NO_PLAN_FOUND`, `CONFLICT`, `FORBIDDEN`" },
             "message": { "type": "string", "description": "What happened, and what to do" },
-            "requestId": { "type": "string" },
+            "requestId": { "type": "string", "description": "The `id` for `debug`" },
             "diagnostics": { "type": "array", "items": { "type": "object" } },
         },
         "required": ["code", "message"],
     });
     properties["cut"] = json!({
         "type": "boolean",
-        "description": "Whether something large was left out; `faber debug` shows it whole",
+        "description": "True if large values were shortened; `faber debug` shows everything",
     });
     let schema = json!({
         "type": "object",
@@ -310,10 +390,10 @@ pub(crate) fn output(properties: Value, required: &[&str]) -> Map<String, Value>
 
 /// Removes null from the types of optional properties, because some clients cannot read lists of
 /// types.
-fn tidy(schema: &mut Value) {
+fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            for name in NOISE {
+            for name in UNUSED_KEYWORDS {
                 if fields.get(name).is_some_and(Value::is_string) {
                     fields.shift_remove(name);
                 }
@@ -331,18 +411,17 @@ fn tidy(schema: &mut Value) {
                     fields.insert("type".to_owned(), one);
                 }
             }
-            flatten(fields);
+            remove_null_choices(fields);
             for (_, inner) in fields.iter_mut() {
-                tidy(inner);
+                simplify_schema(inner);
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(tidy),
+        Value::Array(all) => all.iter_mut().for_each(simplify_schema),
         _ => (),
     }
 }
 
-/// Removes null from `anyOf` and `enum`.
-fn flatten(fields: &mut Map<String, Value>) {
+fn remove_null_choices(fields: &mut Map<String, Value>) {
     if let Some(Value::Array(values)) = fields.get_mut("enum") {
         values.retain(|value| !value.is_null());
     }
@@ -366,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_says_what_it_does_takes_and_answers() {
+    fn every_tool_has_a_description_and_valid_schemas() {
         let names: BTreeSet<_> = TOOLS.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names.len(), TOOLS.len());
         for tool in TOOLS.iter() {
@@ -411,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_is_not_null() {
+    fn optional_arguments_do_not_allow_null() {
         let expected = json!({
             "type": "object",
             "properties": {
@@ -422,6 +501,6 @@ mod tests {
             "additionalProperties": false,
             "required": ["one"],
         });
-        assert_eq!(Value::Object(input::<Sample>()), expected);
+        assert_eq!(Value::Object(input_schema::<Sample>()), expected);
     }
 }

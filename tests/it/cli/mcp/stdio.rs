@@ -10,7 +10,9 @@ async fn a_client_plans_and_executes() {
     let home = Home::new();
     let mut client = Client::of(&home, &[]).await;
     assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
-    assert!(client.greeting["instructions"].as_str().unwrap().contains("`run` does both"));
+    assert!(
+        client.greeting["instructions"].as_str().unwrap().contains("Use `run` to plan and execute")
+    );
 
     let listed = client.ask(&json!({ "do": "tools" })).await;
     let tools = listed["tools"].as_array().unwrap();
