@@ -90,7 +90,7 @@ fn twice(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let told = found.iter().map(|it| {
         assert_eq!(it.code, "plan.done_twice");
         let names: Vec<&str> = it.message.split('`').skip(1).step_by(2).collect();
-        let mark = if it.message.contains("may do again") { "?" } else { ":" };
+        let mark = if it.message.contains("may repeat") { "?" } else { ":" };
         format!("{}{mark} {}", names[0], names.get(1).unwrap_or(&names[0]))
     });
     told.collect()

@@ -106,8 +106,8 @@ impl TokenConfig {
         let secret = secret.trim();
         if secret.is_empty() {
             return Err(format!(
-                "the access token `{name}` is not there: set `{from}` in Faber's environment, or \
-                 remove it from `access.tokens`"
+                "the access token `{name}` is not set: set `{from}` in Faber's environment, or \
+                 remove the token from `access.tokens`"
             ));
         }
         if secret.chars().any(|letter| !letter.is_ascii_graphic()) {
@@ -191,7 +191,7 @@ fn token(item: &Value) -> Result<TokenConfig, String> {
         return Err(format!("write a map such as `{hint}`"));
     };
     if fields.contains_key("token") {
-        let why = "`token` would be a secret in a file: name a variable of the environment with \
+        let why = "`token` would put a secret into a file: name an environment variable with \
                    `token_env`";
         return Err(why.to_owned());
     }
@@ -251,7 +251,7 @@ fn usage(value: &Value) -> Result<Limits, String> {
         }
         let written = text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
         let rate = calls::rate(&written);
-        let hint = "write so many a time, such as `10/min`, `100/h`";
+        let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
     };
     Ok(Limits { calls: rate("calls")?, per_tool: rate("per_tool")? })
@@ -325,7 +325,7 @@ mod tests {
     fn a_token_that_is_not_there_is_an_error() {
         let config = read(Some(written())).unwrap();
         let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
-        expect!["the access token `owner` is not there: set `OWNER` in Faber's environment, or remove it from `access.tokens`"]
+        expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));
         expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another one"]
@@ -353,7 +353,7 @@ mod tests {
         refused_token(
             json!({ "token": "s3cret" }),
             expect![
-                "`access.tokens[0]`: `token` would be a secret in a file: name a variable of the environment with `token_env`"
+                "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`"
             ],
         );
         refused_token(
@@ -373,7 +373,7 @@ mod tests {
         refused_token(
             json!({ "limits": { "calls": "often" } }),
             expect![
-                "`access.tokens[0]`: `limits.calls` is `often`; write so many a time, such as `10/min`, `100/h`"
+                "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
         );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });

@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     };
     let read = seconds.and_then(|unit_s| number.parse::<u64>().ok()?.checked_mul(unit_s));
     read.filter(|seconds| *seconds <= MOST_S).map(Duration::from_secs).ok_or_else(|| {
-        format!("`{text}` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`")
+        format!("`{text}` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`")
     })
 }
 

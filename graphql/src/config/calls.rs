@@ -16,7 +16,7 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
         return Err(format!("`limits.calls` must be a list: {hint}"));
     };
     if items.len() > RULES {
-        return Err(format!("`limits.calls` has {} rules; the most is {RULES}", items.len()));
+        return Err(format!("`limits.calls` has {} rules; the limit is {RULES}", items.len()));
     }
     let rules = items
         .iter()
@@ -37,7 +37,7 @@ fn rule(item: &Value) -> Result<LimitRule, String> {
     let rule = LimitRule {
         of: limited(fields)?,
         key: match text(fields, "key")? {
-            Some(path) => Some(path.parse().map_err(|err| format!("`key` is no path: {err}"))?),
+            Some(path) => Some(path.parse().map_err(|err| format!("`key` is not a path: {err}"))?),
             None => None,
         },
         concurrency: concurrency(fields.get("concurrency"))?,
@@ -47,7 +47,8 @@ fn rule(item: &Value) -> Result<LimitRule, String> {
         },
     };
     if rule.concurrency.is_none() && rule.rate.is_none() {
-        return Err("say how many: `concurrency: 2`, `rate: 100/min`, or both".to_owned());
+        let why = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
+        return Err(why.to_owned());
     }
     Ok(rule)
 }
@@ -59,13 +60,13 @@ fn limited(fields: &Map<String, Value>) -> Result<LimitedCalls, String> {
             Ok(LimitedCalls::Tool(tool))
         }
         (Some(tool), None) => {
-            Err(format!("`{tool}` does not say which toolset it is of: write `set.{tool}`"))
+            Err(format!("`{tool}` does not name its toolset: write `set.{tool}`"))
         }
         (None, Some(set)) => {
             let set = set.parse().map_err(|err: shared::id::ParseIdError| err.to_string())?;
             Ok(LimitedCalls::Set(set))
         }
-        _ => Err("say which calls: either `tool: set.name` or `toolset: name`".to_owned()),
+        _ => Err("write exactly one of `tool: set.name` and `toolset: name`".to_owned()),
     }
 }
 
@@ -99,7 +100,7 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 }
 
 fn no_rate(text: &str) -> String {
-    format!("`rate` is `{text}`; write so many a time, such as `5/s`, `100/min`, `1000/h`, `1/day`")
+    format!("`rate` is `{text}`; write a rate, such as `5/s`, `100/min`, `1000/h` or `1/day`")
 }
 
 #[cfg(test)]
@@ -146,25 +147,21 @@ mod tests {
         );
         refused(
             json!([{ "tool": "charge", "rate": "1/s" }]),
-            expect![
-                "`limits.calls[0]`: `charge` does not say which toolset it is of: write `set.charge`"
-            ],
+            expect!["`limits.calls[0]`: `charge` does not name its toolset: write `set.charge`"],
         );
         refused(
             json!([{ "tool": "a.b" }]),
-            expect!["`limits.calls[0]`: say how many: `concurrency: 2`, `rate: 100/min`, or both"],
+            expect![
+                "`limits.calls[0]`: it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both"
+            ],
         );
         refused(
             json!([{ "rate": "1/s" }]),
-            expect![
-                "`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"
-            ],
+            expect!["`limits.calls[0]`: write exactly one of `tool: set.name` and `toolset: name`"],
         );
         refused(
             json!([{ "tool": "a.b", "toolset": "a", "rate": "1/s" }]),
-            expect![
-                "`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"
-            ],
+            expect!["`limits.calls[0]`: write exactly one of `tool: set.name` and `toolset: name`"],
         );
         refused(
             json!([{ "tool": "a.b", "concurency": 1 }]),
@@ -176,9 +173,9 @@ mod tests {
         );
         for rate in ["", "0/s", "-1/s", "5", "5/week", "x/s", "5/s/s"] {
             let err = read(&json!([{ "tool": "a.b", "rate": rate }])).unwrap_err();
-            assert!(err.contains("write so many a time"), "{err}");
+            assert!(err.contains("write a rate, such as"), "{err}");
         }
         let err = read(&json!([{ "tool": "a.b", "rate": "1/s", "key": "a..b" }])).unwrap_err();
-        assert!(err.contains("`key` is no path"), "{err}");
+        assert!(err.contains("`key` is not a path"), "{err}");
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
         }
         _ => {
             return Err(format!(
-                "`embedding` says too much or too little ({FORMS}); a key is named by `api_key_env`"
+                "`embedding` is not valid: {FORMS}; `api_key_env` names the variable of a key"
             ));
         }
     }))
@@ -124,8 +124,9 @@ fn server(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
         None => None,
         Some((_, Some(key))) if !key.trim().is_empty() => Some(key.trim().to_owned()),
         Some((name, _)) => {
-            let why =
-                format!("the variable `{name}` is not set, which `embedding.api_key_env` names");
+            let why = format!(
+                "the variable `{name}`, which `embedding.api_key_env` names, is not set: set it"
+            );
             return Source::Wrong(why);
         }
     };

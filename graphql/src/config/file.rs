@@ -114,7 +114,10 @@ fn text(path: &Path) -> Result<String, String> {
     let file = OsFile::open(path).map_err(complaint)?;
     file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
     if text.len() as u64 > FILE_BYTES {
-        return Err(format!("it has more than {FILE_BYTES} bytes: is it a configuration?"));
+        return Err(format!(
+            "it has more than {FILE_BYTES} bytes, too many for a configuration: is it the right \
+             file?"
+        ));
     }
     Ok(text)
 }
@@ -159,7 +162,7 @@ fn fields(text: &str) -> Result<Map<String, Value>, String> {
     match read? {
         Value::Object(fields) => Ok(fields),
         Value::Null => Ok(Map::new()),
-        _ => Err("this is no list of settings: write `key: value`".to_owned()),
+        _ => Err("this is not a map of settings: write `key: value`".to_owned()),
     }
 }
 
@@ -324,7 +327,10 @@ fn unquoted(text: &str) -> Option<String> {
         is_bare.then(|| {
             let key = key.trim();
             let at = at + 1;
-            format!("line {at}: what ends with a colon needs quotes: write `{key}: \"{value}\"`")
+            format!(
+                "line {at}: a value that ends with a colon needs quotes: write `{key}: \
+                 \"{value}\"`"
+            )
         })
     })
 }
@@ -334,7 +340,8 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
         Some(Value::Object(map)) if map.len() == 1 && map.contains_key("memory") => Err(
-            "`store` is a map: YAML needs quotes around what ends with a colon, `store: \"memory:\"`"
+            "`store` is a map, because YAML needs quotes around a value that ends with a colon: \
+             write `store: \"memory:\"`"
                 .to_owned(),
         ),
         Some(other) => {

@@ -76,7 +76,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(name)) if name == PLANNER => Ok(Some(PlannerConfig::Offline)),
         Some(Value::String(name)) => Err(format!(
-            "`planner: {name}` says too little: write `planner: {PLANNER}`, or `planner: {{ \
+            "`planner: {name}` is incomplete: write `planner: {PLANNER}`, or `planner: {{ \
              provider: {name}, model: NAME, api_key_env: VARIABLE }}`"
         )),
         Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
@@ -86,7 +86,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
             )),
             Some(PLANNER) => match fields.keys().find(|key| *key != "provider") {
                 Some(other) => {
-                    Err(format!("`planner.{other}` means nothing to `{PLANNER}`: remove it"))
+                    Err(format!("`planner.{other}` has no effect on `{PLANNER}`: remove it"))
                 }
                 None => Ok(Some(PlannerConfig::Offline)),
             },
@@ -107,7 +107,7 @@ impl Written {
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
         let model = model.ok_or_else(|| {
-            format!("`{place}.model` is missing: write the model's name as its provider has it")
+            format!("`{place}.model` is missing: write the name that the provider gives the model")
         })?;
         if let Some(url) = &self.base_url {
             check_url(place, url)?;
@@ -116,8 +116,9 @@ impl Written {
             // The value may be the key itself, so the message does not repeat it.
             let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
-                "`{place}.api_key_env` is `{shown}…`, which is no name of a variable: keys stand in \
-                 the environment, such as OPENAI_API_KEY, and only the name stands here"
+                "`{place}.api_key_env` is `{shown}…`, which is not the name of a variable: put \
+                 the key into an environment variable such as OPENAI_API_KEY, and write its name \
+                 here"
             ));
         }
         let timeout_ms = self.timeout_ms.unwrap_or(ms(settings::TIMEOUT));
@@ -141,7 +142,9 @@ impl Written {
             within(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
         }
         if is_fallback && self.fallback.is_some() {
-            return Err(format!("`{place}.fallback`: one model stands in for another, not two"));
+            return Err(format!(
+                "`{place}.fallback`: a fallback cannot have a fallback itself, so remove it"
+            ));
         }
         let fallback = self.fallback.map(|model| model.checked(&format!("{place}.fallback"), true));
         Ok(ModelConfig {
@@ -170,7 +173,8 @@ fn check_url(place: &str, url: &str) -> Result<(), String> {
     }
     if mask_url(url) != url {
         return Err(format!(
-            "`{place}.base_url` has a password: name a variable by `{place}.api_key_env`"
+            "`{place}.base_url` contains a password: remove it, and name a variable with \
+             `{place}.api_key_env`"
         ));
     }
     Ok(())
@@ -321,16 +325,19 @@ mod tests {
             ("openai", "`planner: openai` says too little"),
             ("3", "`planner` is 3; write `planner: offline`"),
             ("{ model: x }", "`planner.provider` is missing"),
-            ("{ provider: offline, model: x }", "`planner.model` means nothing to `offline`"),
+            ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
             ("{ provider: openai }", "`planner.model` is missing"),
             ("{ provider: opnai, model: x }", "did you mean `openai`?"),
             ("{ provider: genai_1, model: x }", "there is no provider `genai_1`"),
             ("{ provider: openai, model: x, modle: y }", "unknown field `modle`"),
             ("{ provider: openai, model: x, base_url: nowhere }", "write `https://host/v1`"),
-            ("{ provider: openai, model: x, base_url: 'http://me:pw@h/v1' }", "has a password"),
+            (
+                "{ provider: openai, model: x, base_url: 'http://me:pw@h/v1' }",
+                "contains a password",
+            ),
             (
                 "{ provider: openai, model: x, api_key_env: 'sk-1234567890' }",
-                "`sk-…`, which is no name",
+                "`sk-…`, which is not the name",
             ),
             ("{ provider: openai, model: x, timeout_ms: 1 }", "write a number from 100 to"),
             ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
@@ -344,7 +351,7 @@ mod tests {
             ),
             (
                 "{ provider: openai, model: x, fallback: { provider: ollama, model: y, fallback: { provider: groq, model: z } } }",
-                "`planner.fallback.fallback`: one model stands in for another",
+                "`planner.fallback.fallback`: a fallback cannot have a fallback",
             ),
             (
                 "{ provider: openai, model: x, fallback: { provider: ollama } }",

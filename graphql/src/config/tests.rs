@@ -97,7 +97,7 @@ fn what_is_not_known_is_refused_with_what_is() {
         "toolsets: [{ name: flow, source: { tools: [] } }]",
         expect!["line 1: `toolsets[0]`: a toolset called `flow` exists already: use another name"],
     );
-    refused("[]", expect!["this is no list of settings: write `key: value`"]);
+    refused("[]", expect!["this is not a map of settings: write `key: value`"]);
     let err = file::parse("store: [", Path::new("/")).unwrap_err();
     assert!(err.starts_with("this is not YAML: "), "{err}");
 }
@@ -111,7 +111,7 @@ fn what_is_over_is_kept_as_long_as_it_says() {
     refused(
         "retention: 30",
         expect![
-            "line 1: `retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"
+            "line 1: `retention`: `30` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`"
         ],
     );
     refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);

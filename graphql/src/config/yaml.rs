@@ -34,10 +34,10 @@ fn describe_rule(err: &Error) -> Option<String> {
     Some(match err {
         Error::AliasError { error, .. } => return describe_rule(error),
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key `{key}` stands twice in one map: remove one of them")
+            format!("the key `{key}` occurs twice in one map: remove one of them")
         }
         Error::DuplicateMappingKey { key: None, .. } => {
-            "a key stands twice in one map: remove one of them".to_owned()
+            "a key occurs twice in one map: remove one of them".to_owned()
         }
         Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { depth } => {
@@ -60,8 +60,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => aliases.to_owned(),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            "an alias (`*name`) stands inside the value that it names: write the value out"
-                .to_owned()
+            "an alias (`*name`) is inside the value that it names: write the value out".to_owned()
         }
         Error::UnknownAnchor { .. } => {
             "an alias (`*name`) has no anchor (`&name`) before it".to_owned()
@@ -202,7 +201,7 @@ mod tests {
         });
         let large = format!("[{}]", "1,".repeat(400_000));
         for (text, expected) in [
-            ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key `a` stands twice in one map"),
+            ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key `a` occurs twice in one map"),
             ("a: 1\n---\nb: 2\n", "it has several documents"),
             ("a: *nobody", "has no anchor"),
             (bomb.as_str(), "it is too large to be read"),

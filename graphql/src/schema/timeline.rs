@@ -268,36 +268,36 @@ fn subject(event: &Event) -> String {
 fn message(event: &Event) -> String {
     let step = subject(event);
     match event {
-        Event::Created(created) => format!("execution of `{}` asked for", created.plan),
+        Event::Created(created) => format!("execution of `{}` created", created.plan),
         Event::Claimed(it) if it.renewed => {
             format!(
-                "kept by `{}` on {}, whose lease had run out, claim {}",
+                "claimed again by `{}` on {}, whose lease had expired, claim {}",
                 it.worker,
                 it.node,
                 int(it.epoch.0)
             )
         }
         Event::Claimed(it) => {
-            format!("taken by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
+            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
-            format!("{step} began, for {n} items")
+            format!("{step} started, with {n} items")
         }
         Event::StepStarted(StepStarted { attempt, child: Some(child), .. }) => {
-            format!("{step} began `{child}`, attempt {attempt}")
+            format!("{step} started `{child}`, attempt {attempt}")
         }
         Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
-        Event::StepProgress { progress, .. } => format!("{step} is at {}", far(progress)),
+        Event::StepProgress { progress, .. } => format!("{step} reports {}", far(progress)),
         Event::StepChecked { .. } => format!("{step} was checked"),
         Event::StepRetryScheduled { attempt, error, until, .. } => {
             let (next, until) = (attempt.next(), written(*until));
             let error = failure(error);
-            format!("attempt {attempt} of {step} failed: {error}; attempt {next} begins at {until}")
+            format!("attempt {attempt} of {step} failed: {error}; attempt {next} starts at {until}")
         }
         Event::StepInterrupted { attempt, error: Some(error), .. } => {
-            format!("attempt {attempt} of {step} called nothing: {}", failure(error))
+            format!("attempt {attempt} of {step} ended before its call: {}", failure(error))
         }
         Event::StepInterrupted { attempt, .. } => {
             format!("attempt {attempt} of {step} was interrupted: its worker was lost")
@@ -305,40 +305,43 @@ fn message(event: &Event) -> String {
         Event::StepFailed { error, .. } => format!("{step} failed: {}", failure(error)),
         Event::StepSkipped { .. } => format!("{step} was skipped"),
         Event::StepWaiting { reason, .. } => match reason {
-            WaitReason::Approval => format!("{step} waits for somebody's consent"),
+            WaitReason::Approval => format!("{step} waits for approval"),
             WaitReason::Signal { name, .. } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
-                format!("{step} failed and waits for somebody's decision: {}", failure(error))
+                format!("{step} failed and waits for a decision: {}", failure(error))
             }
         },
-        Event::StepApproved { .. } => format!("somebody let {step} go on"),
+        Event::StepApproved { .. } => format!("{step} was approved"),
         Event::StepSettled { outcome, .. } => {
-            format!("somebody settled {step} as {}", outcome.as_str())
+            format!("{step} was settled as {}", outcome.as_str())
         }
         Event::StepCancelled { .. } => format!("{step} was cancelled"),
         Event::SignalRefused { name, .. } => {
-            format!("the signal `{name}` was refused: too many are kept")
+            format!("the signal `{name}` was refused: too many signals are waiting")
         }
         Event::CommandIgnored { asked, .. } => {
-            format!("somebody asked it to {asked}, which changed nothing")
+            format!("the command to {asked} changed nothing")
         }
-        Event::CompensationStarted => "what was done is undone".to_owned(),
-        Event::SignalReceived { name, .. } => format!("the signal `{name}` came"),
+        Event::CompensationStarted => "compensation started".to_owned(),
+        Event::SignalReceived { name, .. } => format!("the signal `{name}` arrived"),
         Event::CancelRequested { reason: Some(reason) } => {
-            format!("somebody asked it to stop: {reason}")
+            format!("cancellation requested: {reason}")
         }
-        Event::CancelRequested { reason: None } => "somebody asked it to stop".to_owned(),
+        Event::CancelRequested { reason: None } => "cancellation requested".to_owned(),
         Event::ExecutionFailed { error } => {
-            format!("it cannot go on: {}", cause_line(&error.message))
+            format!("the execution fails: {}", cause_line(&error.message))
         }
-        Event::DeadlinePassed => "its time was up".to_owned(),
+        Event::DeadlinePassed => "the deadline passed".to_owned(),
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
-            format!("a clock was {seconds} s ahead, so waits were shortened to their own length")
+            format!(
+                "a clock was {seconds} s ahead, so the waits that it had made too long were \
+                 shortened"
+            )
         }
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),
+        Event::Finished { outcome } => format!("finished: {}", ended(*outcome).as_str()),
     }
 }
 

@@ -103,7 +103,8 @@ impl Server {
             refused(format!("`embedding.base_url` is no address ({err}): write `http://host/v1`"))
         })?;
         if !url.username().is_empty() || url.password().is_some() {
-            let why = "`embedding.base_url` has a password: name a variable by `api_key_env`";
+            let why = "`embedding.base_url` contains a password: remove it, and name a variable \
+                       with `api_key_env`";
             return Err(EmbedError::Refused { url: "…".to_owned(), why: why.to_owned() });
         }
         let key = config.api_key.as_ref().map(|key| {

@@ -191,7 +191,8 @@ fn base_url(settings: &Settings) -> Result<String, String> {
         return Err("`planner.base_url` is neither `http://…` nor `https://…`".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let why = "`planner.base_url` has a password: name a variable by `planner.api_key_env`";
+        let why = "`planner.base_url` contains a password: remove it, and name a variable with \
+                   `planner.api_key_env`";
         return Err(why.to_owned());
     }
     Ok(format!("{}/", written.trim_end_matches('/')))

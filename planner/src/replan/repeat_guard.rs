@@ -332,31 +332,34 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
     let path = draft.tools.iter().position(is_step).map(|at| format!("tools[{at}]"));
     let (message, help) = match repeat {
         Repeat::Step(was) if was.as_str() == id => (
-            format!("`{id}` was done, or may have been, and would be done a second time"),
-            "keep it, and what it depends on, as it is in the plan, if it succeeded; otherwise \
+            format!("`{id}` has taken effect, or may have, and would run a second time"),
+            "if it succeeded, keep it and its dependencies as they are in the plan; otherwise \
              leave it out. A step that does something else needs another `id`",
         ),
         Repeat::Step(was) => (
-            format!("`{id}` would do what `{was}` did, or may have done, a second time"),
-            "keep that step as it is in the plan, if it succeeded, and leave this one out",
+            format!("`{id}` would repeat the call of `{was}`, which has taken effect or may have"),
+            "leave this step out; if the earlier step succeeded, keep it as it is in the plan",
         ),
         Repeat::SomeItems(was) => (
-            format!("`{id}` may do again what `{was}` did for some items: its list is not known"),
-            "write what is left to be done where it can be seen: let a `flow.echo` step return the \
-             list, with nothing in it to be filled in, or write a step for each item",
+            format!(
+                "`{id}` may repeat calls that `{was}` made for some items, because its list is \
+                 not known"
+            ),
+            "write a list that Faber can compare: let a `flow.echo` step return the remaining \
+             items, without templates, or write a step for each item",
         ),
         Repeat::TooLarge => (
-            format!("`{id}` may do again what was done: what it would call is too much to compare"),
-            "write smaller parameters: what is large goes into a file whose name is given, and a \
-             list has only what is left to be done",
+            format!("`{id}` may repeat an earlier call: its calls are too large to compare"),
+            "write smaller parameters: put large data into a file and pass its name, and list \
+             only the remaining items",
         ),
         Repeat::Unread => (
             format!(
-                "`{id}` may do again what was done: there were more than {MAX_EXECUTIONS} executions before, \
-                 and the others were not looked at"
+                "`{id}` may repeat an earlier call: the request has more than {MAX_EXECUTIONS} \
+                 earlier executions, and Faber compares no more than that"
             ),
-            "keep steps as they are in the plan, and leave out what does something new: a person \
-             who knows what was done can run that as a plan of its own",
+            "keep the steps of the plan as they are, and leave out new steps: a person who knows \
+             the earlier calls can run these as a separate plan",
         ),
     };
     Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)

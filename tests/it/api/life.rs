@@ -106,7 +106,10 @@ async fn what_the_request_tells(world: &World, request: &str, events: usize) {
     assert_eq!(ended["node"], "here");
     assert!(ended["durationMs"].is_number() && ended["attempt"] == 1);
     let last = timeline.last().unwrap();
-    assert_eq!((&last["kind"], &last["message"]), (&json!("finished"), &json!("ended: COMPLETED")));
+    assert_eq!(
+        (&last["kind"], &last["message"]),
+        (&json!("finished"), &json!("finished: COMPLETED"))
+    );
 }
 
 #[tokio::test]

@@ -299,14 +299,16 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
     let wrong: Vec<_> = of("configuration").iter().map(|it| it["detail"].to_string()).collect();
     assert_eq!(wrong.len(), 2, "{checks:#}");
     assert!(wrong[0].contains("`planer` is unknown: did you mean `planner`?"), "{wrong:?}");
-    assert!(wrong[1].contains("`retention`: `soon` is no length of time"), "{wrong:?}");
+    assert!(wrong[1].contains("`retention`: `soon` is not a duration"), "{wrong:?}");
     assert_eq!((&of("store")[0]["ok"], &of("toolset own")[0]["ok"]), (&true.into(), &true.into()));
 
     home.file("faber.yaml", "store: memory:\ntoolsets: []\n");
     let checks = home.json(&["doctor"], 3).await;
     let why = checks[0]["detail"].as_str().unwrap();
     assert!(
-        why.contains("line 1: what ends with a colon needs quotes: write `store: \"memory:\"`"),
+        why.contains(
+            "line 1: a value that ends with a colon needs quotes: write `store: \"memory:\"`"
+        ),
         "{why}"
     );
     assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");

@@ -189,15 +189,16 @@ impl AutoReplanner {
                 n => format!("{n} times"),
             };
             let why = format!(
-                "it was planned anew {times}, as often as it may be: `faber replan {}` goes on",
+                "it was replanned {times}, the most that `replans` allows: `faber replan {}` \
+                 replans it again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(why));
         }
         if started >= limits::REPLAN_TRIES {
             let why = format!(
-                "planning it anew was begun {started} times, and whoever did so was lost: `faber \
-                 replan {}` tries again",
+                "{started} replans of it were lost with their processes: `faber replan {}` tries \
+                 again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(why));
@@ -298,22 +299,24 @@ impl Executions {
         }
         let wanted = match asking {
             Some(step) if !replans.after_failure => {
-                format!("the step `{}` asks for a new plan; `replans: 0` means none", step.id)
+                format!("the step `{}` asks for a replan (`replans: 0` prevents it)", step.id)
             }
-            _ => "`replans` asks for new plans".to_owned(),
+            _ => "`replans` asks for replans".to_owned(),
         };
         if order.compensates == Some(true) {
             let why = format!(
-                "{wanted}, and `compensateOnFailure` undoes what these would keep: leave one out"
+                "{wanted}, but `compensateOnFailure` undoes the steps that a replan keeps: leave \
+                 one out"
             );
             return Err(EngineError::InvalidArgument(why));
         }
         if steps.any(|step| agent::is_own(&step.tool)) {
-            let why = "`replans` is for plans; an agent makes up its mind by itself: leave it out";
+            let why = "`replans` does not apply to an agent, which decides about its next calls \
+                       itself: leave it out";
             return Err(EngineError::InvalidArgument(why.to_owned()));
         }
         if !self.plans.planners.has_model() {
-            let message = format!("{wanted}, for which a model is needed; {NO_MODEL}");
+            let message = format!("{wanted}, which needs a model; {NO_MODEL}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
         replans.within = self.tools.grant.within();
@@ -323,7 +326,7 @@ impl Executions {
 
 fn already_replanned(id: ExecutionId, next: ExecutionId) -> EngineError {
     EngineError::Conflict(format!(
-        "`{id}` was planned anew, and goes on as `{next}`: plan that one anew if it fails"
+        "`{id}` was replanned and continues as `{next}`: replan that execution if it fails"
     ))
 }
 
@@ -333,15 +336,17 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
         return Err(refused_reuse(finished, ReuseError::Open(id)));
     }
     if finished.state() == ExecutionState::Completed && finished.replan_request().is_none() {
-        let why = format!("`{id}` got to its end: there is nothing left to plan");
+        let why = format!("`{id}` completed: there is nothing left to replan");
         return Err(EngineError::Conflict(why));
     }
     if let Some(parent) = finished.parent() {
-        let why = format!("`{id}` is part of `{}`: plan that one anew", parent.execution);
+        let why = format!("`{id}` is a child of `{}`: replan that execution", parent.execution);
         return Err(EngineError::Conflict(why));
     }
     if finished.plan().steps().iter().any(|step| agent::is_own(&step.tool)) {
-        let why = format!("`{id}` is an agent's, whose turns are no plan: retry it from a turn");
+        let why = format!(
+            "`{id}` belongs to an agent, which has no plan to replace: retry it from a turn"
+        );
         return Err(EngineError::Conflict(why));
     }
     Ok(())

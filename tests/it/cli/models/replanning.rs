@@ -92,7 +92,7 @@ async fn what_was_done_is_not_done_under_another_name() {
     assert_eq!(ran["state"], "WAITING", "{ran:#}");
     assert_eq!(ran["outputs"]["createAuthor"], failed["outputs"]["createAuthor"]);
     let complaint = model.asked().await[2]["body"]["messages"].to_string();
-    assert!(complaint.contains("would do what `createAuthor` did"), "{complaint}");
+    assert!(complaint.contains("would repeat the call of `createAuthor`"), "{complaint}");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn an_agent_is_not_planned_anew() {
     let refused = home.json(&["replan", failed["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(refused["error"]["code"], "CONFLICT", "{refused:#}");
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("is an agent's"), "{message}");
+    assert!(message.contains("belongs to an agent"), "{message}");
     assert_eq!(model.asked().await.len(), 1);
 }
 
@@ -175,7 +175,7 @@ async fn a_client_waits_for_what_goes_on_by_itself() {
     let (status, told) = client.done("status", json!({ "id": first["executionId"] })).await;
     assert_eq!((&status["state"], &status["done"]), (&json!("FAILED"), &json!(false)));
     let onward = ran["executionId"].as_str().unwrap();
-    assert!(told.contains(&format!("it goes on as `{onward}`")), "{told}");
+    assert!(told.contains(&format!("continues as `{onward}`")), "{told}");
     let asked = json!({ "id": first["executionId"], "wait": true });
     let (status, _) = client.done("status", asked).await;
     assert_eq!(status["executionId"], ran["executionId"]);

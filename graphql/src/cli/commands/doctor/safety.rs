@@ -136,7 +136,7 @@ mod tests {
             json!([token("CI"), token("OWNER")]),
             "127.0.0.1:80",
             expect![
-                "✗ the access token `OWNER` is not there: set `OWNER` in Faber's environment, or remove it from `access.tokens`"
+                "✗ the access token `OWNER` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"
             ],
         );
     }

@@ -131,7 +131,7 @@ async fn it_ends_when_it_was_done_as_often_as_it_may() {
     assert_eq!((third.state(), third.plan().info().version), (ExecutionState::Failed, 3));
     let found = settled(&faber, &third).await;
     assert_eq!(found.stage, Stage::GivenUp);
-    assert!(found.given_up.unwrap().contains("planned anew 2 times"));
+    assert!(found.given_up.unwrap().contains("replanned 2 times"));
     assert_eq!(model.asked.lock().unwrap().len(), 2);
     faber.close().await;
 }
