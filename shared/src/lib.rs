@@ -3,6 +3,8 @@
 //! Ids, tools, templates, plans, events, executions, and the stores that keep them. All other
 //! crates build on this one. It does not know planners, executors or GraphQL.
 
+#![warn(missing_docs, reason = "programs that embed Faber import these items")]
+
 pub mod blob;
 pub mod clock;
 pub mod condition;
