@@ -68,7 +68,7 @@ impl Blobs {
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };
-        blob::put(&*self.store, &blob, &binary.base64).await?;
+        blob::save_blob(&*self.store, &blob, &binary.base64).await?;
         Ok(Some(blob.reference()))
     }
 
@@ -90,7 +90,7 @@ impl Blobs {
     }
 
     async fn base64(&self, id: &BlobId) -> Result<String, ToolError> {
-        match blob::get(&*self.store, id).await {
+        match blob::load_blob(&*self.store, id).await {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
                 let why =
@@ -148,7 +148,7 @@ fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
             }
         }
         Value::Object(fields) => {
-            if let Some(id) = BlobId::referred(value) {
+            if let Some(id) = BlobId::from_reference(value) {
                 return places.push((at.clone(), id));
             }
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {

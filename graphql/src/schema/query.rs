@@ -147,7 +147,7 @@ impl WorkQuery {
         #[graphql(desc = "Id of the blob, from the `$blob` field of an output.")] id: ID,
     ) -> Result<Option<Blob>> {
         let Ok(id) = id.parse() else { return Ok(None) };
-        let found = shared::blob::get(&**ctx.data::<Engine>()?.store(), &id).await;
+        let found = shared::blob::load_blob(&**ctx.data::<Engine>()?.store(), &id).await;
         Ok(found.map_err(ApiError::from)?.map(|(blob, base64)| Blob { blob, base64 }))
     }
 

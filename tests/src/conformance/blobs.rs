@@ -14,7 +14,7 @@ fn blob(of: Option<usize>, digit: char, bytes: usize, seconds: i64) -> Blob {
 }
 
 async fn is_there(world: &World, blob: &Blob) -> bool {
-    blob::get(&*world.other, &blob.id).await.unwrap().is_some()
+    blob::load_blob(&*world.other, &blob.id).await.unwrap().is_some()
 }
 
 /// A blob is kept whole, whatever its size, and goes with its execution.
@@ -28,17 +28,17 @@ pub async fn a_blob_goes_with_its_execution(world: World) {
     for (blob, content) in
         [(&old, large.as_str()), (&running, "AQID"), (&outside, ""), (&later, "AQID")]
     {
-        blob::put(&*world.one, blob, content).await.unwrap();
+        blob::save_blob(&*world.one, blob, content).await.unwrap();
         // Written twice it is the same.
-        blob::put(&*world.one, blob, content).await.unwrap();
-        let found = blob::get(&*world.other, &blob.id).await.unwrap();
+        blob::save_blob(&*world.one, blob, content).await.unwrap();
+        let found = blob::load_blob(&*world.other, &blob.id).await.unwrap();
         assert!(found == Some((blob.clone(), content.to_owned())), "{}", blob.id);
     }
-    let forgotten = blob::forget(&*world.one, at(15)).await.unwrap();
+    let forgotten = blob::remove_old_blobs(&*world.one, at(15)).await.unwrap();
     assert_eq!(forgotten, 1, "that of a call outside plans");
     assert!(is_there(&world, &old).await && !is_there(&world, &outside).await);
     world.one.prune(at(15), 10).await.unwrap();
-    assert_eq!(blob::forget(&*world.one, at(15)).await.unwrap(), 1);
+    assert_eq!(blob::remove_old_blobs(&*world.one, at(15)).await.unwrap(), 1);
     assert!(!is_there(&world, &old).await);
     assert!(is_there(&world, &running).await && is_there(&world, &later).await);
     let parts = world

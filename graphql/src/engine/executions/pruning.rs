@@ -43,7 +43,7 @@ pub(crate) async fn prune_batch(
 ) -> Result<Pruned, StoreError> {
     let batch = store.prune(before, BATCH).await?;
     if !batch.more {
-        blob::forget(store, before).await?;
+        blob::remove_old_blobs(store, before).await?;
         forget_queries(store, before).await?;
     }
     Ok(batch)
