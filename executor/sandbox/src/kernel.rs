@@ -13,6 +13,7 @@ use nix::{
     unistd::{User, geteuid, initgroups, setgid, setuid},
 };
 
+use self::landlock::Readable;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
@@ -28,14 +29,15 @@ pub(super) fn kernel_support() -> Support {
 /// Restricts this thread and its future children for good.
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
+    let system = Readable::read_system(&order.hidden);
     // Mounting needs rights that the next steps give up.
-    let has_view = protected_files::protect_files(order, confinement)?;
+    let has_view = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
     }
     prctl::set_no_new_privs()?;
     drop_capabilities().map_err(io::Error::other)?;
-    landlock::apply(confinement).map_err(io::Error::other)?;
+    landlock::apply(confinement, system).map_err(io::Error::other)?;
     seccomp::apply(confinement, has_view)
 }
 

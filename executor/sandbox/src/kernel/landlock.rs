@@ -11,7 +11,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
-use super::super::{Confinement, Support};
+use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
 /// The newest version that is used. An older kernel ignores rights that it does not know.
 const NEWEST: ABI = ABI::V9;
@@ -84,14 +84,15 @@ pub(crate) fn block_outside_signals() -> io::Result<()> {
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }
 
-/// Restricts this thread and its future children for good.
-pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
+/// Restricts this thread and its future children for good. `system` are the folders of the system
+/// that the command may read.
+pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), RulesetError> {
     let mut all = AccessFs::from_all(NEWEST);
     if confinement.sockets {
         all.remove(AccessFs::ResolveUnix);
     }
     let read = AccessFs::from_read(NEWEST) & all;
-    let readable = Readable::with_system(&confinement.read);
+    let readable = system.add_named(&confinement.read);
     let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?;
     if !confinement.network {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
@@ -111,44 +112,49 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
 /// Landlock allows a folder only with all its contents. So a folder with secrets is split, and only
 /// its public parts are allowed.
 #[derive(Debug)]
-struct Readable {
+pub(super) struct Readable {
     /// Files, and folders with all their contents.
     whole: Vec<PathBuf>,
     /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock lists them all the same, because a right to
     /// list holds for everything below a folder.
-    closed: Vec<PathBuf>,
+    pub(super) closed: Vec<PathBuf>,
+    /// Faber's own files. No folder above them is allowed with all its contents, so that a command
+    /// cannot read a new file in the place of one of them.
+    hidden: Vec<PathBuf>,
     /// Files and folders that may still be checked.
     checks_left: usize,
 }
 
 impl Default for Readable {
     fn default() -> Self {
-        Self { whole: Vec::new(), listed: Vec::new(), closed: Vec::new(), checks_left: usize::MAX }
+        let (whole, listed, closed, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { whole, listed, closed, hidden, checks_left: usize::MAX }
     }
 }
 
-/// Returns the folders of the system that not every user may list.
-pub(super) fn find_closed_folders() -> Vec<PathBuf> {
-    Readable::with_system(&[]).closed
-}
-
 impl Readable {
-    /// Returns the folders of the system and the named paths.
-    fn with_system(named: &[PathBuf]) -> Self {
-        let mut readable = Self::default();
+    /// Returns the folders of the system without their secrets and without Faber's files. A command
+    /// needs them twice, and this call may read 400,000 files, so call it once.
+    pub(super) fn read_system(hidden: &[PathBuf]) -> Self {
+        let mut readable = Self { hidden: canonical_paths(hidden), ..Self::default() };
         for folder in SYSTEM_FOLDERS {
             readable.add_system(Path::new(folder));
         }
+        readable
+    }
+
+    /// Adds the paths that the configuration names.
+    fn add_named(mut self, named: &[PathBuf]) -> Self {
         for path in named {
             match path.canonicalize() {
-                Ok(real) if real == Path::new("/") => readable.add_root(),
-                Ok(real) if real == Path::new(ETC_FOLDER) => readable.add_public(&real),
-                _ => readable.whole.push(path.to_owned()),
+                Ok(real) if real == Path::new("/") => self.add_root(),
+                Ok(real) if real == Path::new(ETC_FOLDER) => self.add_public(&real),
+                _ => self.whole.push(path.to_owned()),
             }
         }
-        readable
+        self
     }
 
     /// Adds a folder of the system without its secrets.
@@ -197,6 +203,9 @@ impl Readable {
     fn is_public(&mut self, path: &Path) -> bool {
         let Some(left) = self.checks_left.checked_sub(1) else { return false };
         self.checks_left = left;
+        if self.hidden.iter().any(|hidden| hidden == path) {
+            return false;
+        }
         let Ok(meta) = path.symlink_metadata() else { return false };
         if !meta.is_dir() {
             return meta.mode() & 0o004 != 0;
@@ -257,6 +266,20 @@ mod tests {
         let mut certs = Readable::default();
         certs.add_public(&top.join("ssl/certs"));
         assert_eq!(certs.whole, [top.join("ssl/certs")]);
+    }
+
+    #[test]
+    fn a_folder_with_a_file_of_faber_is_taken_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["faber.yaml", "other"] {
+            fs::write(top.join(name), "").unwrap();
+            fs::set_permissions(top.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let mut readable = Readable { hidden: vec![top.join("faber.yaml")], ..Readable::default() };
+        readable.add_public(&top);
+        assert_eq!((readable.whole, readable.listed), (vec![top.join("other")], vec![top]));
     }
 
     #[test]

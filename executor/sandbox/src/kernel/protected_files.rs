@@ -32,7 +32,7 @@ use super::{
         Confinement, LaunchOrder, Lifetime, OWN_FOLDER_ADVICE,
         resolved_path::{ResolvedPath, canonical_paths, is_within},
     },
-    landlock::{SYSTEM_FOLDERS, find_closed_folders},
+    landlock::{Readable, SYSTEM_FOLDERS},
     mount_namespace::{self, bind_mount},
 };
 
@@ -60,8 +60,9 @@ struct ProtectionMounts {
 }
 
 impl ProtectionMounts {
-    /// Starts with the folders of a command. The configuration names those in `named`.
-    fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
+    /// Starts with the folders of a command. The configuration names those in `named`, and every
+    /// command reads those in `system`.
+    fn new(confinement: &Confinement, named: &[PathBuf], system: &Readable) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
         // A command that names a file in such a folder must find the file.
@@ -70,7 +71,7 @@ impl ProtectionMounts {
         };
         // The owner alone can list them, so another user needs no cover.
         let can_list = |folder: &PathBuf| fs::read_dir(folder).is_ok();
-        let mut closed = find_closed_folders();
+        let mut closed = system.closed.clone();
         closed.retain(|folder| !is_needed(folder) && can_list(folder));
         Self { write, reach, closed, ..Self::default() }
     }
@@ -129,13 +130,16 @@ impl ProtectionMounts {
 /// Makes everything read-only except the folders in `write`. Covers Faber's files within reach, and
 /// protects Faber's programs and the symlinks to them. Returns whether the command has a complete
 /// mount namespace of its own.
-pub(super) fn protect_files(order: &LaunchOrder, confinement: &Confinement) -> io::Result<bool> {
+pub(super) fn protect_files(
+    order: &LaunchOrder,
+    confinement: &Confinement,
+    system: &Readable,
+) -> io::Result<bool> {
     let named = canonical_paths(confinement.write.iter().chain(&confinement.read));
-    let work = match ProtectionMounts::new(confinement, &named).find_paths(order, &named) {
+    let start = || ProtectionMounts::new(confinement, &named, system);
+    let work = match start().find_paths(order, &named) {
         Err(err) if confinement.required => return Err(err),
-        found => {
-            found.unwrap_or_else(|_| ProtectionMounts::new(confinement, &named)).remove_nested()
-        }
+        found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
         let own = [work.hidden.as_slice(), &work.kept, &work.links, &work.free].concat();

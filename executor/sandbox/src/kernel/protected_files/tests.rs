@@ -36,7 +36,8 @@ impl World {
     fn run(&self, order: &LaunchOrder, script: &str) -> Result<String, String> {
         let run = || {
             let confinement = order.confinement.as_ref().unwrap();
-            protect_files(order, confinement).map_err(|err| err.to_string())?;
+            protect_files(order, confinement, &Readable::read_system(&order.hidden))
+                .map_err(|err| err.to_string())?;
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(self.root());
             let Output { stdout, stderr, .. } = shell.output().unwrap();
