@@ -157,7 +157,7 @@ pub fn create_execution_from(
     now: Timestamp,
 ) -> Result<(Execution, RecordedEvent), ReplayError> {
     let recorded =
-        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(created) };
+        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(Box::new(created)) };
     let execution = Execution::create(id, Arc::clone(plan), &recorded)?;
     Ok((execution, recorded))
 }

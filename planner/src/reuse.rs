@@ -278,7 +278,8 @@ mod tests {
     /// Creates an execution as its first event describes it.
     fn create(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
-        let first = RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(created) };
+        let first =
+            RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(Box::new(created)) };
         Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 

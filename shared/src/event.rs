@@ -30,12 +30,11 @@ pub struct RecordedEvent {
 }
 
 /// An event in the life of an execution. Events are never changed or removed.
-#[expect(clippy::large_enum_variant, reason = "`Created` is the first event of a log only")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// The execution was created.
-    Created(Created),
+    Created(Box<Created>),
     /// A worker claimed the execution. Every earlier worker is fenced off.
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.

@@ -458,7 +458,7 @@ fn only_who_has_an_execution_renews_its_claim() {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         Execution::replay(id, Arc::clone(&plan), &log.collect::<Vec<_>>())
     };
-    let created = Event::Created(created);
+    let created = Event::Created(Box::new(created));
     replay(vec![created.clone(), claim(one, 1, false), claim(one, 2, true)]).unwrap();
     replay(vec![created.clone(), claim(one, 1, false), claim(other, 2, true)]).unwrap_err();
     replay(vec![created, claim(one, 1, true)]).unwrap_err();

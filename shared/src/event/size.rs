@@ -52,6 +52,12 @@ mod tests {
     use super::*;
     use crate::{clock::Timestamp, id::Seq};
 
+    /// Every event in memory takes this much. `created` is the largest, and there is one in a log.
+    #[test]
+    fn an_event_is_small() {
+        assert!(size_of::<Event>() <= 200, "{}", size_of::<Event>());
+    }
+
     #[test]
     fn values_from_people_count() {
         let large = Arc::new(Value::from("x".repeat(10_000)));

@@ -275,7 +275,7 @@ fn events_about_no_step_change_no_step() {
     let payload = Arc::new(Value::Null);
     let signal = Event::SignalReceived { name: "go".to_owned(), payload, command: command() };
     let others = [
-        Event::Created(created),
+        Event::Created(Box::new(created)),
         Event::Claimed(claimed),
         signal,
         Event::CancelRequested { reason: None },

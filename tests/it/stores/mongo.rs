@@ -198,7 +198,7 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
 fn log_of(n: usize, events: Vec<Value>) -> Append {
     let created = Created::new(plan_id(n), request_id(n), ExecutionOptions::default());
     let events = events.into_iter().map(|json| serde_json::from_value(json).unwrap());
-    let events = std::iter::once(Event::Created(created)).chain(events).zip(1..);
+    let events = std::iter::once(Event::Created(Box::new(created))).chain(events).zip(1..);
     let events: Vec<RecordedEvent> =
         events.map(|(event, seq)| RecordedEvent { seq: Seq(seq), at: at(0), event }).collect();
     Append::new(execution(n), Seq::START, &events)

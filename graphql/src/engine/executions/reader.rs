@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use planner::replan::next_execution;
 use shared::{
-    event::{Created, Event, RecordedEvent},
+    event::{Event, RecordedEvent},
     execution::Execution,
     id::{ExecutionId, RequestId, Seq},
     limits,
@@ -250,11 +250,11 @@ impl ExecutionReader {
         if let Some(retry_of) = cached.get(&id) {
             return Ok(*retry_of);
         }
-        let Some(Event::Created(Created { retry_of, .. })) =
-            self.store.read(id, Seq::START).await?.into_iter().next().map(|first| first.event)
-        else {
+        let first = self.store.read(id, Seq::START).await?.into_iter().next();
+        let Some(Event::Created(created)) = first.map(|first| first.event) else {
             return Ok(None);
         };
+        let retry_of = created.retry_of;
         if cached.len() >= MAX_CACHED {
             cached.pop_first();
         }
