@@ -300,6 +300,9 @@ impl Execution {
             }
             Event::DeadlinePassed => self.history.overran = Some(occurrence),
             Event::Paused { .. } => self.history.paused = Some(occurrence),
+            Event::WaitsShortened { ahead_ms } => {
+                self.history.shortened = Some((occurrence, *ahead_ms));
+            }
             _ => (),
         }
     }

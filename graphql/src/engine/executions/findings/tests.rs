@@ -464,6 +464,14 @@ fn others() -> Vec<(&'static str, String)> {
                 .succeed("a", json!(1))
                 .lines(),
         ),
+        ("a clock was ahead", {
+            let sleep = json!({ "tool": "flow.sleep", "parameters": { "ms": 5_000 } });
+            let mut story = Story::with(&[step("a", &[], sleep)], default());
+            story.now = 7_300_000;
+            story = story.claim(1);
+            story.now = 1_000;
+            story.claim(1).lines()
+        }),
         ("takeover", two().after(5_000).claim(2).lines_with(&[], &[worker(2)], None)),
         (
             "release",
@@ -639,6 +647,9 @@ fn every_finding_is_told() {
             -> revise P FILE
         retried
           INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
+        a clock was ahead
+          WARNING WARNING waits_shortened @5: a clock was 2 h ahead, so waits and the deadline were shortened to their own length
+          INFO WAIT wait.sleep @3: `a` sleeps for another 5 s
         takeover
           ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!

@@ -1,5 +1,6 @@
 //! What people should know although the execution goes on.
 
+use chrono::TimeDelta;
 use shared::{
     diagnostic::Severity,
     execution::{Step, StepState},
@@ -11,11 +12,23 @@ use super::{
     cause_line::cause_line,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
-    view::View,
+    view::{View, describe_time},
 };
 
-/// Adds the recorded warnings of steps and items, and what succeeded only at a later attempt.
+/// Adds shortened waits, the recorded warnings of steps and items, and what succeeded only at a later
+/// attempt.
 pub(super) fn add_warnings<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+    if let Some((occurrence, ahead_ms)) = view.execution.history().shortened {
+        found.add(Severity::Warning, Some(occurrence), move || {
+            let ahead = i64::try_from(ahead_ms).ok().and_then(TimeDelta::try_milliseconds);
+            let ahead = describe_time(ahead.unwrap_or(TimeDelta::MAX));
+            let message = format!(
+                "a clock was {ahead} ahead, so waits and the deadline were shortened to their own \
+                 length"
+            );
+            Finding::new(FindingKind::Warning, Severity::Warning, "waits_shortened", message)
+        });
+    }
     for (task, step) in view.calls() {
         for text in warnings_of(step) {
             found.add(Severity::Warning, step.changed, move || {
