@@ -13,7 +13,7 @@ pub(super) mod settling;
 mod steering;
 pub(super) mod undo_calls;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use executor::control::{Control, IdempotencyKey, Start};
 use planner::reuse::{RetryScope, create_retry, kept_steps, take_over_children};
@@ -29,7 +29,7 @@ use shared::{
 use toolbox::{Toolbox, flow, tool_names};
 
 use self::{
-    findings::{Finding, Surroundings, find_findings},
+    findings::{Finding, Surroundings, find_findings, find_reason},
     reader::{ExecutionReader, load_execution_until},
 };
 use super::{
@@ -39,6 +39,9 @@ use super::{
     tools::Tools,
 };
 use crate::access::Grant;
+
+/// Child executions that are read for the findings of one execution.
+const MAX_CHILDREN: usize = 16;
 
 /// Executions as one caller starts and steers them.
 #[derive(Clone)]
@@ -268,6 +271,18 @@ impl Executions {
         workers: &[WorkerId],
         most: usize,
     ) -> Result<Vec<Finding>, EngineError> {
+        // A list asks for one finding of each row, so a row reads few children.
+        let mut children_left = most.min(MAX_CHILDREN);
+        self.findings_with_children(execution, workers, most, &mut children_left).await
+    }
+
+    async fn findings_with_children(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        most: usize,
+        children_left: &mut usize,
+    ) -> Result<Vec<Finding>, EngineError> {
         let now = self.clock.now();
         let id = execution.id();
         // A finished execution waits for nothing, so its head and inbox are not read.
@@ -275,14 +290,39 @@ impl Executions {
         let head = if is_finished { None } else { self.store.head(id).await? };
         let inbox =
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
+        let children = self.reasons_of_children(execution, workers, children_left).await?;
         let around = Surroundings {
             head: head.as_ref(),
             inbox: &inbox,
             workers,
             limits: &self.tools.options().calls,
+            children: &children,
             toolbox: Some(self.tools.inventory.toolbox()).filter(|toolbox| has_sets(toolbox)),
         };
         Ok(find_findings(execution, Some(&around), now, most))
+    }
+
+    /// Returns why the children wait for which the steps of an execution wait. Reads at most
+    /// `children_left` of them and of their children.
+    async fn reasons_of_children(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        children_left: &mut usize,
+    ) -> Result<BTreeMap<ExecutionId, Finding>, EngineError> {
+        let mut reasons = BTreeMap::new();
+        for task in execution.agenda().in_children() {
+            let Some(child) = execution.task(*task).and_then(|step| step.child) else { continue };
+            let Some(left) = children_left.checked_sub(1) else { break };
+            *children_left = left;
+            // A child that has not started yet waits for nothing.
+            let Some(child) = self.reader.load(child).await? else { continue };
+            let all = usize::MAX;
+            let found = self.findings_with_children(&child, workers, all, children_left);
+            let reason = find_reason(Box::pin(found).await?);
+            reasons.extend(reason.map(|reason| (child.id(), reason)));
+        }
+        Ok(reasons)
     }
 
     /// Returns the findings that the log alone gave when it ended at a position.

@@ -124,6 +124,14 @@ async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     let expected = json!([{ "kind": "approval", "stepId": "n",
         "message": "needs approval of `n`, which calls `flow.noop`" }]);
     assert_eq!(it["waitsFor"], expected);
+    let fields = "findings(first: 1) { code severity message causeExecutionId remedies { mutation variables } }";
+    let it = world.execution(&id, fields).await;
+    let found = &it["findings"][0];
+    assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
+    assert!(text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));
+    assert_eq!(found["causeExecutionId"], child);
+    assert_eq!(found["remedies"][0]["mutation"], "approveStep");
+    assert_eq!(found["remedies"][0]["variables"]["executionId"], child);
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { executionId } }";
     world.get(cancel, json!({ "id": id })).await;
     for id in [id, text(&child)] {

@@ -19,7 +19,6 @@ mod warnings;
 
 use shared::{clock::Timestamp, execution::Execution};
 
-pub(super) use self::view::Surroundings;
 pub use self::{
     cause_line::cause_line,
     finding::{Finding, FindingKind, MAX_FINDINGS},
@@ -28,6 +27,7 @@ pub use self::{
     warnings::warnings_of,
 };
 use self::{finding::Candidates, view::View};
+pub(super) use self::{view::Surroundings, waits::find_reason};
 
 /// Returns what is worth knowing about an execution: the most severe first, then by time.
 ///

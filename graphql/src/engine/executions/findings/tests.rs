@@ -3,7 +3,7 @@
 #![expect(clippy::too_many_lines, reason = "the functions are tables")]
 #![expect(clippy::needless_pass_by_value, reason = "so that tables can write `json!` in place")]
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use executor::{
     call_limits::{CallLimits, LimitRule, LimitedCalls},
@@ -15,7 +15,7 @@ use shared::{
     clock::Timestamp,
     event::{Created, Event, RecordedEvent, SkipReason},
     execution::{ExecutionOptions, ReplanOptions},
-    id::{Attempt, Part, Task, WorkerId},
+    id::{Attempt, ExecutionId, Part, Task, WorkerId},
     plan::Plan,
     store::{Command, ExecutionHead, SentCommand},
     tool::{ErrorCode, ToolError},
@@ -37,6 +37,8 @@ struct Story {
     execution: Execution,
     now: i64,
     commands: u32,
+    /// Why a child execution waits.
+    child: Option<(ExecutionId, Finding)>,
 }
 
 /// Returns a step of a plan. `fields` override its defaults.
@@ -64,7 +66,7 @@ impl Story {
         let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
-        Self { execution, now: 0, commands: 0 }
+        Self { execution, now: 0, commands: 0, child: None }
     }
 
     fn of(steps: &[Value]) -> Self {
@@ -141,7 +143,9 @@ impl Story {
         let tool = LimitedCalls::Tool("shop.limited".parse().unwrap());
         let rule = LimitRule { of: tool, key: None, concurrency: Some(1), rate: None };
         let limits = CallLimits::new(vec![rule]);
-        let around = Surroundings { head: Some(&head), inbox, workers, limits: &limits, toolbox };
+        let children = &BTreeMap::from_iter(self.child.clone());
+        let head = Some(&head);
+        let around = Surroundings { head, inbox, workers, limits: &limits, children, toolbox };
         draw(&find_findings(&self.execution, Some(&around), at(self.now), MAX_FINDINGS))
     }
 }
@@ -347,6 +351,19 @@ fn waits() -> Vec<(&'static str, String)> {
         ("retry", one(retry).fail("a", error("tool.failed", "Error: no stock\n  at x")).lines()),
         ("sleep", one(json!({ "tool": "flow.sleep", "parameters": { "ms": 18_000 } })).lines()),
         ("child", one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" })).lines()),
+        ("child that waits", {
+            let mut story = one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" }));
+            let asks = asks();
+            let found = find_reason(find_findings(&asks.execution, None, at(0), MAX_FINDINGS));
+            let child = story.execution.task(story.task("a")).unwrap().child.unwrap();
+            story.child = found.map(|found| (child, found));
+            story.lines()
+        }),
+        ("child that calls", {
+            let called = find_findings(&two().execution, None, at(0), MAX_FINDINGS);
+            assert_eq!(find_reason(called), None);
+            String::new()
+        }),
         ("call", two().lines()),
         (
             "items",
@@ -600,6 +617,10 @@ fn every_finding_is_told() {
         child
           INFO WAIT wait.child @3: `a` waits for its execution `exec_0_xspx5f00s`
             -> debug exec_0_xspx5f00s
+        child that waits
+          WARNING WAIT wait.child @3: `a` waits for its execution `exec_0_xspx5f00s`: needs approval of `a`, which calls `shop.a`
+            -> approve E a | approve E a --reject | debug exec_0_xspx5f00s
+        child that calls
         call
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
           INFO WAIT wait.call @4: `b` is being called (`shop.b`), attempt 1

@@ -1,19 +1,19 @@
 //! What findings are computed from: the folded log, and what this node knows beside it.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use executor::call_limits::CallLimits;
 use shared::{
     clock::Timestamp,
     event::Claimed,
     execution::{Execution, Occurrence, Step, StepState},
-    id::{StepNumber, Task, WorkerId},
+    id::{ExecutionId, StepNumber, Task, WorkerId},
     plan::{OnError, ToolExecution},
     store::{ExecutionHead, SentCommand},
 };
 use toolbox::Toolbox;
 
-use super::remedy::part_name;
+use super::{finding::Finding, remedy::part_name};
 
 /// What this node knows about an execution beside its log.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Surroundings<'a> {
     pub workers: &'a [WorkerId],
     /// The limits on calls.
     pub limits: &'a CallLimits,
+    /// Why child executions wait, by child. Only the first children are read.
+    pub children: &'a BTreeMap<ExecutionId, Finding>,
     /// The tools of this process. `None` if it opened no toolsets.
     pub toolbox: Option<&'a Toolbox>,
 }

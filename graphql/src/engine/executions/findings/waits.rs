@@ -184,7 +184,9 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
         }
         StepState::Running { how: AttemptKind::Executing { child }, .. } => {
             let child = *child;
-            add(Severity::Info, Box::new(move || describe_child(view, task, child)));
+            let reason = view.around.and_then(|around| around.children.get(&child));
+            let severity = reason.map_or(Severity::Info, |reason| reason.severity);
+            add(severity, Box::new(move || describe_child(view, task, child, reason)));
         }
         // Without a worker, nothing is being called: that finding names the step.
         StepState::Running { attempt, .. } if is_attended => {
@@ -327,10 +329,31 @@ fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     wait("wait.items", Severity::Info, message).of_step(&view.planned(task).id, None)
 }
 
-fn describe_child(view: &View<'_>, task: Task, child: ExecutionId) -> Finding {
-    let message = format!("{} waits for its execution `{child}`", subject(view, task));
-    let finding = wait("wait.child", Severity::Info, message).helped_by([Remedy::look_at(child)]);
-    Finding { cause_execution: Some(child), ..finding }
+fn describe_child(
+    view: &View<'_>,
+    task: Task,
+    child: ExecutionId,
+    reason: Option<&Finding>,
+) -> Finding {
+    let mut message = format!("{} waits for its execution `{child}`", subject(view, task));
+    let mut remedies = Vec::new();
+    let mut until = None;
+    if let Some(reason) = reason {
+        message = format!("{message}: {}", reason.message);
+        remedies.clone_from(&reason.remedies);
+        until = reason.until;
+    }
+    let is_shown = remedies.iter().any(|remedy| *remedy == Remedy::look_at(child));
+    let look_at = (!is_shown).then(|| Remedy::look_at(child));
+    let finding = wait("wait.child", Severity::Info, message);
+    let finding = finding.helped_by(remedies.into_iter().chain(look_at));
+    Finding { cause_execution: Some(child), until, ..finding }
+}
+
+/// Returns the most severe reason why an execution waits, if it does more than call its tools.
+pub(in super::super) fn find_reason(found: Vec<Finding>) -> Option<Finding> {
+    let mut waits = found.into_iter().filter(|finding| finding.kind == FindingKind::Wait);
+    waits.find(|finding| !["wait.call", "wait.items"].contains(&&*finding.code))
 }
 
 /// Returns how a waiting step was answered, if no worker has read the answer yet.
