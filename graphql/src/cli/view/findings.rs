@@ -28,7 +28,10 @@ pub(crate) fn draw_finding(finding: &Finding, paint: Paint) -> String {
 
 /// Chooses the findings that a view shows, and counts the others. A view may hide what a kind
 /// repeats, because an execution can have a hundred findings.
-pub(crate) fn choose_findings(findings: &[Finding]) -> (Vec<&Finding>, Option<String>) {
+pub(crate) fn choose_findings<'a>(
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> (Vec<&'a Finding>, Option<String>) {
+    let mut left_out = 0;
     let mut counts: BTreeMap<(FindingKind, Severity), usize> = BTreeMap::new();
     let mut shown = Vec::new();
     for finding in findings {
@@ -37,9 +40,10 @@ pub(crate) fn choose_findings(findings: &[Finding]) -> (Vec<&Finding>, Option<St
         let is_failure = finding.kind == FindingKind::Failure;
         if *n <= if is_failure { SHOWN_FAILURES } else { SHOWN } {
             shown.push(finding);
+        } else {
+            left_out += 1;
         }
     }
-    let left_out = findings.len() - shown.len();
     let more = (left_out > 0).then(|| format!("and {left_out} more: `--json` has all of them"));
     (shown, more)
 }

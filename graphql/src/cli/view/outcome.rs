@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
-use shared::execution::ExecutionState;
+use shared::{execution::ExecutionState, tool::set_prefix};
+use toolbox::dispatch;
 
 use super::{
     findings::{choose_findings, count_warnings, draw_finding, draw_remedies},
@@ -59,7 +60,8 @@ pub(crate) fn paint_state(name: &str, paint: Paint) -> String {
 pub(crate) fn ending_lines(execution: &Execution, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);
-    let (shown, more) = choose_findings(&execution.findings);
+    let findings = execution.findings.iter().filter(|finding| !outcome.is_unused_turn(finding));
+    let (shown, more) = choose_findings(findings);
     for finding in shown {
         lines.push(draw_finding(finding, paint));
         if let Some(parameters) = outcome.parameters_of(finding) {
@@ -106,6 +108,14 @@ impl<'a> Outcome<'a> {
             None => step,
         };
         part.resolved_parameters.as_ref()
+    }
+
+    /// Returns whether a finding says that an agent needed fewer turns than its plan has. That is how
+    /// every agent ends.
+    fn is_unused_turn(&self, finding: &Finding) -> bool {
+        let planned = finding.step_id.as_deref().and_then(|step| self.planned(step));
+        finding.kind == FindingKind::Skip
+            && planned.is_some_and(|step| set_prefix(&step.tool_name) == Some(dispatch::SET))
     }
 
     /// Returns the parameters of the call that a failure is about.
@@ -172,6 +182,24 @@ mod tests {
         check(
             dry(2),
             expect!["DRY RUN  2 of 7 steps would fail, nothing was called  exec_1_aaaaaaaaa"],
+        );
+    }
+
+    #[test]
+    fn turns_that_an_agent_did_not_need_are_not_told() {
+        let skipped = |step: &str| json!({ "severity": "INFO", "kind": "SKIP", "code": "skip.condition", "stepId": step, "message": format!("`{step}` was skipped") });
+        let mut findings: Vec<Value> = (2..9).map(|n| skipped(&format!("turn{n}"))).collect();
+        findings.push(skipped("mail"));
+        let mut tools: Vec<Value> = (2..9)
+            .map(|n| json!({ "stepId": format!("turn{n}"), "toolName": "faber_agent.turn" }))
+            .collect();
+        tools.push(json!({ "stepId": "mail", "toolName": "mail.send" }));
+        check(
+            json!({ "executionId": "exec_1_aaaaaaaaa", "state": "COMPLETED", "total": 10,
+                "successful": 2, "skipped": 8, "findings": findings, "plan": { "tools": tools } }),
+            expect![[r#"
+                note: `mail` was skipped
+                COMPLETED  2 of 10 steps done, 8 skipped  exec_1_aaaaaaaaa"#]],
         );
     }
 
