@@ -21,6 +21,9 @@ use crate::{
     engine::{Engine, MissingTool},
 };
 
+/// Failures of toolsets that a message names.
+const MAX_FAILURES: usize = 3;
+
 pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(), Failure> {
     let (Some(engine), Ok(id)) = (session.engine(), plan.parse::<PlanId>()) else {
         return Ok(());
@@ -98,18 +101,29 @@ async fn check_compiled(
 }
 
 fn refuse_missing(session: &Session<'_>, missing: &[MissingTool]) -> Result<(), Failure> {
-    let Some(first) = missing.first() else { return Ok(()) };
-    let names: Vec<String> = missing.iter().map(|tool| format!("`{}`", tool.tool)).collect();
-    let why = first.failure.as_ref().map(|failure| format!(" ({})", plain::safe_line(failure)));
-    let message = format!(
-        "this process lacks {} of the plan: {}{}; {}",
-        if missing.len() == 1 { "a tool" } else { "tools" },
-        names.join(", "),
-        why.unwrap_or_default(),
-        name_configuration(session.app.config.file.as_deref())
-    );
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = describe_missing(missing, session.app.config.file.as_deref());
     let tools: Vec<&str> = missing.iter().map(|tool| tool.tool.as_str()).collect();
     Err(Failure::new("TOOL_UNAVAILABLE", message).with("tools", json!(tools)))
+}
+
+/// Names the tools, and the reasons of toolsets that failed. Another toolset is not configured.
+fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
+    let names: Vec<String> = missing.iter().map(|tool| format!("`{}`", tool.tool)).collect();
+    let mut failures: Vec<String> =
+        missing.iter().filter_map(|tool| Some(plain::safe_line(tool.failure.as_ref()?))).collect();
+    failures.dedup();
+    failures.truncate(MAX_FAILURES);
+    let advice = if missing.iter().all(|tool| tool.failure.is_some()) {
+        "`faber doctor` checks it".to_owned()
+    } else {
+        name_configuration(file)
+    };
+    let what = if missing.len() == 1 { "a tool" } else { "tools" };
+    let lead = format!("this process lacks {what} of the plan: {}", names.join(", "));
+    [lead].into_iter().chain(failures).chain([advice]).collect::<Vec<_>>().join("; ")
 }
 
 fn name_configuration(file: Option<&Path>) -> String {
@@ -119,5 +133,40 @@ fn name_configuration(file: Option<&Path>) -> String {
         }
         _ => "no configuration file was read: name the file with the toolset by `--config`"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_failed_is_not_to_be_added() {
+        let missing = |tool: &str, failure: Option<&str>| MissingTool {
+            tool: tool.parse().unwrap(),
+            failure: failure.map(str::to_owned),
+        };
+        let failed = "the toolset `mail` failed: connection refused";
+        let file = Some(Path::new("/etc/faber.yaml"));
+        for (missing, expected) in [
+            (
+                vec![missing("mail.send", Some(failed)), missing("mail.list", Some(failed))],
+                "this process lacks tools of the plan: `mail.send`, `mail.list`; the toolset `mail` \
+                 failed: connection refused; `faber doctor` checks it",
+            ),
+            (
+                vec![missing("shop.pay", None)],
+                "this process lacks a tool of the plan: `shop.pay`; the configuration is \
+                 `/etc/faber.yaml`: add the toolset there",
+            ),
+            (
+                vec![missing("mail.send", Some(failed)), missing("shop.pay", None)],
+                "this process lacks tools of the plan: `mail.send`, `shop.pay`; the toolset `mail` \
+                 failed: connection refused; the configuration is `/etc/faber.yaml`: add the \
+                 toolset there",
+            ),
+        ] {
+            assert_eq!(describe_missing(&missing, file), expected);
+        }
     }
 }
