@@ -86,7 +86,8 @@ impl Driver {
             return;
         };
         if *is_alone {
-            warn!(%execution, %tool, "the execution waits: its tool is missing");
+            // A command says so itself, or goes on without the tool.
+            warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: its tool is missing");
         } else {
             info!(%execution, %tool, "released to other nodes: its tool is missing here");
         }

@@ -77,6 +77,9 @@ async fn a_cancellation_without_the_tools_is_recorded_and_names_them() {
     let config = home.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
     // The second time, the execution compensates already.
     for _ in 0..2 {
+        let told = home.run(&["cancel", &id, "--config", &config]).await;
+        assert_eq!(told.status, 3, "{told:?}");
+        assert!(!told.err.contains(" WARN "), "{told:?}");
         let error = home.json(&["cancel", &id, "--config", &config], 3).await;
         assert_eq!(error["error"]["code"], "TOOL_UNAVAILABLE", "{error}");
         let message = text(&error["error"]["message"]);
