@@ -90,6 +90,8 @@ pub struct ReadyTool {
     tool: Arc<dyn Tool>,
     /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
+    /// Patterns of the schema that are not enforced, and that the log has named already.
+    reported: Arc<[String]>,
 }
 
 /// The result of a look-up by name.
@@ -155,7 +157,7 @@ pub struct SetExists(pub ToolSetName);
 impl ReadyTool {
     /// Wraps a tool.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
-        Self { tool, schema: Arc::default() }
+        Self { tool, schema: Arc::default(), reported: Arc::default() }
     }
 
     /// Returns the definition of the tool.
@@ -173,11 +175,17 @@ impl ReadyTool {
         self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
     }
 
+    /// Returns the patterns that the log has not named yet.
+    fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
+        patterns.retain(|pattern| !self.reported.contains(pattern));
+        patterns
+    }
+
     fn compile(&self) -> Option<Schema> {
         let name = self.definition().qualified_name();
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
-                for pattern in removed {
+                for pattern in self.unreported(removed) {
                     let why = costly::describe_pattern(&name, &pattern);
                     tracing::warn!(%why, "a part of a schema is not enforced");
                 }

@@ -42,16 +42,18 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
 }
 
 /// Returns a message for each pattern that is too large to be enforced.
-fn report_patterns(set: &ToolSetName, tools: &[ReadyTool]) -> Vec<String> {
+fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
     let mut left = TRIED_PATTERNS;
     let mut messages = Vec::new();
     for tool in tools {
         let definition = tool.definition();
-        for pattern in find_large_patterns(&definition.input_schema, &mut left) {
-            let why = describe_pattern(&definition.name, &pattern);
+        let patterns = find_large_patterns(&definition.input_schema, &mut left);
+        for pattern in &patterns {
+            let why = describe_pattern(&definition.name, pattern);
             tracing::warn!(%set, %why, "a part of a schema is not enforced");
             messages.push(why);
         }
+        tool.reported = patterns.into();
     }
     messages
 }

@@ -1,3 +1,4 @@
+use async_trait::async_trait;
 use serde_json::json;
 use shared::tool::{Effect, ToolError};
 
@@ -155,4 +156,32 @@ fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.settle(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(), "it was mended");
+}
+
+/// A tool whose schema has a pattern that is too large.
+#[derive(Debug)]
+struct Patterned(Arc<ToolDefinition>);
+
+#[async_trait]
+impl Tool for Patterned {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_pattern_that_is_not_enforced_is_logged_once() {
+    const LARGE: &str = r"^(\w{1000}){1000}$";
+    let mut definition = ToolDefinition::clone(tool("m", "t").definition());
+    definition.input_schema = json!({ "properties": { "a": { "pattern": LARGE } } });
+    let tool = Patterned(Arc::new(definition));
+    let set = ToolSet::ready(name("m"), "local", "d", [Arc::new(tool) as Arc<dyn Tool>]);
+    let toolbox = Toolbox::new([set]);
+    let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
+    let others = ["^other$".to_owned()];
+    assert_eq!(found.unreported([&[LARGE.to_owned()], &others[..]].concat()), others);
 }
