@@ -11,7 +11,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// A home whose tool `own.pay` notes its idempotency key, and gives no answer while `slow` exists.
-/// `own.refund` notes the parameters of its calls.
+/// `own.refund` notes the parameters of its calls. `own.pay` and `own.check` fail while `broken` exists.
 struct Shop {
     home: Home,
 }
@@ -20,14 +20,18 @@ impl Shop {
     fn new() -> Self {
         let home = Home::new();
         let (keys, slow, refunds) = (home.path("keys"), home.path("slow"), home.path("refunds"));
+        let broken = home.path("broken");
         let pay = format!(
-            "echo \"$FABER_IDEMPOTENCY_KEY\" >> {}; [ -e {} ] && sleep 60; echo '{{\"id\": 1}}'",
+            "echo \"$FABER_IDEMPOTENCY_KEY\" >> {}; [ -e {} ] && sleep 60; [ -e {} ] && exit 1; \
+             echo '{{\"id\": 1}}'",
             keys.display(),
-            slow.display()
+            slow.display(),
+            broken.display()
         );
+        let check = format!("! [ -e {} ]", broken.display());
         let refund = format!("cat >> {}; echo >> {}", refunds.display(), refunds.display());
         let tool = |name: &str, script: &str| json!({ "name": name, "effect": "once", "run": { "command": ["sh", "-c", script] } });
-        let tools = [tool("pay", &pay), tool("refund", &refund)];
+        let tools = [tool("pay", &pay), tool("refund", &refund), tool("check", &check)];
         let set = json!({ "name": "own", "source": { "tools": tools } });
         let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
         home.file("faber.yaml", &config.to_string());
@@ -217,5 +221,34 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     shop.home.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
     let done = shop.home.json(&["retry", &second], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "pay": { "id": 3 } } }), "{done}");
+    assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
+}
+
+/// The second execution repeats the call, which fails for sure. The first call may have happened.
+#[tokio::test]
+async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
+    let shop = Shop::new();
+    let home = &shop.home;
+    let check = json!({ "id": "check", "name": "own.check" });
+    let mut paid = pay(&json!({}));
+    paid["dependsOn"] = json!("check");
+    let first = shop.run(&json!([check, paid]), &[], 1).await;
+    shop.answer();
+    home.file("broken", "");
+    let second = home.json(&["retry", &first, "--yes"], 1).await;
+    let second = text(&second["executionId"]).to_owned();
+    assert_eq!(shop.step(&second, "pay").await["error"]["code"], "tool.failed");
+    let third = home.json(&["retry", &second, "--all", "--yes"], 1).await;
+    let third = text(&third["executionId"]).to_owned();
+    let refused = home.json(&["settle", &third, "pay", "--failed"], 2).await;
+    assert_eq!(refused["error"]["code"], "CONFLICT", "it did not repeat the call: {refused}");
+    let message = text(&refused["error"]["message"]);
+    assert!(message.contains(&format!("`faber settle {first} pay`")), "{message}");
+    let told = home.run(&["debug", &second]).await;
+    assert!(told.out.contains(&format!("faber settle {second} pay --succeeded")), "{told:?}");
+    home.json(&["settle", &second, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
+    assert_eq!(shop.step(&second, "pay").await["settled"], "SUCCEEDED");
+    let retried = home.json(&["retry", &second], 0).await;
+    assert_eq!(retried["outputs"]["pay"]["id"], 7, "{retried}");
     assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
 }

@@ -11,7 +11,7 @@ use shared::{
     execution::{Execution, Step, StepState},
     id::{ExecutionId, StepId, StepNumber, Task, ToolName},
     json, limits,
-    plan::{StepKind, ToolExecution},
+    plan::StepKind,
     schema::Schema,
     store::{Command, FinishedCallId},
     tool::ErrorCode,
@@ -20,6 +20,7 @@ use toolbox::Found;
 
 use super::{
     Executions,
+    findings::quote_for_shell,
     steering::{is_ignored, split_item},
 };
 use crate::engine::error::EngineError;
@@ -80,7 +81,7 @@ impl Executions {
         let task = item.map_or_else(|| number.into(), |index| Task::from(number).for_item(index));
         let settled = SettledTask { execution: id, id: name, task };
         let step = settled.find_in(&execution)?;
-        check_unknown(&settled, planned, step)?;
+        check_unknown(&settled, &execution, step)?;
         let decision = self.read_decision(&planned.tool, order).await?;
         if let Some(before) = &step.settlement {
             check_same(&settled, before, &decision)?;
@@ -99,7 +100,7 @@ impl Executions {
                 return Ok(told);
             }
             // The execution may have ended, or another person may have decided, before the command.
-            check_unknown(&settled, told.plan().step(number), step)?;
+            check_unknown(&settled, &told, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
         self.reader.expect(id).await
@@ -267,7 +268,11 @@ fn check_item(
             let items = execution.step(number).items.iter().flat_map(|items| items.as_slice());
             let unknown: Vec<u32> = (0..)
                 .zip(items)
-                .filter(|(_, item)| is_unknown(item) && item.settlement.is_none())
+                .filter(|(index, item)| {
+                    let task = Task::from(number).for_item(*index);
+                    let is_open = is_unknown(item) || execution.repeats_open_call(task);
+                    is_open && item.settlement.is_none()
+                })
                 .map(|(index, _)| index)
                 .collect();
             Err(EngineError::InvalidArgument(name_items(id, &unknown)))
@@ -298,18 +303,25 @@ fn is_unknown(step: &Step) -> bool {
     is_waiting || step.is_outcome_unknown()
 }
 
-/// Refuses a step whose outcome is known, and a step whose call is in a child execution.
+/// Refuses a step whose outcome is known, and a step whose call is in another execution.
 fn check_unknown(
     settled: &SettledTask,
-    planned: &ToolExecution,
+    execution: &Execution,
     step: &Step,
 ) -> Result<(), EngineError> {
-    let name = settled.name();
-    if !is_unknown(step) && step.settlement.is_none() {
+    let (name, planned) = (settled.name(), execution.plan().step(settled.task.step));
+    let is_open = is_unknown(step) || execution.repeats_open_call(settled.task);
+    if !is_open && step.settlement.is_none() {
         let state = step.state.name();
-        let why = format!(
+        let mut why = format!(
             "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
         );
+        // A key begins with the execution that made the call.
+        let earlier = execution.open_earlier_key(settled.task);
+        if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
+            let shown = quote_for_shell(&name);
+            why = format!("{why}; the call of `{earlier}` is: `faber settle {earlier} {shown}`");
+        }
         return Err(EngineError::Conflict(why));
     }
     if let StepKind::Plan(_) = planned.kind {

@@ -171,6 +171,10 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
         return None;
     }
     let why = match () {
+        () if step.settlement.is_none() && view.execution.repeats_open_call(task) => {
+            "a call of an earlier execution may have taken effect, so a person must decide"
+                .to_owned()
+        }
         () if step.settled() == Some(Settled::Succeeded) => {
             "a person settled it as succeeded, so a retry reuses its output".to_owned()
         }
@@ -217,6 +221,10 @@ fn remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<
             .into_iter()
             .chain([retry().labelled("call it again, although it may have happened").dangerous()])
             .collect();
+    }
+    if execution.repeats_open_call(task) {
+        let again = retry().labelled("repeat the call under the key of the first one");
+        return settle_remedies(view, task).into_iter().chain([again]).collect();
     }
     match error.code.as_str() {
         "tool.inactive" => {
