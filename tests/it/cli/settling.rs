@@ -1,8 +1,16 @@
 //! Calls whose outcome is unknown: people settle them, and retries repeat them with the same key.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
+use axum::{Json, Router, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
 
 use super::home::Home;
 
@@ -251,4 +259,61 @@ async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let retried = home.json(&["retry", &second], 0).await;
     assert_eq!(retried["outputs"]["pay"]["id"], 7, "{retried}");
     assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
+}
+
+/// An HTTP service that notes the idempotency keys of its calls, and answers none while `is_silent`.
+struct Bank {
+    url: String,
+    keys: Arc<Mutex<Vec<String>>>,
+    is_silent: Arc<AtomicBool>,
+    _server: JoinSet<()>,
+}
+
+impl Bank {
+    async fn open() -> Self {
+        let (keys, is_silent) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(true.into()));
+        let (noted, silent) = (Arc::clone(&keys), Arc::<AtomicBool>::clone(&is_silent));
+        let pay = async move |headers: HeaderMap| {
+            let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned());
+            noted.lock().unwrap().push(key.unwrap_or_default());
+            if silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            Json(json!({ "id": 1 }))
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/pay", listener.local_addr().unwrap());
+        let mut server = JoinSet::new();
+        let router = Router::new().route("/pay", post(pay));
+        server.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, keys, is_silent, _server: server }
+    }
+}
+
+/// The first execution is removed while its retry waits for a person.
+#[tokio::test]
+async fn an_http_tool_sends_the_key_of_the_unknown_call_after_a_prune() {
+    let bank = Bank::open().await;
+    let home = Home::new();
+    let http = json!({ "method": "POST", "url": bank.url });
+    let tool = json!({ "name": "pay", "run": { "http": http } });
+    let set = json!({ "name": "bank", "source": { "tools": [tool] } });
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
+    home.file("faber.yaml", &config.to_string());
+    let plan = json!({ "tools": [
+        { "id": "ask", "name": "flow.noop", "requiresApproval": true },
+        { "id": "pay", "name": "bank.pay", "timeoutMs": 500, "dependsOn": "ask" },
+    ] });
+    let plan = home.file("plan.json", &plan.to_string());
+    let id = |told: &Value| text(&told["executionId"]).to_owned();
+    let first = id(&home.json(&["run", "--plan", &plan], 4).await);
+    home.json(&["approve", &first, "ask"], 1).await;
+    let second = id(&home.json(&["retry", &first, "--all", "--yes"], 4).await);
+    home.json(&["prune", "--older-than", "0s"], 0).await;
+    assert_eq!(home.json(&["watch", &first], 2).await["error"]["code"], "NOT_FOUND");
+    bank.is_silent.store(false, Ordering::SeqCst);
+    let done = home.json(&["approve", &second, "ask"], 0).await;
+    assert_eq!(done["outputs"]["pay"]["id"], 1, "{done}");
+    let key = format!("{first}/pay");
+    assert_eq!(*bank.keys.lock().unwrap(), [key.clone(), key]);
 }

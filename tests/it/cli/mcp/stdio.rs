@@ -192,6 +192,29 @@ async fn a_person_is_asked() {
     }
 }
 
+/// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
+#[tokio::test]
+async fn a_call_with_an_unknown_outcome_is_settled() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let plan = json!({ "tools": [{ "id": "a", "name": "createAuthor", "timeoutMs": 1,
+        "onError": "wait", "parameters": { "name": "Eve", "email": "eve@example.com" } }] });
+    let plan = client.plan(&plan.to_string()).await;
+    let (waits, told) = client.done("execute", json!({ "id": plan })).await;
+    assert_eq!(waits["state"], "WAITING", "{told}");
+    let settle = |output: Value| json!({ "id": waits["executionId"], "stepId": "a", "outcome": "SUCCEEDED", "output": output });
+    let (error, told) = client.refused("settle", settle(json!(["Eve"]))).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT", "{told}");
+    assert!(told.contains("outputSchema"), "{told}");
+    let author = json!({ "_id": "6b08798b14f7402e6a74d3db", "name": "Eve",
+        "email": "eve@example.com", "createdAt": "2026-01-01T00:00:00Z",
+        "updatedAt": "2026-01-01T00:00:00Z" });
+    client.done("settle", settle(author.clone())).await;
+    let status = json!({ "id": waits["executionId"], "wait": true });
+    let (done, told) = client.done("status", status).await;
+    assert_eq!((&done["state"], &done["outputs"]["a"]), (&json!("COMPLETED"), &author), "{told}");
+}
+
 #[tokio::test]
 async fn saved_plans_are_listed_and_executed_by_name() {
     let home = Home::new();
