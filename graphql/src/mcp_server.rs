@@ -40,9 +40,9 @@ use tokio_util::sync::CancellationToken;
 use self::{
     answer::Answer,
     call::Call,
-    driver_queue::Drivers,
-    progress::Reports,
-    stdio::Lines,
+    driver_queue::DriveQueue,
+    progress::ProgressReporter,
+    stdio::LineTransport,
     tools::{INSTRUCTIONS, TOOLS},
 };
 use crate::{
@@ -50,19 +50,18 @@ use crate::{
     cli::{client::Client, drive::Drive, failure::Failure},
 };
 
-/// The path of the server.
-const PAGE: &str = "/mcp";
+const PATH: &str = "/mcp";
 /// Interval of keep-alive messages in a quiet response.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The client, the store and the queue that calls use.
 #[derive(Clone)]
-struct Office {
+struct Backend {
     client: Client,
     /// Only if this process opened a store.
     store: Option<Arc<dyn Store>>,
     /// Only if this process has a worker.
-    drivers: Option<Drivers>,
+    queue: Option<DriveQueue>,
 }
 
 /// Serves over standard input and output until the input ends. `drive` drives executions that calls
@@ -72,35 +71,39 @@ pub(crate) async fn serve_stdio(
     store: Option<Arc<dyn Store>>,
     drive: Option<Drive>,
 ) -> Result<(), Failure> {
-    let (drivers, driving) = drive.map(driver_queue::drivers).unzip();
-    let office = Office { client, store, drivers };
+    let (queue, runner) = drive.map(driver_queue::drive_queue).unzip();
+    let backend = Backend { client, store, queue };
+    let (stdin, stdout) = stdio_pipes();
     let serving = async {
-        let broken = |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
-        let service =
-            Box::pin(Faber::new(office, Door::Own).serve(Lines::new(stdio_pipes()))).await;
+        let session_failure =
+            |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
+        let service = Box::pin(
+            McpServer::new(backend, Caller::Stdio).serve(LineTransport::new(stdin, stdout)),
+        )
+        .await;
         let service = match service {
             // The client connected and left again.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            service => service.map_err(|err| broken(err.to_string()))?,
+            service => service.map_err(|err| session_failure(err.to_string()))?,
         };
-        service.waiting().await.map_err(|err| broken(err.to_string())).map(drop)
+        service.waiting().await.map_err(|err| session_failure(err.to_string())).map(drop)
     };
-    let Some(driving) = driving else { return serving.await };
+    let Some(runner) = runner else { return serving.await };
     tokio::select! {
         ended = serving => ended,
-        never = driving.go_on() => match never {},
+        never = runner.run() => match never {},
     }
 }
 
 /// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions. There
 /// are no sessions, so any node can answer any request.
-pub(crate) fn routes(
+pub(crate) fn build_routes(
     client: Client,
     store: Arc<dyn Store>,
     max_request_bytes: usize,
     stop: CancellationToken,
 ) -> Router {
-    let faber = Faber::new(Office { client, store: Some(store), drivers: None }, Door::Page);
+    let server = McpServer::new(Backend { client, store: Some(store), queue: None }, Caller::Http);
     // The host check of the server has run before.
     let settings = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -110,48 +113,48 @@ pub(crate) fn routes(
         .with_max_request_body_bytes(max_request_bytes)
         .with_cancellation_token(stop);
     let service = StreamableHttpService::new(
-        move || Ok(faber.clone()),
+        move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),
         settings,
     );
     Router::new()
-        .route_service(PAGE, service)
-        .layer(middleware::from_fn_with_state(max_request_bytes, http::enter))
+        .route_service(PATH, service)
+        .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
 }
 
-/// The transport of a caller.
+/// Where a call comes from, which decides its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
-    /// Standard input: the caller started this process and has all rights.
-    Own,
-    /// HTTP: the server identified the caller.
-    Page,
+enum Caller {
+    /// The caller started this process, so it has all rights.
+    Stdio,
+    /// The HTTP server has identified the caller and stored its rights in the request.
+    Http,
 }
 
 #[derive(Clone)]
-struct Faber {
-    office: Office,
-    door: Door,
+struct McpServer {
+    backend: Backend,
+    caller: Caller,
 }
 
-impl Faber {
-    fn new(office: Office, door: Door) -> Self {
-        Self { office, door }
+impl McpServer {
+    fn new(backend: Backend, caller: Caller) -> Self {
+        Self { backend, caller }
     }
 
-    fn grant(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
-        match self.door {
-            Door::Own => Some(Grant::default()),
-            Door::Page => context.extensions.get::<Parts>()?.extensions.get::<Grant>().cloned(),
+    fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
+        match self.caller {
+            Caller::Stdio => Some(Grant::default()),
+            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>().cloned(),
         }
     }
 }
 
-impl ServerHandler for Faber {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let us = Implementation::new("faber", env!("CARGO_PKG_VERSION")).with_title("Faber");
+        let server = Implementation::new("faber", env!("CARGO_PKG_VERSION")).with_title("Faber");
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(us)
+            .with_server_info(server)
             .with_instructions(INSTRUCTIONS)
     }
 
@@ -176,18 +179,18 @@ impl ServerHandler for Faber {
             let why = format!("Unknown tool: {}", request.name);
             return Err(ErrorData::invalid_params(why, None));
         };
-        let Some(grant) = self.grant(&context) else {
-            let why = "it is not known who calls".to_owned();
+        let Some(grant) = self.grant_of(&context) else {
+            let why = "the server did not identify the caller".to_owned();
             return Err(ErrorData::internal_error(why, None));
         };
         let mut call = Call {
-            client: self.office.client.granted(&grant),
-            office: &self.office,
-            reports: Reports::to(&context),
-            left: context.ct.clone(),
+            client: self.backend.client.granted(&grant),
+            backend: &self.backend,
+            reports: ProgressReporter::for_request(&context),
+            caller_left: context.ct.clone(),
         };
-        let made = call.make(&tool.name, request.arguments.unwrap_or_default());
-        let answered = Box::pin(unbroken(&tool.name, made)).await;
+        let call = call.make_call(&tool.name, request.arguments.unwrap_or_default());
+        let answered = Box::pin(catch_panic(&tool.name, call)).await;
         Ok(answered.map_or_else(CallToolResult::from, CallToolResult::from).into())
     }
 
@@ -202,7 +205,7 @@ impl ServerHandler for Faber {
         if method == CallToolRequestMethod::VALUE
             && let Err(err) = serde_json::from_value::<CallToolRequestParams>(params)
         {
-            let why = format!("the parameters of `{method}` cannot be read: {err}");
+            let why = format!("the parameters of `{method}` are invalid: {err}");
             return Err(ErrorData::invalid_params(why, None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
@@ -210,14 +213,14 @@ impl ServerHandler for Faber {
 }
 
 /// Turns a panic into an error, so that the caller gets an answer.
-async fn unbroken(
+async fn catch_panic(
     tool: &str,
-    made: impl Future<Output = Result<Answer, Failure>>,
+    call: impl Future<Output = Result<Answer, Failure>>,
 ) -> Result<Answer, Failure> {
-    AssertUnwindSafe(made).catch_unwind().await.unwrap_or_else(|_| {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let why = format!(
-            "`{tool}` broke, which is a fault of Faber's own: its log says where. What it had begun \
-             goes on; `status` tells"
+            "`{tool}` failed because of a bug in Faber: see its log. An execution that had started \
+             continues: look at it with `status`"
         );
         Err(Failure::new("INTERNAL", why))
     })
@@ -229,14 +232,16 @@ mod tests {
 
     use super::*;
 
-    /// The client once waited for ever.
     #[tokio::test]
-    async fn a_call_that_breaks_is_answered() {
-        let broken = unbroken("plan", async { panic!("of the test") }).await;
-        let answer = CallToolResult::from(broken.unwrap_err());
+    async fn a_call_that_panics_gets_an_answer() {
+        let failed = catch_panic("plan", async { panic!("of the test") }).await;
+        let answer = CallToolResult::from(failed.unwrap_err());
         assert_eq!(answer.is_error, Some(true));
-        let said = answer.structured_content.unwrap();
-        assert_eq!(said["error"]["code"], "INTERNAL", "{said}");
-        assert!(said["error"]["message"].as_str().unwrap().starts_with("`plan` broke"), "{said}");
+        let error = answer.structured_content.unwrap();
+        assert_eq!(error["error"]["code"], "INTERNAL", "{error}");
+        assert!(
+            error["error"]["message"].as_str().unwrap().starts_with("`plan` failed"),
+            "{error}"
+        );
     }
 }

@@ -5,142 +5,141 @@ use shared::json;
 
 use crate::cli::view::format::clip;
 
-/// The most bytes of outputs in one result. More would fill a model's context.
-const OUTPUTS: usize = 256 << 10;
+/// The most bytes of outputs in one result, so that they do not fill a model's context.
+const MAX_OUTPUTS_BYTES: usize = 256 << 10;
 /// The most bytes of one output if all of them together are too large.
-const OUTPUT: usize = 8 << 10;
+const MAX_OUTPUT_BYTES: usize = 8 << 10;
 /// The most bytes of an unabridged request.
-const REQUEST: usize = 4 * OUTPUTS;
+const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
 /// The most steps, errors or waits of an execution.
-const LISTED: usize = 1_000;
+const MAX_ITEMS: usize = 1_000;
 
 /// Shortens outputs that are too large together. Returns `true` if they were.
-pub(crate) fn shorten(outputs: &mut Value) -> bool {
-    if json::json_size(outputs) <= OUTPUTS {
+pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
+    if json::json_size(outputs) <= MAX_OUTPUTS_BYTES {
         return false;
     }
     for output in outputs.as_object_mut().into_iter().flat_map(|outputs| outputs.values_mut()) {
-        cut(output);
+        cut_value(output);
     }
     // Thousands of small outputs may still be too large.
-    if json::json_size(outputs) > OUTPUTS {
+    if json::json_size(outputs) > MAX_OUTPUTS_BYTES {
         *outputs = json!({});
     }
     true
 }
 
 /// Drops the end of a long list. Returns `true` if it did.
-pub(crate) fn few(all: &mut Value) -> bool {
-    first(all, LISTED, OUTPUTS)
+pub(crate) fn truncate_list(all: &mut Value) -> bool {
+    keep_first(all, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
 
 /// Shortens a large request: drops its timeline and cuts parameters and outputs.
-pub(crate) fn bounded(mut request: Value) -> Value {
-    if json::json_size(&request) <= REQUEST {
+pub(crate) fn shorten_request(mut request: Value) -> Value {
+    if json::json_size(&request) <= MAX_REQUEST_BYTES {
         return request;
     }
     if let Some(fields) = request.as_object_mut() {
         fields.shift_remove("timeline");
     }
-    for entry in each(&mut request, "transcript") {
-        change(entry, &["content"], cut);
+    for entry in objects_in(&mut request, "transcript") {
+        update_fields(entry, &["content"], cut_value);
     }
-    for plan in each(&mut request, "plans") {
-        of_plan(plan);
+    for plan in objects_in(&mut request, "plans") {
+        shorten_plan(plan);
     }
-    for execution in each(&mut request, "executions") {
-        of_execution(execution);
+    for execution in objects_in(&mut request, "executions") {
+        shorten_execution(execution);
     }
     // The newest executions come last and are kept.
-    let turn = |all: &mut Value| all.as_array_mut().into_iter().for_each(|all| all.reverse());
-    change(&mut request, &["executions"], |all| {
-        turn(all);
-        first(all, LISTED, 2 * REQUEST);
-        turn(all);
+    let reverse = |all: &mut Value| all.as_array_mut().into_iter().for_each(|all| all.reverse());
+    update_fields(&mut request, &["executions"], |all| {
+        reverse(all);
+        keep_first(all, MAX_ITEMS, 2 * MAX_REQUEST_BYTES);
+        reverse(all);
     });
-    change(&mut request, &["transcript", "plans"], |all| {
-        first(all, LISTED, REQUEST);
+    update_fields(&mut request, &["transcript", "plans"], |all| {
+        keep_first(all, MAX_ITEMS, MAX_REQUEST_BYTES);
     });
     request["cut"] = json!(true);
     request
 }
 
-fn of_execution(execution: &mut Value) {
-    let short = |outputs: &mut Value| {
-        shorten(outputs);
+fn shorten_execution(execution: &mut Value) {
+    let shorten = |outputs: &mut Value| {
+        shorten_outputs(outputs);
     };
-    change(execution, &["outputs"], short);
-    change(execution, &["input"], cut);
-    change(execution, &["executionResults"], |results| {
-        change(results, &["outputs", "variables"], short);
-        change(results, &["errors"], listed);
+    update_fields(execution, &["outputs"], shorten);
+    update_fields(execution, &["input"], cut_value);
+    update_fields(execution, &["executionResults"], |results| {
+        update_fields(results, &["outputs", "variables"], shorten);
+        update_fields(results, &["errors"], truncate_items);
     });
-    change(execution, &["plan"], of_plan);
-    for step in each(execution, "steps") {
-        of_step(step);
+    update_fields(execution, &["plan"], shorten_plan);
+    for step in objects_in(execution, "steps") {
+        shorten_step(step);
     }
-    change(execution, &["waitsFor", "steps"], listed);
+    update_fields(execution, &["waitsFor", "steps"], truncate_items);
 }
 
-fn of_plan(plan: &mut Value) {
-    for tool in each(plan, "tools") {
-        change(tool, &["parameters"], cut);
+fn shorten_plan(plan: &mut Value) {
+    for tool in objects_in(plan, "tools") {
+        update_fields(tool, &["parameters"], cut_value);
     }
-    change(plan, &["tools", "diagnostics", "executionOrder", "layers"], |all| {
-        first(all, LISTED, OUTPUTS / 4);
+    update_fields(plan, &["tools", "diagnostics", "executionOrder", "layers"], |all| {
+        keep_first(all, MAX_ITEMS, MAX_OUTPUTS_BYTES / 4);
     });
 }
 
 /// Cuts the values of a step, of its items, and of its compensation.
-fn of_step(step: &mut Value) {
-    change(step, &["resolvedParameters", "output"], cut);
-    change(step, &["warnings"], |warnings| {
-        first(warnings, LISTED, OUTPUT);
+fn shorten_step(step: &mut Value) {
+    update_fields(step, &["resolvedParameters", "output"], cut_value);
+    update_fields(step, &["warnings"], |warnings| {
+        keep_first(warnings, MAX_ITEMS, MAX_OUTPUT_BYTES);
     });
-    change(step, &["compensation"], of_step);
-    for item in each(step, "items") {
-        of_step(item);
+    update_fields(step, &["compensation"], shorten_step);
+    for item in objects_in(step, "items") {
+        shorten_step(item);
     }
-    change(step, &["items"], |items| {
-        first(items, LISTED, OUTPUTS / 4);
+    update_fields(step, &["items"], |items| {
+        keep_first(items, MAX_ITEMS, MAX_OUTPUTS_BYTES / 4);
     });
 }
 
-fn listed(all: &mut Value) {
-    few(all);
+fn truncate_items(all: &mut Value) {
+    truncate_list(all);
 }
 
-fn change(of: &mut Value, keys: &[&str], change: impl Fn(&mut Value)) {
+fn update_fields(object: &mut Value, keys: &[&str], update: impl Fn(&mut Value)) {
     for key in keys {
-        of.get_mut(*key).into_iter().for_each(&change);
+        object.get_mut(*key).into_iter().for_each(&update);
     }
 }
 
-/// Returns the objects of a list field.
-fn each<'a>(of: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    let all = of.get_mut(key).and_then(Value::as_array_mut);
+fn objects_in<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    let all = object.get_mut(key).and_then(Value::as_array_mut);
     all.into_iter().flatten().filter(|item| item.is_object())
 }
 
 /// Cuts a large value and reports its size.
-fn cut(value: &mut Value) {
+fn cut_value(value: &mut Value) {
     let bytes = json::json_size(value);
-    if bytes > OUTPUT {
-        *value = json!({ "$cut": clip(&value.to_string(), OUTPUT / 8), "bytes": bytes });
+    if bytes > MAX_OUTPUT_BYTES {
+        *value = json!({ "$cut": clip(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
     }
 }
 
 /// Returns the bytes of a value in JSON with a comma.
-pub(crate) fn written(value: &Value) -> usize {
+pub(crate) fn written_size(value: &Value) -> usize {
     value.to_string().len() + 1
 }
 
 /// Keeps the start of a list within both limits. Returns `true` if items were dropped.
-pub(crate) fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
+pub(crate) fn keep_first(all: &mut Value, most: usize, bytes: usize) -> bool {
     let Some(all) = all.as_array_mut() else { return false };
     let mut left = bytes;
     let fits = |item: &&Value| {
-        let rest = left.checked_sub(written(item));
+        let rest = left.checked_sub(written_size(item));
         left = rest.unwrap_or(left);
         rest.is_some()
     };
@@ -151,19 +150,19 @@ pub(crate) fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
 }
 
 /// The most bytes of a document.
-const MOST: usize = 4 << 20;
+const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 /// The most bytes of a number or an empty value in JSON.
-const FIELD: usize = 32;
+const MAX_SCALAR_BYTES: usize = 32;
 /// The most bytes of a character in JSON.
-const LETTER: usize = 6;
+const MAX_CHAR_BYTES: usize = 6;
 
 /// Cuts a large document and sets `cut` in it. Each field gets an equal share, and the schema still
 /// holds. Returns `true` if the document was too large.
-pub(crate) fn fitted(mut document: Value) -> (Value, bool) {
-    if written(&document) <= MOST {
+pub(crate) fn fit_document(mut document: Value) -> (Value, bool) {
+    if written_size(&document) <= MAX_DOCUMENT_BYTES {
         return (document, false);
     }
-    confine(&mut document, MOST - FIELD);
+    shrink_value(&mut document, MAX_DOCUMENT_BYTES - MAX_SCALAR_BYTES);
     if let Some(fields) = document.as_object_mut() {
         fields.insert("cut".to_owned(), json!(true));
     }
@@ -171,22 +170,25 @@ pub(crate) fn fitted(mut document: Value) -> (Value, bool) {
 }
 
 /// Cuts a value to at most `bytes` bytes.
-fn confine(value: &mut Value, bytes: usize) {
-    if written(value) <= bytes {
+fn shrink_value(value: &mut Value, bytes: usize) {
+    if written_size(value) <= bytes {
         return;
     }
     match value {
-        Value::String(text) => *text = clip(text, bytes.saturating_sub(FIELD) / LETTER),
+        Value::String(text) => {
+            *text = clip(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES)
+        }
         Value::Array(_) => {
-            first(value, usize::MAX, bytes);
+            keep_first(value, usize::MAX, bytes);
         }
         Value::Object(fields) => {
-            let names: usize = fields.keys().map(|name| LETTER * name.len() + FIELD).sum();
+            let names: usize =
+                fields.keys().map(|name| MAX_CHAR_BYTES * name.len() + MAX_SCALAR_BYTES).sum();
             let room = bytes.checked_sub(names).map_or(0, |room| room / fields.len().max(1));
-            if room < FIELD {
+            if room < MAX_SCALAR_BYTES {
                 return fields.clear();
             }
-            fields.values_mut().for_each(|value| confine(value, room));
+            fields.values_mut().for_each(|value| shrink_value(value, room));
         }
         _ => (),
     }
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_bounded_wherever_it_is_large() {
+    fn every_large_part_of_a_request_is_shortened() {
         let large = json!({ "text": "x".repeat(1 << 20) });
         let item = json!({ "state": "FAILED", "resolvedParameters": large, "output": large });
         let step = |n: usize| {
@@ -224,10 +226,10 @@ mod tests {
             "transcript": [{ "kind": "prompt", "content": large }],
             "timeline": [{ "detail": large }],
         });
-        let told = bounded(request);
-        assert!(told.to_string().len() < 4 * REQUEST, "{}", told.to_string().len());
-        assert_eq!(told["cut"], true);
-        let newest = &told["executions"][1];
+        let answer = shorten_request(request);
+        assert!(answer.to_string().len() < 4 * MAX_REQUEST_BYTES, "{}", answer.to_string().len());
+        assert_eq!(answer["cut"], true);
+        let newest = &answer["executions"][1];
         assert_eq!(newest["executionId"], "exec_2");
         assert_eq!(newest["steps"].as_array().map(Vec::len), Some(20));
         let bytes = json::json_size(&large);
@@ -238,38 +240,39 @@ mod tests {
             &step["compensation"]["resolvedParameters"],
             &newest["executionResults"]["variables"]["v"],
             &newest["plan"]["tools"][0]["parameters"],
-            &told["transcript"][0]["content"],
+            &answer["transcript"][0]["content"],
         ] {
             assert_eq!(cut["bytes"], bytes, "{cut}");
         }
         let keys = |value: &Value| -> Vec<String> {
             value.as_object().into_iter().flat_map(|value| value.keys().cloned()).collect()
         };
-        let told_of = ["state", "resolvedParameters", "output"];
-        assert_eq!(keys(&step["items"][0]), told_of, "nothing is there that was not");
+        let expected = ["state", "resolvedParameters", "output"];
+        assert_eq!(keys(&step["items"][0]), expected, "no key was added");
         assert_eq!(keys(&newest["plan"]), ["planId", "tools"]);
         let small = json!({ "requestId": "req_1", "timeline": [1], "executions": [] });
-        assert_eq!(bounded(small.clone()), small);
+        assert_eq!(shorten_request(small.clone()), small);
     }
 
     #[test]
-    fn lists_have_an_end() {
-        let mut steps = Value::from(vec![1; LISTED + 1]);
-        assert!(few(&mut steps) && !few(&mut steps));
-        assert_eq!(steps.as_array().map(Vec::len), Some(LISTED));
-        let mut errors = Value::from(vec!["m".repeat(OUTPUTS / 4); 10]);
-        assert!(few(&mut errors));
+    fn long_lists_are_truncated() {
+        let mut steps = Value::from(vec![1; MAX_ITEMS + 1]);
+        assert!(truncate_list(&mut steps) && !truncate_list(&mut steps));
+        assert_eq!(steps.as_array().map(Vec::len), Some(MAX_ITEMS));
+        let mut errors = Value::from(vec!["m".repeat(MAX_OUTPUTS_BYTES / 4); 10]);
+        assert!(truncate_list(&mut errors));
         assert_eq!(errors.as_array().map(Vec::len), Some(3));
     }
 
     #[test]
-    fn what_fits_is_left_as_it_is() {
-        let document = json!({ "a": "x".repeat(MOST / 2), "b": (0..5_000).collect::<Vec<_>>() });
-        assert_eq!(fitted(document.clone()), (document, false));
+    fn a_document_that_fits_does_not_change() {
+        let document =
+            json!({ "a": "x".repeat(MAX_DOCUMENT_BYTES / 2), "b": (0..5_000).collect::<Vec<_>>() });
+        assert_eq!(fit_document(document.clone()), (document, false));
     }
 
     #[test]
-    fn what_is_too_large_keeps_its_shape() {
+    fn a_document_that_is_too_large_keeps_its_shape() {
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
         let many: Map<_, _> = (0..900).map(|n| (n.to_string(), step.clone())).collect();
@@ -285,8 +288,8 @@ mod tests {
             json!({ "id": "i", "n": 7, "wide": wide }),
             json!({ "id": "i", "n": 7, "full": full }),
         ] {
-            let (short, is_cut) = fitted(document.clone());
-            assert!(is_cut && short.to_string().len() <= MOST);
+            let (short, is_cut) = fit_document(document.clone());
+            assert!(is_cut && short.to_string().len() <= MAX_DOCUMENT_BYTES);
             assert_eq!((&short["id"], &short["n"]), (&json!("i"), &json!(7)));
             assert_eq!(short["cut"], true);
             for (name, value) in document.as_object().unwrap() {
@@ -295,7 +298,7 @@ mod tests {
             }
         }
         // A shortened list keeps its first items.
-        let (short, _) = fitted(json!({ "steps": vec![step.clone(); 900] }));
+        let (short, _) = fit_document(json!({ "steps": vec![step.clone(); 900] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }
 }

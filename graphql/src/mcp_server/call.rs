@@ -1,4 +1,4 @@
-//! A call of a tool: operations of the API, and waiting.
+//! Calls of tools. Each makes operations of the API, and some wait for an execution.
 
 use std::{convert::Infallible, future, time::Duration};
 
@@ -8,14 +8,14 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Office,
-    answer::{self, Answer, EXECUTION},
+    Backend,
+    answer::{self, Answer, EXECUTION_FIELDS},
     arguments::{
         ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
         ListArguments, Mode, NoArguments, PlanArguments, RunArguments, SelectArguments,
         SettleArguments, SignalArguments, StatusArguments,
     },
-    progress::Reports,
+    progress::ProgressReporter,
     wait::Wait,
 };
 use crate::cli::{
@@ -35,164 +35,169 @@ use crate::cli::{
 };
 
 /// Default timeout of a call. Most clients give up after a minute.
-const WAIT: Duration = Duration::from_secs(45);
+const DEFAULT_WAIT: Duration = Duration::from_secs(45);
 /// The longest timeout of a call.
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_WAIT: Duration = Duration::from_hours(1);
 /// Poll interval while a finished execution is replanned.
-const LOOK: Duration = Duration::from_millis(250);
+const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The most tools in a list.
-const TOOLS: usize = 200;
+const MAX_LISTED_TOOLS: usize = 200;
 /// The most saved plans in a list.
-const SAVED: usize = 200;
+const MAX_SAVED_PLANS: usize = 200;
 
-/// One call of a tool.
 pub(crate) struct Call<'a> {
-    pub(crate) office: &'a Office,
+    pub(crate) backend: &'a Backend,
     /// A client with the permissions of the caller.
     pub(crate) client: Client,
-    pub(crate) reports: Reports,
+    pub(crate) reports: ProgressReporter,
     /// Cancelled when the caller leaves.
-    pub(crate) left: CancellationToken,
+    pub(crate) caller_left: CancellationToken,
 }
 
 impl Call<'_> {
-    pub(crate) async fn make(
+    pub(crate) async fn make_call(
         &mut self,
         name: &str,
         arguments: Map<String, Value>,
     ) -> Result<Answer, Failure> {
         match name {
-            "plan" => self.plan(read(arguments)?).await,
-            "validate" => self.validate(read(arguments)?).await,
-            "create_plan" => self.create_plan(read(arguments)?).await,
-            "execute" => self.execute(read(arguments)?).await,
-            "run" => self.run(read(arguments)?).await,
-            "status" => self.status(read(arguments)?).await,
-            "debug" => self.debug(read(arguments)?).await,
-            "cancel" => self.cancel(read(arguments)?).await,
-            "approve" => self.approve(read(arguments)?).await,
-            "settle" => self.settle(read(arguments)?).await,
-            "signal" => self.signal(read(arguments)?).await,
-            "list_tools" => self.list_tools(read(arguments)?).await,
-            "select_tools" => self.select_tools(read(arguments)?).await,
+            "plan" => self.plan(parse_arguments(arguments)?).await,
+            "validate" => self.validate(parse_arguments(arguments)?).await,
+            "create_plan" => self.create_plan(parse_arguments(arguments)?).await,
+            "execute" => self.execute(parse_arguments(arguments)?).await,
+            "run" => self.run(parse_arguments(arguments)?).await,
+            "status" => self.show_status(parse_arguments(arguments)?).await,
+            "debug" => self.show_request(parse_arguments(arguments)?).await,
+            "cancel" => self.cancel(parse_arguments(arguments)?).await,
+            "approve" => self.approve_step(parse_arguments(arguments)?).await,
+            "settle" => self.settle_step(parse_arguments(arguments)?).await,
+            "signal" => self.send_signal(parse_arguments(arguments)?).await,
+            "list_tools" => self.list_tools(parse_arguments(arguments)?).await,
+            "select_tools" => self.select_tools(parse_arguments(arguments)?).await,
             "saved_plans" => {
-                let NoArguments {} = read(arguments)?;
-                self.saved_plans().await
+                let NoArguments {} = parse_arguments(arguments)?;
+                self.list_saved_plans().await
             }
             other => Err(Failure::not_found("tool", other)),
         }
     }
 
-    async fn plan(&mut self, asked: PlanArguments) -> Result<Answer, Failure> {
-        let PlanArguments { query, tool_sets, max_tools, planner } = asked;
+    async fn plan(&mut self, arguments: PlanArguments) -> Result<Answer, Failure> {
+        let PlanArguments { query, tool_sets, max_tools, planner } = arguments;
         let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref());
         let planned = make_plan(&self.client, &query, options, Plan::SHOWN);
-        Ok(answer::plan(self.reports.during(planned).await?))
+        Ok(answer::plan_answer(self.reports.report_during(planned).await?))
     }
 
-    async fn validate(&self, asked: DraftArguments) -> Result<Answer, Failure> {
-        let input = input(asked.plan)?.check(&self.client).await?;
+    async fn validate(&self, arguments: DraftArguments) -> Result<Answer, Failure> {
+        let input = parse_draft(arguments.plan)?.check(&self.client).await?;
         let fields = format!("plan {{ executionOrder layers }} diagnostics {{ {DIAGNOSTIC} }}");
-        let arguments = [("input: PlanInput!", input)];
-        let payload = self.client.query("validatePlan", &arguments, &fields).await?;
-        Ok(answer::verdict(payload))
+        let variables = [("input: PlanInput!", input)];
+        let payload = self.client.query("validatePlan", &variables, &fields).await?;
+        Ok(answer::validation_answer(payload))
     }
 
-    async fn create_plan(&self, asked: DraftArguments) -> Result<Answer, Failure> {
-        Ok(answer::plan(create_plan(&self.client, input(asked.plan)?).await?))
+    async fn create_plan(&self, arguments: DraftArguments) -> Result<Answer, Failure> {
+        Ok(answer::plan_answer(create_plan(&self.client, parse_draft(arguments.plan)?).await?))
     }
 
-    async fn execute(&mut self, asked: ExecuteArguments) -> Result<Answer, Failure> {
+    async fn execute(&mut self, arguments: ExecuteArguments) -> Result<Answer, Failure> {
         let options = without_nulls(json!({
-            "mode": asked.mode.map(Mode::as_str),
-            "dryRun": asked.dry_run.then_some(true),
-            "idempotencyKey": asked.idempotency_key,
-            "deadlineMs": asked.deadline_ms,
-            "replans": asked.replans,
-            "compensateOnFailure": asked.compensate_on_failure,
-            "input": asked.input,
+            "mode": arguments.mode.map(Mode::as_str),
+            "dryRun": arguments.dry_run.then_some(true),
+            "idempotencyKey": arguments.idempotency_key,
+            "deadlineMs": arguments.deadline_ms,
+            "replans": arguments.replans,
+            "compensateOnFailure": arguments.compensate_on_failure,
+            "input": arguments.input,
         }));
-        let begun = match asked.id.split('_').next() {
+        let started = match arguments.id.split('_').next() {
             Some("plan") => {
-                run::execute_plan(&self.client, &asked.id.as_str().into(), options).await
+                run::execute_plan(&self.client, &arguments.id.as_str().into(), options).await
             }
-            Some("req") => run::execute_request(&self.client, &asked.id, options).await,
-            Some("exec") => steer::find_execution(&self.client, &asked.id).await,
-            _ => run::run_saved(&self.client, &asked.id, options).await,
+            Some("req") => run::execute_request(&self.client, &arguments.id, options).await,
+            Some("exec") => steer::find_execution(&self.client, &arguments.id).await,
+            _ => run::run_saved(&self.client, &arguments.id, options).await,
         };
-        self.see_through(&begun?, asked.wait.then(|| patience(asked.timeout_ms))).await
+        self.drive_and_answer(&started?, arguments.wait.then(|| wait_timeout(arguments.timeout_ms)))
+            .await
     }
 
-    async fn run(&mut self, asked: RunArguments) -> Result<Answer, Failure> {
-        let planning =
-            planning_options(asked.tool_sets.as_deref(), asked.max_tools, asked.planner.as_deref());
+    async fn run(&mut self, arguments: RunArguments) -> Result<Answer, Failure> {
+        let planning = planning_options(
+            arguments.tool_sets.as_deref(),
+            arguments.max_tools,
+            arguments.planner.as_deref(),
+        );
         let options = without_nulls(json!({
-            "mode": asked.mode.map(Mode::as_str),
-            "dryRun": asked.dry_run.then_some(true),
-            "idempotencyKey": asked.idempotency_key,
-            "deadlineMs": asked.deadline_ms,
-            "replans": asked.replans,
-            "compensateOnFailure": asked.compensate_on_failure,
+            "mode": arguments.mode.map(Mode::as_str),
+            "dryRun": arguments.dry_run.then_some(true),
+            "idempotencyKey": arguments.idempotency_key,
+            "deadlineMs": arguments.deadline_ms,
+            "replans": arguments.replans,
+            "compensateOnFailure": arguments.compensate_on_failure,
         }));
-        let begun = run::run_query(&self.client, &asked.query, planning, options);
-        let begun = self.reports.during(begun).await?;
-        self.see_through(&begun, asked.wait.then(|| patience(asked.timeout_ms))).await
+        let started = run::run_query(&self.client, &arguments.query, planning, options);
+        let started = self.reports.report_during(started).await?;
+        self.drive_and_answer(&started, arguments.wait.then(|| wait_timeout(arguments.timeout_ms)))
+            .await
     }
 
-    async fn status(&mut self, asked: StatusArguments) -> Result<Answer, Failure> {
-        let found = steer::find_execution(&self.client, &asked.id).await?;
+    async fn show_status(&mut self, arguments: StatusArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
-        if asked.wait {
-            return self.wait_on(id, patience(asked.timeout_ms)).await;
+        if arguments.wait {
+            return self.wait_with_replans(id, wait_timeout(arguments.timeout_ms)).await;
         }
-        self.as_it_stands(&id).await
+        self.load_answer(&id).await
     }
 
-    async fn debug(&self, asked: DebugArguments) -> Result<Answer, Failure> {
-        Ok(answer::request(debug::load_request(&self.client, &asked.id).await?))
+    async fn show_request(&self, arguments: DebugArguments) -> Result<Answer, Failure> {
+        Ok(answer::request_answer(debug::load_request(&self.client, &arguments.id).await?))
     }
 
-    async fn cancel(&mut self, asked: CancelArguments) -> Result<Answer, Failure> {
-        let found = steer::find_execution(&self.client, &asked.id).await?;
+    async fn cancel(&mut self, arguments: CancelArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
-        let arguments = [("executionId: ID!", json!(id)), ("reason: String", json!(asked.reason))];
-        let telling = self.tell("cancelExecution", &arguments);
-        let carrying = async {
-            if let (Some(store), Ok(told)) = (&self.office.store, id.parse()) {
-                await_stop_command(&**store, told).await;
-                self.carry_on(&id);
+        let variables =
+            [("executionId: ID!", json!(id)), ("reason: String", json!(arguments.reason))];
+        let sending = self.send_command("cancelExecution", &variables);
+        let driving = async {
+            if let (Some(store), Ok(execution)) = (&self.backend.store, id.parse()) {
+                await_stop_command(&**store, execution).await;
+                self.start_driving(&id);
             }
             future::pending::<Infallible>().await
         };
         tokio::select! {
-            told = telling => told?,
-            never = carrying => match never {},
+            sent = sending => sent?,
+            never = driving => match never {},
         }
-        self.carry_on(&id);
-        self.wait(&id, patience(asked.timeout_ms)).await?;
-        self.as_it_stands(&id).await
+        self.start_driving(&id);
+        self.await_end(&id, wait_timeout(arguments.timeout_ms)).await?;
+        self.load_answer(&id).await
     }
 
-    async fn approve(&mut self, asked: ApproveArguments) -> Result<Answer, Failure> {
-        let found = steer::find_execution(&self.client, &asked.id).await?;
+    async fn approve_step(&mut self, arguments: ApproveArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
-        let ApproveArguments { step_id, approved, comment, .. } = asked;
-        let arguments = [
+        let ApproveArguments { step_id, approved, comment, .. } = arguments;
+        let variables = [
             ("executionId: ID!", json!(id)),
             ("stepId: String!", json!(step_id)),
             ("approved: Boolean!", json!(approved)),
             ("comment: String", json!(comment)),
         ];
-        self.carry_on(&id);
-        self.tell("approveStep", &arguments).await?;
-        self.as_it_stands(&id).await
+        self.start_driving(&id);
+        self.send_command("approveStep", &variables).await?;
+        self.load_answer(&id).await
     }
 
-    async fn settle(&mut self, asked: SettleArguments) -> Result<Answer, Failure> {
-        let found = steer::find_execution(&self.client, &asked.id).await?;
+    async fn settle_step(&mut self, arguments: SettleArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
-        let SettleArguments { step_id, item, outcome, output, comment, .. } = asked;
-        let arguments = [
+        let SettleArguments { step_id, item, outcome, output, comment, .. } = arguments;
+        let variables = [
             ("executionId: ID!", json!(id)),
             ("stepId: String!", json!(step_id)),
             ("item: Int", json!(item)),
@@ -200,145 +205,155 @@ impl Call<'_> {
             ("output: JSON", json!(output)),
             ("comment: String", json!(comment)),
         ];
-        self.carry_on(&id);
-        self.tell("settleStep", &arguments).await?;
-        self.as_it_stands(&id).await
+        self.start_driving(&id);
+        self.send_command("settleStep", &variables).await?;
+        self.load_answer(&id).await
     }
 
-    async fn signal(&mut self, asked: SignalArguments) -> Result<Answer, Failure> {
-        let found = steer::find_execution(&self.client, &asked.id).await?;
+    async fn send_signal(&mut self, arguments: SignalArguments) -> Result<Answer, Failure> {
+        let found = steer::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
-        let arguments = [
+        let variables = [
             ("executionId: ID!", json!(id)),
-            ("name: String!", json!(asked.name)),
-            ("payload: JSON", json!(asked.payload)),
+            ("name: String!", json!(arguments.name)),
+            ("payload: JSON", json!(arguments.payload)),
         ];
-        self.carry_on(&id);
-        self.tell("signalExecution", &arguments).await?;
-        self.as_it_stands(&id).await
+        self.start_driving(&id);
+        self.send_command("signalExecution", &variables).await?;
+        self.load_answer(&id).await
     }
 
-    async fn tell(&self, mutation: &str, arguments: &[Argument<'_>]) -> Result<(), Failure> {
+    async fn send_command(
+        &self,
+        mutation: &str,
+        arguments: &[Argument<'_>],
+    ) -> Result<(), Failure> {
         self.client.mutate::<Value>(mutation, arguments, "executionId").await.map(drop)
     }
 
-    async fn list_tools(&self, asked: ListArguments) -> Result<Answer, Failure> {
-        let schema = if asked.with_parameters { "parameters: inputSchema" } else { "" };
+    async fn list_tools(&self, arguments: ListArguments) -> Result<Answer, Failure> {
+        let schema = if arguments.with_parameters { "parameters: inputSchema" } else { "" };
         let fields = format!("name description toolSet effect active {schema}");
-        let arguments = [
-            ("toolSet: String", json!(asked.tool_set)),
-            ("search: String", json!(asked.search)),
-            ("activeOnly: Boolean", json!(asked.active_only)),
+        let variables = [
+            ("toolSet: String", json!(arguments.tool_set)),
+            ("search: String", json!(arguments.search)),
+            ("activeOnly: Boolean", json!(arguments.active_only)),
         ];
-        Ok(answer::tools(self.client.query("tools", &arguments, &fields).await?, TOOLS))
+        Ok(answer::tools_answer(
+            self.client.query("tools", &variables, &fields).await?,
+            MAX_LISTED_TOOLS,
+        ))
     }
 
-    async fn select_tools(&self, asked: SelectArguments) -> Result<Answer, Failure> {
-        let arguments = [
-            ("query: String!", json!(asked.query)),
-            ("by: SelectionCriterion", json!(asked.by.as_str())),
-            ("limit: Int", json!(asked.limit)),
+    async fn select_tools(&self, arguments: SelectArguments) -> Result<Answer, Failure> {
+        let variables = [
+            ("query: String!", json!(arguments.query)),
+            ("by: SelectionCriterion", json!(arguments.by.as_str())),
+            ("limit: Int", json!(arguments.limit)),
         ];
         let fields = "score hit tool { name description }";
-        let found = self.client.query("selectTools", &arguments, fields).await?;
-        Ok(answer::matches(&found))
+        let found = self.client.query("selectTools", &variables, fields).await?;
+        Ok(answer::matches_answer(&found))
     }
 
-    async fn saved_plans(&self) -> Result<Answer, Failure> {
-        let arguments = [("first: Int", json!(SAVED))];
-        let found = self.client.query("savedPlans", &arguments, "name planId inputs").await?;
-        Ok(answer::saved(found))
+    async fn list_saved_plans(&self) -> Result<Answer, Failure> {
+        let variables = [("first: Int", json!(MAX_SAVED_PLANS))];
+        let found = self.client.query("savedPlans", &variables, "name planId inputs").await?;
+        Ok(answer::saved_plans_answer(found))
     }
 
     /// Drives a started execution, and waits for it if the caller asks for that.
-    async fn see_through(
+    async fn drive_and_answer(
         &mut self,
-        begun: &ExecutionHead,
-        wait: Option<Duration>,
+        started: &ExecutionHead,
+        timeout: Option<Duration>,
     ) -> Result<Answer, Failure> {
-        let id = begun.execution_id.to_string();
-        self.carry_on(&id);
-        match wait {
-            Some(most) => self.wait_on(id, most).await,
-            None => self.as_it_stands(&id).await,
+        let id = started.execution_id.to_string();
+        self.start_driving(&id);
+        match timeout {
+            Some(timeout) => self.wait_with_replans(id, timeout).await,
+            None => self.load_answer(&id).await,
         }
     }
 
     /// Waits for an execution and for its replans.
-    async fn wait_on(&mut self, mut id: String, most: Duration) -> Result<Answer, Failure> {
-        let end = Instant::now() + most;
+    async fn wait_with_replans(
+        &mut self,
+        mut id: String,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + timeout;
         loop {
-            self.wait(&id, end.saturating_duration_since(Instant::now())).await?;
-            let wait = time::timeout_at(end, self.went_on(&id));
+            self.await_end(&id, deadline.saturating_duration_since(Instant::now())).await?;
+            let wait = time::timeout_at(deadline, self.await_replan(&id));
             let went = tokio::select! {
                 went = wait => went,
-                () = self.left.cancelled() => return self.as_it_stands(&id).await,
+                () = self.caller_left.cancelled() => return self.load_answer(&id).await,
             };
             match went {
                 Ok(next) => match next? {
                     Some(next) => id = next,
-                    None => return self.as_it_stands(&id).await,
+                    None => return self.load_answer(&id).await,
                 },
-                Err(_) => return self.as_it_stands(&id).await,
+                Err(_) => return self.load_answer(&id).await,
             }
-            self.carry_on(&id);
+            self.start_driving(&id);
         }
     }
 
     /// Waits while a finished execution is replanned. Returns the id of the next execution.
-    async fn went_on(&self, id: &str) -> Result<Option<String>, Failure> {
+    async fn await_replan(&self, id: &str) -> Result<Option<String>, Failure> {
         loop {
             let fields = "replanning { state } next { executionId }";
-            let found = self.execution(id, fields).await?;
+            let found = self.load_fields(id, fields).await?;
             match found["replanning"]["state"].as_str() {
-                Some("BEGUN") => return Ok(Some(id_of(&found["next"]))),
-                Some("PENDING") => time::sleep(LOOK).await,
+                Some("BEGUN") => return Ok(Some(execution_id(&found["next"]))),
+                Some("PENDING") => time::sleep(REPLAN_POLL_INTERVAL).await,
                 _ => return Ok(None),
             }
         }
     }
 
-    fn carry_on(&self, id: &str) {
-        if let (Some(drivers), Ok(id)) = (&self.office.drivers, id.parse()) {
-            drivers.carry_on(id);
+    fn start_driving(&self, id: &str) {
+        if let (Some(queue), Ok(id)) = (&self.backend.queue, id.parse()) {
+            queue.push(id);
         }
     }
 
-    async fn wait(&mut self, id: &str, most: Duration) -> Result<(), Failure> {
-        let found = self.execution(id, "total").await?;
-        self.reports.of(found["total"].as_f64());
-        let store = self.office.store.as_ref();
-        let wait = Wait { client: &self.client, store, most, left: &self.left };
-        wait.until_over(id, &mut self.reports).await
+    async fn await_end(&mut self, id: &str, timeout: Duration) -> Result<(), Failure> {
+        let found = self.load_fields(id, "total").await?;
+        self.reports.set_total(found["total"].as_f64());
+        let store = self.backend.store.as_ref();
+        let wait = Wait { client: &self.client, store, timeout, caller_left: &self.caller_left };
+        wait.until_done(id, &mut self.reports).await
     }
 
-    async fn as_it_stands(&self, id: &str) -> Result<Answer, Failure> {
-        let found = self.execution(id, EXECUTION).await?;
+    async fn load_answer(&self, id: &str) -> Result<Answer, Failure> {
+        let found = self.load_fields(id, EXECUTION_FIELDS).await?;
         if found.is_null() {
             return Err(Failure::not_found("execution", id));
         }
-        Ok(answer::execution(found))
+        Ok(answer::execution_answer(found))
     }
 
-    async fn execution(&self, id: &str, fields: &str) -> Result<Value, Failure> {
+    async fn load_fields(&self, id: &str, fields: &str) -> Result<Value, Failure> {
         self.client.execution(id, fields).await
     }
 }
 
-fn patience(wanted_ms: Option<u64>) -> Duration {
-    wanted_ms.map_or(WAIT, Duration::from_millis).min(LONGEST)
+fn wait_timeout(timeout_ms: Option<u64>) -> Duration {
+    timeout_ms.map_or(DEFAULT_WAIT, Duration::from_millis).min(MAX_WAIT)
 }
 
-fn id_of(execution: &Value) -> String {
+fn execution_id(execution: &Value) -> String {
     execution["executionId"].as_str().unwrap_or_default().to_owned()
 }
 
-fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(arguments)).map_err(|err| Failure::usage(err.to_string()))
 }
 
-/// Parses a draft.
-fn input(plan: Map<String, Value>) -> Result<WrittenPlan, Failure> {
+fn parse_draft(plan: Map<String, Value>) -> Result<WrittenPlan, Failure> {
     let text = Value::Object(plan).to_string();
     parse(&text).map_err(|found| Failure::invalid_plan(&found))
 }

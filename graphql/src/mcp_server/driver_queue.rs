@@ -13,55 +13,55 @@ use tokio::{
 
 use crate::cli::drive::Drive;
 
-/// The most executions that run at once. Others wait.
-const DRIVEN: usize = 1_000;
+/// The most executions that run at once. Others wait in the queue.
+const MAX_RUNNING: usize = 1_000;
 /// The most waiting executions. Any worker can claim more of them from the store.
-const WAITING: usize = 100_000;
+const MAX_WAITING: usize = 100_000;
 
-/// The sending end of the queue.
+/// The sending end of the queue. Calls push executions.
 #[derive(Clone, Debug)]
-pub(crate) struct Drivers(mpsc::UnboundedSender<ExecutionId>);
+pub(crate) struct DriveQueue(mpsc::UnboundedSender<ExecutionId>);
 
-/// The receiving end of the queue.
-pub(crate) struct Driving {
+/// The receiving end of the queue, which drives the executions.
+pub(crate) struct QueueRunner {
     drive: Drive,
-    wanted: mpsc::UnboundedReceiver<ExecutionId>,
+    pushed: mpsc::UnboundedReceiver<ExecutionId>,
 }
 
-/// Returns both ends of the queue.
-pub(crate) fn drivers(drive: Drive) -> (Drivers, Driving) {
-    let (sender, wanted) = mpsc::unbounded_channel();
-    (Drivers(sender), Driving { drive, wanted })
+pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
+    let (sender, pushed) = mpsc::unbounded_channel();
+    (DriveQueue(sender), QueueRunner { drive, pushed })
 }
 
-impl Drivers {
-    /// Hands an execution over without waiting: an execution may wait for the caller's next call.
-    pub(crate) fn carry_on(&self, id: ExecutionId) {
+impl DriveQueue {
+    /// Adds an execution to the queue without waiting, because an execution may need the caller's
+    /// next call to finish.
+    pub(crate) fn push(&self, id: ExecutionId) {
         // The receiver is gone only when the process ends. The execution stays in the store.
         let _ = self.0.send(id);
     }
 }
 
-impl Driving {
-    /// Drives all executions from the queue. Never returns.
-    pub(crate) async fn go_on(mut self) -> Infallible {
+impl QueueRunner {
+    /// Drives all executions of the queue. Never returns.
+    pub(crate) async fn run(mut self) -> Infallible {
         let mut tasks = JoinSet::new();
-        let mut queue = Queue::default();
+        let mut backlog = Backlog::default();
         loop {
-            while tasks.len() < DRIVEN
-                && let Some(id) = queue.next()
+            while tasks.len() < MAX_RUNNING
+                && let Some(id) = backlog.next()
             {
                 let drive = self.drive.clone();
                 let task = tasks.spawn(async move { drive.drive_to_end(id).await });
-                queue.tasks.insert(task.id(), id);
+                backlog.tasks.insert(task.id(), id);
             }
             tokio::select! {
-                Some(id) = self.wanted.recv() => queue.add(id),
+                Some(id) = self.pushed.recv() => backlog.add(id),
                 Some(ended) = tasks.join_next_with_id() => {
-                    queue.ended(match ended {
+                    backlog.remove_task(match ended {
                         Ok((task, ())) => task,
                         Err(err) => {
-                            tracing::error!(%err, "what carries an execution on panicked");
+                            tracing::error!(%err, "the task that drives an execution panicked");
                             err.id()
                         }
                     });
@@ -72,19 +72,18 @@ impl Driving {
     }
 }
 
-/// Running and waiting executions.
 #[derive(Debug, Default)]
-struct Queue {
+struct Backlog {
     waiting: VecDeque<ExecutionId>,
     /// All running and waiting executions.
     known: BTreeSet<ExecutionId>,
     tasks: BTreeMap<Id, ExecutionId>,
 }
 
-impl Queue {
+impl Backlog {
     fn add(&mut self, id: ExecutionId) {
-        if self.waiting.len() >= WAITING {
-            tracing::warn!(execution = %id, "too many are carried on here: `faber worker` does it");
+        if self.waiting.len() >= MAX_WAITING {
+            tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
         } else if self.known.insert(id) {
             self.waiting.push_back(id);
         }
@@ -94,7 +93,7 @@ impl Queue {
         self.waiting.pop_front()
     }
 
-    fn ended(&mut self, task: Id) {
+    fn remove_task(&mut self, task: Id) {
         if let Some(id) = self.tasks.remove(&task) {
             self.known.remove(&id);
         }

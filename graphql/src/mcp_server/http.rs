@@ -1,4 +1,5 @@
-//! Handles requests to `/mcp` that rmcp would reject in a way that clients do not understand.
+//! Handles requests to `/mcp` before rmcp does, because clients do not understand some of its
+//! rejections.
 
 use axum::{
     Json,
@@ -11,24 +12,28 @@ use axum::{
 use rmcp::{RoleServer, service::RxJsonRpcMessage};
 use serde_json::Value;
 
-use super::invalid_message::{invalid, refusal};
+use super::invalid_message::{invalid_message_error, invalid_request_error};
 
 /// The media types of responses.
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// Accepts clients that accept any media type, and answers an invalid message with a JSON-RPC
 /// error.
-pub(crate) async fn enter(State(most): State<usize>, request: Request, next: Next) -> Response {
+pub(crate) async fn handle_request(
+    State(most): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
-    if takes_anything(&parts.headers) {
-        parts.headers.insert(header::ACCEPT, BOTH);
+    if accepts_any_type(&parts.headers) {
+        parts.headers.insert(header::ACCEPT, ACCEPTED_TYPES);
     }
     if parts.method != Method::POST || !is_json(&parts.headers) {
         return next.run(Request::from_parts(parts, body)).await;
     }
     let Ok(body) = to_bytes(body, most).await else {
-        let why = format!("the message has more than {most} bytes, or broke off");
-        return said(StatusCode::PAYLOAD_TOO_LARGE, invalid(&why));
+        let why = format!("the message has more than {most} bytes or is incomplete");
+        return json_response(StatusCode::PAYLOAD_TOO_LARGE, invalid_request_error(&why));
     };
     let request = Request::from_parts(parts, Body::from(body.clone()));
     let response = next.run(request).await;
@@ -36,18 +41,20 @@ pub(crate) async fn enter(State(most): State<usize>, request: Request, next: Nex
     if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
     }
-    said(StatusCode::BAD_REQUEST, misread(&body))
+    json_response(StatusCode::BAD_REQUEST, describe_invalid_body(&body))
 }
 
-fn misread(body: &Bytes) -> Value {
-    let told = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(body) {
+fn describe_invalid_body(body: &Bytes) -> Value {
+    let error = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(body) {
         Ok(_) => None,
-        Err(err) => refusal(body, &err),
+        Err(err) => invalid_message_error(body, &err),
     };
-    told.unwrap_or_else(|| invalid("this is no message that is expected here"))
+    error.unwrap_or_else(|| {
+        invalid_request_error("the message is not a request that this server accepts")
+    })
 }
 
-fn said(status: StatusCode, error: Value) -> Response {
+fn json_response(status: StatusCode, error: Value) -> Response {
     (status, Json(error)).into_response()
 }
 
@@ -58,8 +65,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Returns whether a client accepts any media type, or sends no `Accept`.
-fn takes_anything(headers: &HeaderMap) -> bool {
-    let mut said = headers.get_all(header::ACCEPT).iter().peekable();
+fn accepts_any_type(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().peekable();
     let is_anything = |range: &str| {
         let mut parts = range.split(';').map(str::trim);
         let is_none = |parameter: &str| {
@@ -68,8 +75,8 @@ fn takes_anything(headers: &HeaderMap) -> bool {
         };
         parts.next() == Some("*/*") && !parts.any(is_none)
     };
-    said.peek().is_none()
-        || said
+    accepted.peek().is_none()
+        || accepted
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
             .any(is_anything)
@@ -82,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_anything_is_known() {
+    fn the_accept_header_decides_which_types_a_client_accepts() {
         for (accept, expected) in [
             (None, true),
             (Some("*/*"), true),
@@ -94,14 +101,14 @@ mod tests {
         ] {
             let accept = accept.map(|value| (header::ACCEPT, HeaderValue::from_static(value)));
             let headers: HeaderMap = accept.into_iter().collect();
-            assert_eq!(takes_anything(&headers), expected, "{headers:?}");
+            assert_eq!(accepts_any_type(&headers), expected, "{headers:?}");
         }
     }
 
     #[test]
-    fn what_is_no_message_is_told_so() {
+    fn an_invalid_body_gets_an_error_with_a_code() {
         let code = |body: &'static str| {
-            misread(&Bytes::from_static(body.as_bytes()))["error"]["code"].clone()
+            describe_invalid_body(&Bytes::from_static(body.as_bytes()))["error"]["code"].clone()
         };
         assert_eq!(code("{"), json!(-32700));
         assert_eq!(code("[]"), json!(-32600));

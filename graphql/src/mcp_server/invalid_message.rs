@@ -5,11 +5,11 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 /// Bytes at the start of a long message that are searched for its id.
-const HEAD: usize = 1 << 10;
+const SEARCHED_BYTES: usize = 1 << 10;
 
 /// The readable parts of an invalid message.
 #[derive(Deserialize)]
-struct Torn {
+struct PartialMessage {
     id: Option<Value>,
     method: Option<IgnoredAny>,
     result: Option<IgnoredAny>,
@@ -17,64 +17,70 @@ struct Torn {
 }
 
 /// Returns the error for an invalid message, or `None` for responses and notifications.
-pub(crate) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
+pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Option<Value> {
     if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
-        let why = format!("this is no JSON: {err}");
-        return Some(error(None, ErrorCode::PARSE_ERROR, &why));
+        let why = format!("the message is not valid JSON: {err}");
+        return Some(build_error(None, ErrorCode::PARSE_ERROR, &why));
     }
     let is_object = text.trim_ascii_start().starts_with(b"{");
-    let Some(torn) = serde_json::from_slice::<Torn>(text).ok().filter(|_| is_object) else {
-        return Some(invalid("a message is one JSON object, and each is sent by itself"));
+    let Some(message) = serde_json::from_slice::<PartialMessage>(text).ok().filter(|_| is_object)
+    else {
+        return Some(invalid_request_error(
+            "a message must be one JSON object; send each message by itself",
+        ));
     };
     let is_id = |id: &Value| id.is_string() || id.is_i64() || id.is_u64();
-    let id = torn.id.filter(is_id);
-    if torn.result.is_some() || torn.error.is_some() || (id.is_none() && torn.method.is_some()) {
+    let id = message.id.filter(is_id);
+    if message.result.is_some()
+        || message.error.is_some()
+        || (id.is_none() && message.method.is_some())
+    {
         return None;
     }
-    let why = format!("the message cannot be read: {err}");
-    Some(error(id, ErrorCode::INVALID_REQUEST, &why))
+    let why = format!("the message is not a valid request: {err}");
+    Some(build_error(id, ErrorCode::INVALID_REQUEST, &why))
 }
 
 /// Returns the error for a message that is too long, given its start.
-pub(crate) fn too_long(head: &[u8], most: usize) -> Value {
-    let head = String::from_utf8_lossy(&head[..head.len().min(HEAD)]);
+pub(crate) fn long_message_error(head: &[u8], most: usize) -> Value {
+    let head = String::from_utf8_lossy(&head[..head.len().min(SEARCHED_BYTES)]);
     // Parameters may contain ids of their own.
     let own = head.split("\"params\"").next().unwrap_or_default();
     let id = own.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
     let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());
     let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64());
-    let why = format!("the message has more than {most} bytes");
-    error(id, ErrorCode::INVALID_REQUEST, &why)
+    let why = format!("the message has more than {most} bytes; send a smaller one");
+    build_error(id, ErrorCode::INVALID_REQUEST, &why)
 }
 
 /// Returns an error for an unknown request.
-pub(crate) fn invalid(why: &str) -> Value {
-    error(None, ErrorCode::INVALID_REQUEST, why)
+pub(crate) fn invalid_request_error(why: &str) -> Value {
+    build_error(None, ErrorCode::INVALID_REQUEST, why)
 }
 
 /// MCP omits an unreadable id.
-fn error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
-    let mut told = json!({ "jsonrpc": "2.0" });
+fn build_error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
+    let mut message = json!({ "jsonrpc": "2.0" });
     if let Some(id) = id {
-        told["id"] = id;
+        message["id"] = id;
     }
-    told["error"] = json!({ "code": code.0, "message": why });
-    told
+    message["error"] = json!({ "code": code.0, "message": why });
+    message
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Option<(Value, Value)> {
+    fn error_for(text: &str) -> Option<(Value, Value)> {
         type Message = rmcp::service::RxJsonRpcMessage<rmcp::RoleServer>;
         let err = serde_json::from_str::<Message>(text).map(|_| ()).unwrap_err();
-        let said = refusal(text.as_bytes(), &err)?;
-        Some((said["id"].clone(), said["error"]["code"].clone()))
+        let error = invalid_message_error(text.as_bytes(), &err)?;
+        Some((error["id"].clone(), error["error"]["code"].clone()))
     }
 
     #[test]
-    fn who_asks_is_told() {
+    fn an_invalid_request_gets_an_error_with_its_id() {
         let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
         for (text, id, code) in [
             ("not json", Value::Null, -32700),
@@ -94,7 +100,7 @@ mod tests {
                 -32600,
             ),
         ] {
-            assert_eq!(told(text), Some((id, json!(code))), "{text}");
+            assert_eq!(error_for(text), Some((id, json!(code))), "{text}");
         }
         // An error about an error could repeat for ever.
         for text in [
@@ -102,7 +108,7 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","id":1,"result":{deep}}}"#),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":"x"}}"#.to_owned(),
         ] {
-            assert_eq!(told(&text), None, "{text}");
+            assert_eq!(error_for(&text), None, "{text}");
         }
     }
 }

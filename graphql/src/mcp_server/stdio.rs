@@ -17,100 +17,101 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use super::invalid_message::{refusal, too_long};
+use super::invalid_message::{invalid_message_error, long_message_error};
 
 /// The longest line.
-const MOST: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 /// Capacity that the line buffer keeps.
-const KEPT: usize = 1 << 20;
+const KEPT_CAPACITY: usize = 1 << 20;
 /// The most messages that wait to be written.
-const WAITING: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout of the last writes.
-const ENDING: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The connection to a client.
-pub(crate) struct Lines<R> {
+pub(crate) struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the rest of a long line is being dropped.
+    /// True while the rest of a long line is dropped.
     is_dropping: bool,
     /// An error to send before the next line is read.
-    refusal: Option<Vec<u8>>,
+    pending_error: Option<Vec<u8>>,
     /// `None` after the connection is closed.
     out: Option<mpsc::Sender<Vec<u8>>>,
     writing: JoinSet<()>,
 }
 
 /// The result of reading a line.
-enum Read {
+enum LineRead {
     Line,
     TooLong,
     End,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new((reader, writer): (R, impl AsyncWrite + Unpin + Send + 'static)) -> Self {
-        let (out, inbox) = mpsc::channel(WAITING);
+impl<R: AsyncRead + Unpin> LineTransport<R> {
+    pub(crate) fn new(reader: R, writer: impl AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (out, inbox) = mpsc::channel(MAX_QUEUED_MESSAGES);
         let mut writing = JoinSet::new();
         writing.spawn(write(writer, inbox));
         Self {
             reader: BufReader::with_capacity(64 << 10, reader),
             line: Vec::new(),
             is_dropping: false,
-            refusal: None,
+            pending_error: None,
             out: Some(out),
             writing,
         }
     }
 
     /// Reads up to the end of a line. Cancel safe.
-    async fn read_line(&mut self) -> Read {
+    async fn read_line(&mut self) -> LineRead {
         loop {
-            let Ok(bytes) = self.reader.fill_buf().await else { return Read::End };
+            let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
             if bytes.is_empty() {
                 // The last line may lack its end.
                 let is_whole = !self.is_dropping && !self.line.trim_ascii().is_empty();
-                return if is_whole { Read::Line } else { Read::End };
+                return if is_whole { LineRead::Line } else { LineRead::End };
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(bytes.len(), |end| end + 1);
             let was_dropping = self.is_dropping;
-            let is_long = !was_dropping && self.line.len() + taken > MOST;
+            let is_long = !was_dropping && self.line.len() + taken > MAX_LINE_BYTES;
             if !was_dropping && !is_long {
                 self.line.extend_from_slice(&bytes[..taken]);
             }
             self.reader.consume(taken);
             self.is_dropping = (was_dropping || is_long) && end.is_none();
             if is_long {
-                return Read::TooLong;
+                return LineRead::TooLong;
             }
             if end.is_some() && !was_dropping {
-                return Read::Line;
+                return LineRead::Line;
             }
         }
     }
 
     /// Parses the line. Stores the error to send if it is invalid.
-    fn take(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn parse_line(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let text = self.line.trim_ascii();
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let read = if text.is_empty() { Ok(None) } else { serde_json::from_slice(text).map(Some) };
         let message = read.unwrap_or_else(|err| {
-            tracing::debug!(%err, "what the client says is no message");
-            self.refusal = refusal(text, &err).map(|refusal| refusal.to_string().into_bytes());
+            tracing::debug!(%err, "the client sent an invalid message");
+            self.pending_error =
+                invalid_message_error(text, &err).map(|error| error.to_string().into_bytes());
             None
         });
-        self.forget();
+        self.clear_line();
         message
     }
 
-    fn forget(&mut self) {
+    fn clear_line(&mut self) {
         self.line.clear();
-        self.line.shrink_to(KEPT);
+        self.line.shrink_to(KEPT_CAPACITY);
     }
 }
 
-impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for Lines<R> {
+impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for LineTransport<R> {
     type Error = io::Error;
 
     fn send(
@@ -127,20 +128,22 @@ impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for Lines<R> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            if self.refusal.is_some() {
-                let place = self.out.as_ref()?.reserve().await.ok()?;
-                if let Some(refusal) = self.refusal.take() {
-                    place.send(refusal);
+            if self.pending_error.is_some() {
+                let permit = self.out.as_ref()?.reserve().await.ok()?;
+                if let Some(error) = self.pending_error.take() {
+                    permit.send(error);
                 }
             }
             match self.read_line().await {
-                Read::End => return None,
-                Read::TooLong => {
-                    self.refusal = Some(too_long(&self.line, MOST).to_string().into_bytes());
-                    self.forget();
+                LineRead::End => return None,
+                LineRead::TooLong => {
+                    self.pending_error = Some(
+                        long_message_error(&self.line, MAX_LINE_BYTES).to_string().into_bytes(),
+                    );
+                    self.clear_line();
                 }
-                Read::Line => {
-                    if let Some(message) = self.take() {
+                LineRead::Line => {
+                    if let Some(message) = self.parse_line() {
                         return Some(message);
                     }
                 }
@@ -151,7 +154,7 @@ impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for Lines<R> {
 
     async fn close(&mut self) -> io::Result<()> {
         self.out = None;
-        let _ = timeout(ENDING, self.writing.join_next()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.writing.join_next()).await;
         Ok(())
     }
 }
@@ -174,13 +177,14 @@ mod tests {
 
     use super::*;
 
-    /// Sends `said` as a client. Returns the ids of the requests and the answers.
-    async fn spoken(said: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
-        let (client, server) = duplex(MOST * 2);
-        let mut lines = Lines::new(split::<DuplexStream>(server));
-        let (mut answers, mut asks) = split(client);
-        asks.write_all(said).await.unwrap();
-        asks.shutdown().await.unwrap();
+    /// Sends `sent` as a client. Returns the ids of the requests and the answers.
+    async fn exchange(sent: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
+        let (client, server) = duplex(MAX_LINE_BYTES * 2);
+        let (reader, writer) = split::<DuplexStream>(server);
+        let mut lines = LineTransport::new(reader, writer);
+        let (mut answers, mut requests) = split(client);
+        requests.write_all(sent).await.unwrap();
+        requests.shutdown().await.unwrap();
         let mut ids = Vec::new();
         while let Some(message) = lines.receive().await {
             if let JsonRpcMessage::Request(request) = message {
@@ -197,9 +201,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_answered_and_the_rest_goes_on() {
+    async fn an_invalid_line_gets_an_error_and_later_lines_are_read() {
         let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
-        let said = format!(
+        let sent = format!(
             "not json\n\
              \n\
              \u{feff}{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}}\r\n\
@@ -208,10 +212,11 @@ mod tests {
              {{\"jsonrpc\":\"2.0\",\"id\":\"two\",\"method\":\"ping\"}}\n\
              {{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}}"
         );
-        let (ids, told) = spoken(said.as_bytes()).await;
-        let asked = [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
-        assert_eq!(ids, asked, "the last line needs no end");
-        let told: Vec<_> = told
+        let (ids, answers) = exchange(sent.as_bytes()).await;
+        let expected =
+            [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
+        assert_eq!(ids, expected, "the last line needs no end");
+        let answers: Vec<_> = answers
             .iter()
             .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
             .collect();
@@ -222,18 +227,18 @@ mod tests {
             (json!("two"), Value::Null),
             (json!(3), Value::Null),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(answers, expected);
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_dropped_and_told() {
-        let mut said =
+    async fn a_line_that_is_too_long_is_dropped_and_gets_an_error() {
+        let mut sent =
             br#"{"jsonrpc":"2.0","id":7,"method":"x","params":{"id":8,"text":""#.to_vec();
-        said.resize(said.len() + MOST, b'x');
-        said.extend_from_slice(b"\"}}\n{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}\n");
-        let (ids, told) = spoken(&said).await;
+        sent.resize(sent.len() + MAX_LINE_BYTES, b'x');
+        sent.extend_from_slice(b"\"}}\n{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}\n");
+        let (ids, answers) = exchange(&sent).await;
         assert_eq!(ids, [RequestId::Number(9)]);
-        assert_eq!((&told[0]["id"], &told[0]["error"]["code"]), (&json!(7), &json!(-32600)));
-        assert_eq!(told[1]["id"], 9);
+        assert_eq!((&answers[0]["id"], &answers[0]["error"]["code"]), (&json!(7), &json!(-32600)));
+        assert_eq!(answers[1]["id"], 9);
     }
 }

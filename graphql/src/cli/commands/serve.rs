@@ -62,7 +62,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
     let store = Arc::clone(local.engine.store());
     let members =
-        mcp_server::routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
+        mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let hooks = Hooks { members, ..hooks(&local, &retention) };
     let schema = local.schema.clone();
     let told = async move {

@@ -247,7 +247,7 @@ async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
     let cases = [
         ("tools/call", json!({ "name": 5 }), -32602, "the parameters of `tools/call`"),
         ("tools/call", json!({ "arguments": {} }), -32602, "missing field `name`"),
-        ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "cannot be read"),
+        ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "are invalid"),
         ("tools/none", json!({}), -32601, "tools/none"),
     ];
     let greeting = ask(99, "initialize", &greeting());
