@@ -311,8 +311,8 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
         Found::Connecting => None,
         Found::Unknown => {
             let why = format!(
-                "this node has no tool `{name}`: its toolset was removed, or has a condition that \
-                 does not hold now (`setContext`)"
+                "this node has no tool `{name}`: its toolset was removed, or the condition of its \
+                 toolset is false now (`setContext`)"
             );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
@@ -328,7 +328,7 @@ fn says_absent(error: &ToolError) -> bool {
 
 /// Returns the error for a tool whose toolset is inactive.
 pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
-    let why = format!("`{name}` is switched off: activate the toolset `{set}`");
+    let why = format!("`{name}` is inactive: activate the toolset `{set}`");
     ToolError::new(ErrorCode::INACTIVE, why)
 }
 
@@ -349,21 +349,21 @@ fn with_unknown_outcome_if_stopped(error: ToolError) -> ToolError {
 }
 
 fn not_started_error() -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, "cancelled before it began")
+    ToolError::new(ErrorCode::CANCELLED, "cancelled before the call started")
 }
 
 fn not_stopped_error(grace: Duration) -> ToolError {
-    let why = format!("told to stop, and cut off after {grace:?}");
+    let why = format!("cancelled, and ended after {grace:?} because it did not stop");
     ToolError::new(ErrorCode::CANCELLED, why)
 }
 
 fn timeout_error(timeout: Duration) -> ToolError {
-    let why = format!("took longer than its timeout of {timeout:?} and was cut off");
+    let why = format!("took longer than its timeout of {timeout:?} and was ended");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
 fn silence_error(idle: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle:?}: it was cut off");
+    let why = format!("no answer and no progress for {idle:?}, so the call was ended");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
@@ -376,7 +376,8 @@ fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > most {
         let why = format!(
-            "returned {bytes} bytes as JSON, the most is {most}: return less, or the name of a file"
+            "returned {bytes} bytes as JSON, the limit is {most}: return less, or the name of a \
+             file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }

@@ -330,8 +330,8 @@ impl Control {
         // earlier versions match. A value that was left out may have been decided otherwise.
         if !is_same || key.compensates == Some(false) && has_begun && self.compensates(id).await? {
             let why = format!(
-                "the idempotency key `{}` stands for `{id}`, which has another plan or \
-                 other options: use another key",
+                "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
+                 options: use another key",
                 found.key
             );
             return Err(ControlError::Conflict(why));

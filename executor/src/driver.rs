@@ -164,7 +164,7 @@ pub(crate) enum DriverStop {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
     /// Another worker owns the execution. This is no fault.
-    #[error("another worker has the execution")]
+    #[error("another worker owns the execution")]
     Fenced,
     /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]

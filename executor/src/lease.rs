@@ -82,7 +82,7 @@ mod tests {
         assert!(!clock.is_safe(first), "too little is left");
         time::advance(Duration::from_secs(1)).await;
         clock.extend(Instant::now(), lease);
-        assert!(!clock.is_safe(first), "others may have claimed what was claimed before");
+        assert!(!clock.is_safe(first), "other workers may have claimed its executions");
         assert!(clock.is_safe(clock.term()));
     }
 }

@@ -375,7 +375,7 @@ impl Decision<'_> {
             return self.fail_task(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
-            let why = format!("the step took its worker down {interruptions} times");
+            let why = format!("the worker of the step was lost {interruptions} times");
             let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
             return self.fail_task(task, attempt, error);
         }
@@ -512,7 +512,7 @@ impl Decision<'_> {
                 Ok(true) => self.execution.record_condition_true(number),
                 Ok(false) => self.skip_step(number, SkipReason::Condition),
                 Err(why) => {
-                    let why = format!("`when` cannot be told: {why}");
+                    let why = format!("`when` cannot be evaluated: {why}");
                     let error = ToolError::new(ErrorCode::UNRESOLVED, why);
                     self.fail_unstarted(number.into(), Attempt::FIRST, error);
                 }
@@ -565,7 +565,7 @@ fn is_cut_off(task: &Step) -> bool {
 }
 
 fn deadline_error() -> ToolError {
-    ToolError::new(ErrorCode::DEADLINE, "the execution's time was up")
+    ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed")
 }
 
 /// Returns a hash of an attempt. The jitter of its retry is the same on every worker and replay.

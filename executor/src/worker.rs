@@ -232,7 +232,7 @@ impl Worker {
             }
             Err(DriveError::Fenced) => {
                 // Or an append of this worker succeeded late, and no worker owns the execution.
-                info!(execution = %id, "another worker has the execution");
+                info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
             Err(err) if err.is_damage() => {
@@ -359,7 +359,7 @@ async fn fail_unwritable(
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
-    let why = format!("what comes next cannot be written: {err}");
+    let why = format!("the next events cannot be written: {err}");
     let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
     Driver::fail_unwritable(Arc::clone(context), execution, error, place).run().await
 }

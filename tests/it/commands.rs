@@ -163,8 +163,8 @@ async fn a_status_after_the_signal_is_no_answer() {
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
     let err = result.unwrap_err();
-    let expected = "`sh` was told to stop and exited with status 0: whether it had done its work by \
-                    then is not known";
+    let expected = "Faber stopped `sh`, which exited with status 0: it is unknown whether its \
+                    work was done by then";
     assert_eq!((&err.code, &*err.message), (&ErrorCode::CANCELLED, expected));
     assert!(!err.is_definite, "{err}");
 }
@@ -211,6 +211,5 @@ async fn a_tool_without_a_command_is_known_only() {
     let connected = Connected::begin(&json!({ "tools": [tool] }));
     assert!(!connected.tool("s.t").definition().is_callable);
     let err = connected.call("t", json!({})).await.unwrap_err();
-    expect!["tool.unavailable: `t` has nothing to run: add `run` to its description"]
-        .assert_eq(&err.to_string());
+    expect!["tool.unavailable: `t` has no `run`: add it"].assert_eq(&err.to_string());
 }

@@ -161,7 +161,7 @@ fn confinement_error(why: &str) -> ToolError {
 }
 
 fn cancelled_error(what: &str) -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, format!("{what} was told to stop"))
+    ToolError::new(ErrorCode::CANCELLED, format!("{what} was cancelled"))
 }
 
 /// Runs blocking work on another thread.
@@ -170,7 +170,7 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|err| {
-        Err(ToolError::failed(format!("it broke off: {err}")).with_unknown_outcome())
+        Err(ToolError::failed(format!("it ended early: {err}")).with_unknown_outcome())
     })
 }
 

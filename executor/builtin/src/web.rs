@@ -111,7 +111,7 @@ where
                 answer = asked => answer,
                 () = cx.cancel.cancelled() => {
                     let code = shared::tool::ErrorCode::CANCELLED;
-                    Err(ToolError::new(code, format!("`{name}` was told to stop")))
+                    Err(ToolError::new(code, format!("`{name}` was cancelled")))
                 }
             }
         }

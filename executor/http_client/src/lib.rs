@@ -44,7 +44,7 @@ impl TryFrom<String> for ServerUrl {
 
     fn try_from(written: String) -> Result<Self, String> {
         let url = written.parse().map_err(|_| {
-            format!("`{written}` is no URL: write one such as `https://example.com/api`")
+            format!("`{written}` is not a URL: write one such as `https://example.com/api`")
         })?;
         check(&url, true).map_err(|err| err.to_string())?;
         Ok(Self(url))
@@ -182,7 +182,7 @@ fn connect(reach: Reach) -> Result<Client, Broken> {
     // Fails if the process has a provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = builder(reach).build().or_else(|err| {
-        tracing::warn!(%err, "no certificates are found: nothing can be called by https");
+        tracing::warn!(%err, "no certificates were found, so https cannot be used");
         builder(reach).tls_backend_preconfigured(no_roots()).build()
     });
     built.map_err(|err| Broken::Unsent(format!("nothing can be called: {}", told(&err))))
@@ -274,7 +274,7 @@ fn broken(url: &Url, err: &reqwest::Error) -> Broken {
 }
 
 fn lost(url: &Url, err: &reqwest::Error) -> Broken {
-    Broken::Lost(format!("`{}` broke off: {}", host(url), told(err)))
+    Broken::Lost(format!("the connection to `{}` broke: {}", host(url), told(err)))
 }
 
 /// Returns the host and the port of a URL for messages. The rest of a URL may be secret.

@@ -86,7 +86,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The text is not a URL.
-    #[error("`{0}` is no URL: write one such as `https://example.com/page`")]
+    #[error("`{0}` is not a URL: write one such as `https://example.com/page`")]
     NoUrl(String),
     /// The scheme is not HTTP or HTTPS.
     #[error("`{0}` is neither `http` nor `https`")]
@@ -96,14 +96,14 @@ pub enum Refused {
     Credentials(String),
     /// The address is not public.
     #[error(
-        "`{0}` is no public address: private ones are refused unless the configuration says so \
-         (`allow_private` of web tools, `base_url` of an OpenAPI document)"
+        "`{0}` is not a public address: private addresses are refused unless the configuration \
+         allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
     /// Another server redirected to a link-local address.
     #[error(
-        "`{0}` is a link-local address, to which no other server may lead: where it is meant, write \
-         it in the configuration"
+        "`{0}` is a link-local address, and no other server may redirect to it: to use it, write \
+         it into the configuration"
     )]
     LinkLocal(String),
 }
@@ -331,7 +331,7 @@ mod tests {
         expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]
             .assert_eq(&complaint("https://me:secret@host/"));
-        expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
+        expect!["`10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
             .assert_eq(&complaint("http://10.0.0.1/"));
     }
 
@@ -343,6 +343,6 @@ mod tests {
         let refused = PublicOnly { allow_private: false, ..all }.addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(refused.to_string().starts_with("`localhost` is no public address"));
+        assert!(refused.to_string().starts_with("`localhost` is not a public address"));
     }
 }

@@ -207,7 +207,7 @@ mod tests {
         check(
             json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
             expect![
-                "`http://10.0.0.1` is not asked: tokens are only asked for by https, or on this machine"
+                "`http://10.0.0.1` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
         check(

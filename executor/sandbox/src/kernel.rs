@@ -64,7 +64,7 @@ fn become_user(name: &str) -> io::Result<()> {
     };
     change().map_err(|err| {
         io::Error::other(format!(
-            "it cannot become the user `{name}` ({err}): that takes CAP_SETUID and CAP_SETGID, so \
+            "it cannot become the user `{name}` ({err}): this needs CAP_SETUID and CAP_SETGID, so \
              start Faber as root, or leave out `user`"
         ))
     })

@@ -47,11 +47,12 @@ const REFUSED_STATUS: u8 = 125;
 /// The start of the message with that status.
 const REFUSAL_PREFIX: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
-pub const OWN_FOLDER_ADVICE: &str = "let it work in a folder of its own, such as `root: ./work`";
+pub const OWN_FOLDER_ADVICE: &str = "give the tool a separate folder, such as `root: ./work`";
 /// The protection that needs Landlock, as the end of a sentence.
-const NEEDS_LANDLOCK: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
+const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlock: Linux 6.2)";
 /// The protection that needs seccomp.
-const NEEDS_SECCOMP: &str = "what it connects to (that takes filters of system calls: seccomp)";
+const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
+                             seccomp)";
 /// Variables that a confined command gets.
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
 const HOME: &str = "HOME";
@@ -308,7 +309,9 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             if let Some(user) = &confinement.user {
-                let why = format!("nothing here can become the user `{user}`: leave out `user`");
+                let why = format!(
+                    "this program cannot run commands as the user `{user}`: leave out `user`"
+                );
                 return Err(io::Error::other(why));
             }
             let mut command = Command::new(program);
@@ -472,7 +475,8 @@ impl fmt::Display for Support {
 /// The error for a protection that this machine lacks.
 fn unsupported_error(what: &str) -> io::Error {
     io::Error::other(format!(
-        "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
+        "this machine cannot confine {what}: run it on another machine, or set `confine: \
+         {{required: false}}`"
     ))
 }
 

@@ -203,8 +203,8 @@ fn is_unused(meta: &Metadata) -> bool {
 /// The error for a missing file that cannot be protected.
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
-         work in a folder of their own, such as `root: ./work`",
+        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): give \
+         them a separate folder, such as `root: ./work`",
         path.display()
     ))
 }

@@ -93,7 +93,7 @@ fn spawn_isolated(command: &mut Command) -> io::Result<Child> {
         command.spawn()
     };
     let spawned = thread::scope(|scope| scope.spawn(spawn).join());
-    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
+    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended early")))
 }
 
 /// The signals that stop a command. The reaper handles them and lives on.
@@ -207,8 +207,8 @@ impl ProcessGuard {
         // Standard error may be closed.
         let _ = writeln!(
             self.stderr,
-            "the command had more than {} processes and threads, and all of them were ended: \
-             `processes` of its confinement says how many there may be",
+            "the command had more than {} processes and threads, so all of them were ended: raise \
+             `processes` of its confinement to allow more",
             self.limit.most
         );
     }

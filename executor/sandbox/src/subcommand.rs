@@ -111,7 +111,7 @@ fn close_inherited() {
 
 fn read_order() -> Result<LaunchOrder, String> {
     let text = env::var_os(ORDER_VARIABLE).ok_or_else(|| {
-        format!("`{ORDER_VARIABLE}` says nothing: this subcommand is for Faber's own use")
+        format!("`{ORDER_VARIABLE}` is not set: only Faber itself uses this subcommand")
     })?;
     let text = text.to_str().ok_or_else(|| format!("`{ORDER_VARIABLE}` is not UTF-8"))?;
     serde_json::from_str(text).map_err(|err| format!("`{ORDER_VARIABLE}`: {err}"))

@@ -43,7 +43,7 @@ pub struct SecretName {
 
 /// The environment lacks a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret `{0}` is not there: set it in Faber's environment")]
+#[error("the secret `{0}` is not set: set it in Faber's environment")]
 pub struct Missing(pub String);
 
 impl From<Missing> for ToolError {
@@ -62,7 +62,7 @@ impl TryFrom<Value> for Text {
             Value::Object(_) => SecretName::deserialize(written)
                 .map(Self::Secret)
                 .map_err(|err| format!("{err}: name a secret as in `{{secret: TOKEN}}`")),
-            _ => Err("expected a text, or a secret as in `{secret: TOKEN}`".to_owned()),
+            _ => Err("expected a string, or a secret as in `{secret: TOKEN}`".to_owned()),
         }
     }
 }
@@ -362,7 +362,7 @@ mod tests {
         let err = ToolError::from(text.resolve(&mut Redaction::default()).unwrap_err());
         assert_eq!(
             err.to_string(),
-            "tool.unavailable: the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"
+            "tool.unavailable: the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
         );
         assert!(!err.retryable && err.is_definite);
     }

@@ -217,7 +217,7 @@ async fn silence_ends_a_call() {
     Trial::new(json!({ "stops": "saying" }))
         .idle(2_000)
         .check(expect![[r"
-        2000 tool.timeout: no answer and no progress for 2s: it was cut off
+        2000 tool.timeout: no answer and no progress for 2s, so the call was ended
     "]])
         .await;
 }
@@ -240,7 +240,7 @@ async fn every_report_starts_the_idle_time_anew() {
             900 1
             1800 2
             2700 3
-            3700 tool.timeout: no answer and no progress for 1s: it was cut off
+            3700 tool.timeout: no answer and no progress for 1s, so the call was ended
         "]])
         .await;
     // The second report arrives during the pause. Its time is that of the tool.
@@ -250,7 +250,7 @@ async fn every_report_starts_the_idle_time_anew() {
         .check(expect![[r"
             0 1
             100 2
-            1050 tool.timeout: no answer and no progress for 1s: it was cut off
+            1050 tool.timeout: no answer and no progress for 1s, so the call was ended
         "]])
         .await;
 }
@@ -266,7 +266,7 @@ async fn the_whole_timeout_counts_however_much_is_reported() {
         100 10001
         200 20001
         300 30001
-        350 tool.timeout: took longer than its timeout of 350ms and was cut off
+        350 tool.timeout: took longer than its timeout of 350ms and was ended
     "]])
         .await;
 }
@@ -278,14 +278,14 @@ async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
         Trial::new(script)
             .timeout(Duration::from_secs(1))
             .check(expect![[r"
-            1000 tool.timeout: took longer than its timeout of 1s and was cut off
+            1000 tool.timeout: took longer than its timeout of 1s and was ended
         "]])
             .await;
     }
     // A tool that ignores the cancellation is cut off.
     let (story, _) = Trial::new(json!({})).timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"
-        6000 tool.timeout: took longer than its timeout of 1s and was cut off
+        6000 tool.timeout: took longer than its timeout of 1s and was ended
     "]]
     .assert_eq(&story);
 }
@@ -320,7 +320,7 @@ async fn a_call_that_is_cancelled_has_the_last_word() {
         .idle(2_000)
         .cancel_at(500)
         .check(expect![[r"
-        5500 tool.cancelled: told to stop, and cut off after 5s
+        5500 tool.cancelled: cancelled, and ended after 5s because it did not stop
     "]])
         .await;
 }
@@ -337,12 +337,12 @@ async fn what_never_began_certainly_did_nothing() {
     let trial = || Trial::new(json!({}));
     let (story, _) = trial().idle(1).timeout(Duration::from_secs(2)).run(waiting()).await;
     expect![[r"
-        2000 tool.timeout: took longer than its timeout of 2s and was cut off (definite)
+        2000 tool.timeout: took longer than its timeout of 2s and was ended (definite)
     "]]
     .assert_eq(&story);
     let (story, _) = trial().cancel_at(500).run(waiting()).await;
     expect![[r"
-        500 tool.cancelled: cancelled before it began (definite)
+        500 tool.cancelled: cancelled before the call started (definite)
     "]]
     .assert_eq(&story);
 }
@@ -408,14 +408,14 @@ mod server {
         let hung = server.run(Trial::of("s.hang", json!({})).idle(200)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: no answer and no progress for 200ms: it was cut off"],
+            &expect!["tool.timeout: no answer and no progress for 200ms, so the call was ended"],
         );
         assert_eq!(server.cancelled().await, json!(1));
         let timeout = Duration::from_millis(300);
         let hung = server.run(Trial::of("s.hang", json!({})).timeout(timeout)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: took longer than its timeout of 300ms and was cut off"],
+            &expect!["tool.timeout: took longer than its timeout of 300ms and was ended"],
         );
         assert_eq!(server.cancelled().await, json!(2));
     }
@@ -432,7 +432,7 @@ mod server {
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
-            &expect!["tool.timeout: no answer and no progress for 3s: it was cut off"],
+            &expect!["tool.timeout: no answer and no progress for 3s, so the call was ended"],
         );
         assert_eq!(server.cancelled().await, json!(1));
     }
@@ -445,7 +445,7 @@ mod server {
         let (story, result) = flood.run(server.toolbox.clone()).await;
         assert_timed_out(
             result,
-            &expect!["tool.timeout: took longer than its timeout of 3.05s and was cut off"],
+            &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
         // A busy machine may cut it off later.

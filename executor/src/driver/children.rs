@@ -141,7 +141,7 @@ impl Child {
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
-                let why = format!("its plan `{}` is not in the store any more", self.plan);
+                let why = format!("its plan `{}` is no longer in the store", self.plan);
                 return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
@@ -394,8 +394,8 @@ fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError>
             let bytes = json::json_size(&output);
             if bytes > most {
                 let why = format!(
-                    "its steps returned {bytes} bytes as JSON, the most is {most}: let them return \
-                     less"
+                    "its steps returned {bytes} bytes as JSON, the limit is {most}: let them \
+                     return less"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
             }
@@ -440,7 +440,7 @@ fn required_failure(child: &Execution) -> ToolError {
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
-            let why = format!("the time of `{}` was up", child.id());
+            let why = format!("the deadline of `{}` passed", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }
         None => any_failure(child),

@@ -142,5 +142,8 @@ impl Decision<'_> {
 }
 
 fn interrupted_error() -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, "the worker was lost, and the execution failed since")
+    ToolError::new(
+        ErrorCode::UNAVAILABLE,
+        "the worker was lost, and the execution has failed meanwhile",
+    )
 }

@@ -85,6 +85,6 @@ impl LookUpValues for NoOutputs {
 /// Returns the error for templates that found no value.
 pub fn unresolved_error(texts: &[Arc<str>], place: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} found nothing {place}", texts.join(", "));
+    let why = format!("{} has no value {place}", texts.join(", "));
     ToolError::new(ErrorCode::UNRESOLVED, why)
 }

@@ -150,7 +150,7 @@ impl Decision<'_> {
             Some(Value::Object(_)) => "an object",
         };
         let written = list.map_or("", |for_each| for_each.written.as_str());
-        let why = format!("`forEach` needs a list; `{written}` found {found}");
+        let why = format!("`forEach` needs a list, but `{written}` is {found}");
         ToolError::new(ErrorCode::NOT_A_LIST, why)
     }
 
@@ -166,7 +166,7 @@ impl Decision<'_> {
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
         if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::DEPTH {
             let most = limits::DEPTH;
-            let why = format!("plans execute plans more than {most} deep");
+            let why = format!("plans are nested more than {most} levels deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
             return self.fail_unstarted(task, attempt, error);
         }
@@ -257,7 +257,8 @@ impl Decision<'_> {
         let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|RenderedTooLarge| {
             let most = limits::OUTPUT_BYTES;
-            let why = format!("the templates bring in more than {most} bytes: pass less");
+            let why =
+                format!("the values of the templates have more than {most} bytes: pass less data");
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
         if json::is_deeper_than(&rendered.value, limits::JSON_DEPTH) {
@@ -291,7 +292,7 @@ impl Decision<'_> {
         let Some(inputs) = inputs else { return Ok(rendered) };
         let RenderedParameters { parameters, warnings } = rendered;
         let fitted = inputs.fill_and_check(parameters).map_err(|why| {
-            let why = format!("what `{}` is given does not fit: {why}", step.tool);
+            let why = format!("the input of `{}` does not fit its schema: {why}", step.tool);
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
         check_parameter_size(fitted, warnings)
@@ -336,10 +337,9 @@ impl Decision<'_> {
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     let shown = unresolved.iter().take(MAX_WARNINGS);
     let mut warnings: Vec<String> =
-        shown.map(|text| format!("`{text}` found nothing and stands as it was written")).collect();
+        shown.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
     if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
-        warnings
-            .push(format!("{more} more templates found nothing and stand as they were written"));
+        warnings.push(format!("{more} more templates have no value and were passed on as written"));
     }
     warnings
 }
@@ -366,8 +366,8 @@ pub(super) fn check_parameter_size(
     let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
-            "the parameters have {bytes} bytes as JSON, the most is {most}: keep it in a file and \
-             pass its name"
+            "the parameters have {bytes} bytes as JSON, the limit is {most}: put the data into a \
+             file and pass its name"
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }

@@ -94,7 +94,7 @@ impl Blobs {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
                 let why =
-                    format!("the blob `{id}` is gone: it went with the execution that made it");
+                    format!("the blob `{id}` no longer exists: it was deleted with its execution");
                 Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why))
             }
             Err(err) => {

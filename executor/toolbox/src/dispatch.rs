@@ -133,11 +133,11 @@ impl Reach {
         // An unknown name is harmless, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_here && !self.sets.contains(&set.name) {
-            return Some(format!("`{name}` acts on this machine: only a person switches it on"));
+            return Some(format!("`{name}` acts on this machine: only a person can activate it"));
         }
         let all = format!("{name}.*");
         let is_kept = self.except.iter().any(|glob| glob.to_string() == all);
-        is_kept.then(|| format!("`{name}` is out of reach: none of its tools may be called here"))
+        is_kept.then(|| format!("`{name}` is not available: none of its tools may be called here"))
     }
 }
 
@@ -202,7 +202,11 @@ impl Dispatch {
         }
         if tool.effect > self.effect {
             // The tool has changed since the model asked for it.
-            let why = format!("`{}` does more by now than this step may do: ask again", self.tool);
+            let why = format!(
+                "the effect of `{}` has changed, and this step does not allow the new one: call \
+                 it again",
+                self.tool
+            );
             return Err(ToolError::failed(why));
         }
         Ok(())
@@ -227,7 +231,7 @@ impl Dispatch {
                 let unsure = if err.is_definite || self.effect == Effect::Read {
                     ""
                 } else {
-                    "; it may have taken effect, or may yet"
+                    "; it may have taken effect, or may do so later"
                 };
                 let end = err.message.floor_char_boundary(self.most);
                 let error = format!("{}{unsure}", &err.message[..end]);
@@ -381,13 +385,13 @@ mod tests {
             checked.err().map(|err| err.message.to_string())
         };
         let machine =
-            |name| Some(format!("`{name}` acts on this machine: only a person switches it on"));
+            |name| Some(format!("`{name}` acts on this machine: only a person can activate it"));
         assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
         // A person may deactivate it at any time.
         assert_eq!(told(json!(["files"]), json!({})), machine("files"));
         assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
         assert_eq!(told(json!(["web", "crm"]), json!({})), None);
-        let crm = "`crm` is out of reach: none of its tools may be called here";
+        let crm = "`crm` is not available: none of its tools may be called here";
         let except = json!({ "except": ["crm.*"] });
         assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
         assert_eq!(told(json!(["ops"]), except), machine("ops"));

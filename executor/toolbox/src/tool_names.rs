@@ -52,7 +52,7 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
     let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
-    Some(format!("`{written}` is called like a tool of Faber's own set `{own}`: rename it"))
+    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{own}`: rename it"))
 }
 
 /// Removes tools with invalid names from a set.

@@ -271,24 +271,24 @@ impl CommandTool {
         {
             let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, which is none of its \
-                 parameters: add it to the properties in `parameters`"
+                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
+                 parameter: add it to the properties in `parameters`"
             ));
         }
         if self.confinement().is_some() && !launcher.can_confine() {
             return Err(format!(
-                "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` \
-                 binary, or leave out `confine`"
+                "`{tool}` has `confine`, but this program cannot confine commands: let it name a \
+                 `faber` binary, or leave out `confine`"
             ));
         }
         check_cost(&self.parameters)
             .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
         Schema::new(&self.parameters)
-            .map_err(|err| format!("the `parameters` of `{tool}` are no JSON Schema: {err}"))?;
+            .map_err(|err| format!("the `parameters` of `{tool}` are not a JSON Schema: {err}"))?;
         if !may_be_object(&self.parameters) {
             return Err(format!(
-                "the `parameters` of `{tool}` describe no object: say `type: object`, with a \
-                 property for each parameter"
+                "the `parameters` of `{tool}` do not describe an object: write `type: object`, \
+                 with a property for each parameter"
             ));
         }
         Ok(())
@@ -342,7 +342,7 @@ impl Tool for CommandRunner {
 fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
-        "`{program}` was told to stop and {how}: whether it had done its work by then is not known"
+        "Faber stopped `{program}`, which {how}: it is unknown whether its work was done by then"
     );
     ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }
@@ -350,7 +350,7 @@ fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
 impl CommandRunner {
     fn not_callable(&self) -> ToolError {
         let name = &self.definition.name;
-        let message = format!("`{name}` has nothing to run: add `run` to its description");
+        let message = format!("`{name}` has no `run`: add it");
         ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
     }
 }
@@ -450,7 +450,7 @@ impl Running {
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
             }
             Ended::Lost(err) => {
-                let message = format!("nobody knows how `{program}` ended: {err}");
+                let message = format!("it is unknown how `{program}` ended: {err}");
                 return Err(ToolError::failed(message).with_unknown_outcome());
             }
         };

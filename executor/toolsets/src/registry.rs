@@ -122,7 +122,7 @@ pub enum RegistryError {
     )]
     Secret(String),
     /// The set or the tool was not added or registered.
-    #[error("`{name}` is not one that was added: {hint}")]
+    #[error("`{name}` cannot be removed: {hint}")]
     Elsewhere {
         /// The name.
         name: String,
@@ -130,7 +130,7 @@ pub enum RegistryError {
         hint: String,
     },
     /// A limit is reached.
-    #[error("there are {most} {what}, which is the most: remove some")]
+    #[error("there are {most} {what}, which is the limit: remove some")]
     Full {
         /// The things that the limit counts.
         what: &'static str,
@@ -138,7 +138,10 @@ pub enum RegistryError {
         most: usize,
     },
     /// The condition of the set does not hold.
-    #[error("the toolset `{0}` is not there now, as its `condition` says: try again once it is")]
+    #[error(
+        "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
+         it is true"
+    )]
     Hidden(String),
     /// Other nodes change the same context.
     #[error("{0}")]
@@ -305,7 +308,7 @@ impl Registry {
         let mut applied = self.latest().await?;
         let elsewhere = |hint: String| RegistryError::Elsewhere { name: name.to_string(), hint };
         if self.is_configured(name) {
-            let hint = "remove it from the configuration, or switch it off";
+            let hint = "it is configured: remove it from the configuration, or deactivate it";
             return Err(elsewhere(hint.to_owned()));
         }
         let tools = applied.known.tools.iter().filter(|tool| tool.set == name.as_str());
@@ -372,7 +375,7 @@ impl Registry {
                 return Ok(());
             }
         }
-        let why = format!("others change the context `{name}` all the time: try again");
+        let why = format!("other callers keep changing the context `{name}`: try again");
         Err(RegistryError::Busy(why))
     }
 
@@ -490,14 +493,15 @@ fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
 /// Describes the origin of a set that was not configured or added, and what to do instead.
 fn whence(applied: &Applied, name: &ToolSetName) -> String {
     if Registry::is_fixed(name) {
-        return "it is a part of Faber and always there".to_owned();
+        return "it is part of Faber".to_owned();
     }
     let wanted = applied.wanted.iter().find(|set| set.config.name == *name);
     match wanted.and_then(|set| set.config.context.as_deref()) {
         Some(context) => format!(
-            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or switch the set off"
+            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or \
+             deactivate the toolset"
         ),
-        None => "this program brings it: switch it off".to_owned(),
+        None => "this program added it: deactivate it".to_owned(),
     }
 }
 

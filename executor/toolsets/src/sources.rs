@@ -426,13 +426,13 @@ mod tests {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
-                "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
+                "the command of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"
             ],
         );
         check_failed(
             json!([{ "name": "t", "parameters": { "type": "strnig" } }]),
             expect![[
-                r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
+                r#"the `parameters` of `t` are not a JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
             ]],
         );
     }

@@ -237,7 +237,7 @@ impl StepStatus {
 
     /// Returns the error of a step that the execution's deadline kept from succeeding.
     pub(super) fn overdue(&self) -> StepError {
-        self.described(&ToolError::new(ErrorCode::DEADLINE, "the execution's time was up"))
+        self.described(&ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed"))
     }
 
     fn failure(&self) -> Option<StepError> {

@@ -339,7 +339,7 @@ async fn a_tool_of_a_built_in_set_of_another_name_goes_by_one_name() {
     assert_eq!(recommended["tools"], expected);
     world.get("mutation { deactivateToolSets(names: [\"files\"]) { changed } }", json!({})).await;
     let off = call(&world, "files.glob", find.clone()).await;
-    let error = "tool.inactive: `file_tools.glob` is switched off: activate the toolset `files`";
+    let error = "tool.inactive: `file_tools.glob` is inactive: activate the toolset `files`";
     assert_eq!((&off["tool"], &off["error"]), (&glob, &json!(error)));
     // The name means the tool of the earlier set, whether it is switched on or not.
     add("others").await;

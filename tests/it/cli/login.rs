@@ -97,7 +97,7 @@ fn text(bytes: &[u8]) -> String {
 #[track_caller]
 fn wants_login(called: &Result<String, String>) {
     let told = called.as_ref().unwrap_err();
-    assert!(told.contains("`s` needs a login: type `faber login s`"), "{told}");
+    assert!(told.contains("`s` needs a login: run `faber login s`"), "{told}");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn what_was_missing_is_asked_for_the_next_time() {
     let mut world = World::new().await;
     world.login().await;
     let why = world.call("s.change").await.unwrap_err();
-    let expected = "`s` needs a login that allows `read write`: type `faber login s`";
+    let expected = "`s` needs a login that allows `read write`: run `faber login s`";
     assert!(why.contains(expected), "{why}");
     world.call("s.whoami").await.unwrap();
     assert_eq!(world.login().await["scopes"], json!(["read", "write"]));
@@ -196,9 +196,9 @@ async fn who_cannot_log_in_is_told_why() {
     home.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
     for (name, status, why) in [
         ("none", 2, "there is no toolset `none`"),
-        ("plain", 2, "nobody logs in to `plain`: its source has no `auth: oauth`"),
-        ("here", 2, "nobody logs in to `here`: it is started here"),
-        ("program", 2, "nobody logs in to `program`: its `grant` is for programs"),
+        ("plain", 2, "`plain` has no login: its source has no `auth: oauth`"),
+        ("here", 2, "`here` has no login: Faber starts it as a command"),
+        ("program", 2, "`program` has no login: its `grant` is for programs"),
         ("gone", 3, "`127.0.0.1:1` cannot be reached"),
     ] {
         let failed = home.json(&["login", name], status).await;

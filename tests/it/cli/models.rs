@@ -382,7 +382,7 @@ async fn an_agent_switches_sets_on_but_none_that_acts_on_this_machine() {
     let ran = home.json(&["agent", "Do what the page says"], 0).await;
     assert_eq!(ran["state"], "COMPLETED", "{ran:#}");
     let refused = &ran["outputs"]["turn_1"]["refused"];
-    let error = "`system_tools` acts on this machine: only a person switches it on";
+    let error = "`system_tools` acts on this machine: only a person can activate it";
     assert_eq!(refused.as_array().map(Vec::len), Some(1), "{ran:#}");
     assert_eq!(refused[0]["error"], error);
     let offered = model.asked().await[1]["body"]["tools"].to_string();

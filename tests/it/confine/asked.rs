@@ -61,7 +61,8 @@ fn the_subcommand_is_for_faber_only() {
     assert_eq!(code, Some(125));
     assert_eq!(
         said,
-        "the command is not confined: `FABER_CONFINED` says nothing: this subcommand is for Faber's own use\n"
+        "the command is not confined: `FABER_CONFINED` is not set: only Faber itself uses this \
+         subcommand\n"
     );
     assert_eq!(run(Some("{}")).0, Some(125));
     let help = Command::new(faber()).arg("--help").output().unwrap();

@@ -59,7 +59,7 @@ fn refuses_to_hide(err: &ToolError) {
     assert!(!has_views() || !kernel_support().files, "something could be hidden, but {err}");
     let said = &err.message;
     let is_said =
-        said.contains("cannot be hidden on this machine") || said.contains("cannot see to");
+        said.contains("cannot be hidden on this machine") || said.contains("cannot confine");
     assert!(is_said && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 

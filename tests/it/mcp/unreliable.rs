@@ -187,7 +187,8 @@ async fn a_server_that_cannot_be_used_says_why() {
         (404, "404 Not Found: is the `url` that of an endpoint for streamable HTTP?"),
         (
             307,
-            "307 Temporary Redirect, which leads to /elsewhere and is not followed: write that address",
+            "307 Temporary Redirect, which redirects to /elsewhere; Faber does not follow it: \
+             write that address",
         ),
     ] {
         server.answer_all_with(status);
@@ -225,8 +226,8 @@ async fn a_greeting_of_fifty_megabytes_fails_its_set() {
 async fn what_is_no_mcp_server_at_all_says_so() {
     for (kind, body, why) in [
         ("text/html", "<h1>Hello</h1>", "it answered 200 OK with text/html"),
-        ("application/json", "{]", "its answer is no message"),
-        ("application/json", "{\"id\":1}", "its answer is no message"),
+        ("application/json", "{]", "its answer is not a message"),
+        ("application/json", "{\"id\":1}", "its answer is not a message"),
     ] {
         let (address, _task) = serve(kind, vec![body.into()]).await;
         let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });

@@ -96,7 +96,7 @@ impl MemoryStore {
                 return Err(ToolError::failed(why).without_retry());
             }
         }
-        let why = format!("{why}: `list_memories` and `search_memory` show what is");
+        let why = format!("{why}: use `list_memories` or `search_memory`");
         Err(ToolError::failed(why).without_retry())
     }
 
@@ -184,7 +184,7 @@ impl MemoryStore {
             });
             (matches, bytes) = looked
                 .await
-                .map_err(|err| ToolError::failed(format!("the search broke off: {err}")))?;
+                .map_err(|err| ToolError::failed(format!("the search ended early: {err}")))?;
             if bytes > most {
                 is_whole = false;
                 break;

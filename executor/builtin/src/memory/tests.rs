@@ -156,10 +156,8 @@ async fn scopes_are_apart() {
         let err = desk.refuse("recall_context", global.clone()).await;
         assert_eq!(err, "nothing is saved as 'k' in global, but in project: ask for that scope");
         let err = desk.refuse("recall_context", json!({ "key": "x" })).await;
-        expect![
-            "nothing is saved as 'x' in project: `list_memories` and `search_memory` show what is"
-        ]
-        .assert_eq(&err);
+        expect!["nothing is saved as 'x' in project: use `list_memories` or `search_memory`"]
+            .assert_eq(&err);
         assert_eq!(
             desk.call("clear_memory", global).await,
             "Nothing to clear: there is no 'k' in global"

@@ -52,8 +52,8 @@ fn is_git(path: &Path) -> bool {
 fn git_error(given: &str) -> ToolError {
     let given = display_path(Path::new(given));
     let text = format!(
-        "Refused: Path inside .git: {given} (what is there runs programs; `git: allowed` in the \
-         toolset's `source` lets tools change it)"
+        "Refused: Path inside .git: {given} (files there can run programs; `git: allowed` in the \
+         toolset's `source` lets tools change them)"
     );
     ToolError::failed(text).without_retry()
 }
@@ -120,7 +120,7 @@ mod tests {
             assert!(!project.path(path).exists(), "{path}");
         }
         let args = json!({ "file_path": ".git/config", "content": "" });
-        project.check("write_file", args, expect!["tool.failed: Refused: Path inside .git: .git/config (what is there runs programs; `git: allowed` in the toolset's `source` lets tools change it)"]).await;
+        project.check("write_file", args, expect!["tool.failed: Refused: Path inside .git: .git/config (files there can run programs; `git: allowed` in the toolset's `source` lets tools change them)"]).await;
     }
 
     #[tokio::test]

@@ -140,8 +140,8 @@ pub(crate) fn undecided_error(given: &str, err: &io::Error) -> ToolError {
 
 fn unknown_owner_error(err: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "it has other names (hard links), and whether it is Faber's own is not known ({err}): make it \
-         a file of its own (`cp -p X Y && mv Y X`)"
+        "it has other names (hard links), and it is unknown whether it is Faber's own ({err}): \
+         replace it by a copy (`cp -p X Y && mv Y X`)"
     ))
 }
 

@@ -211,11 +211,11 @@ fn describe_early_exit(
     log: &str,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how process {id} ended: {err}"))
+        ToolError::failed(format!("it is unknown how process {id} ended: {err}"))
             .with_unknown_outcome()
     })?;
     let rest = if goes_on {
-        "\nWhat it has started goes on: `process_kill` with that number ends it"
+        "\nProcesses that it started still run: `process_kill` with that number ends them"
     } else {
         ""
     };

@@ -101,7 +101,7 @@ fn format_result(
     seen: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how the command ended: {err}"))
+        ToolError::failed(format!("it is unknown how the command ended: {err}"))
             .with_unknown_outcome()
     })?;
     if let Some(why) = refusal_reason(status.code(), &printed.stderr_head()) {

@@ -63,7 +63,7 @@ impl World {
 fn who_may_not_work_here_is_told_where_else() {
     let told = |why: &str| confinement_error(why).message.to_string();
     let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
-    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
+    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: give the tool a separate folder, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
         .assert_eq(&told(&here));
     expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
 }

@@ -123,7 +123,7 @@ impl WebClient {
         // Another part of the process may have installed a provider. Any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = self.client_builder().build().or_else(|err| {
-            tracing::warn!(%err, "no certificates are found: nothing is fetched by https");
+            tracing::warn!(%err, "no certificates were found, so https cannot be used");
             self.client_builder().tls_backend_preconfigured(no_roots()).build()
         });
         built.map_err(|err| {

@@ -251,7 +251,7 @@ async fn what_cannot_be_read_is_explained() {
             "fetch_url",
             url("/image"),
             expect![
-                "tool.failed: `BASE/image` is no text: its type is image/png (retryable: false)"
+                "tool.failed: `BASE/image` is not text: its type is image/png (retryable: false)"
             ],
         )
         .await;
@@ -272,7 +272,7 @@ async fn what_cannot_be_read_is_explained() {
         .await;
     world.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is no URL: write one such as `https://example.com/page` (retryable: false)"]).await;
+    world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is not a URL: write one such as `https://example.com/page` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "http://a:b@1.1.1.1" }), expect!["tool.failed: Refused: the URL of `1.1.1.1` has credentials in it: leave them out (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "http://127.0.0.1:1/" }), expect!["tool.unavailable: `127.0.0.1` cannot be reached: Connection refused (os error 111) (retryable: true)"]).await;
 }
@@ -302,7 +302,7 @@ async fn private_addresses_are_refused_in_every_form() {
     ] {
         let url = json!({ "url": format!("http://{host}:{port}/page") });
         let err = world.call("fetch_url", url).await.unwrap_err();
-        assert!(err.message.contains("is no public address"), "{host}: {err}");
+        assert!(err.message.contains("is not a public address"), "{host}: {err}");
         assert!(!err.retryable, "{host}");
     }
 }
@@ -330,7 +330,7 @@ async fn redirects_to_private_addresses_are_refused() {
     ] {
         let url = format!("http://public.example:{}/to?{target}", address.port());
         let err = web.get(url.parse().unwrap(), "*/*").await.unwrap_err();
-        assert!(err.message.contains("is no public address"), "{target}: {err}");
+        assert!(err.message.contains("is not a public address"), "{target}: {err}");
     }
     let url = format!("http://public.example:{}/hops/2", address.port());
     assert_eq!(web.get(url.parse().unwrap(), "*/*").await.unwrap().status, 200);
@@ -493,5 +493,5 @@ async fn services_are_asked() {
 #[test]
 fn a_service_has_a_proper_address() {
     let config = WebConfig { github: "http://10.0.0.1/".to_owned(), ..WebConfig::default() };
-    expect!["`github` of `web_tools`: `10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"].assert_eq(&tools(&config).unwrap_err().to_string());
+    expect!["`github` of `web_tools`: `10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"].assert_eq(&tools(&config).unwrap_err().to_string());
 }

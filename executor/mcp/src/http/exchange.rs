@@ -147,7 +147,7 @@ async fn read_document(
         }
         _ => {
             let text =
-                format!("`{}` does not serve MCP: its answer is no message", connection.host);
+                format!("`{}` does not serve MCP: its answer is not a message", connection.host);
             Err((LOST, text))
         }
     }
@@ -280,7 +280,10 @@ async fn convert_refusal(
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
-            (REFUSED, format!(", which leads to {to} and is not followed: write that address"))
+            (
+                REFUSED,
+                format!(", which redirects to {to}; Faber does not follow it: write that address"),
+            )
         }
         // A gateway does not know whether the server got the request.
         502 | 504 => (LOST, String::new()),
@@ -292,7 +295,7 @@ async fn convert_refusal(
 }
 
 fn broken_stream_error(connection: &Connection) -> RequestError {
-    (LOST, format!("`{}` broke off in the middle of its answer", connection.host))
+    (LOST, format!("`{}` closed the connection in the middle of its answer", connection.host))
 }
 
 fn too_long_error() -> RequestError {

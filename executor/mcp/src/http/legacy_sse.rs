@@ -61,7 +61,7 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))
         }
         Some(_) => Err(format!("`{host}` does not begin with where to send messages")),
-        None => Err(format!("`{host}` broke off before it said where to send messages")),
+        None => Err(format!("`{host}` closed the stream before it said where to send messages")),
     }
 }
 

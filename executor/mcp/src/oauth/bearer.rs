@@ -185,9 +185,7 @@ impl Bearer {
         };
         let text = match kept {
             _ if !oauth.is_for_people() => {
-                format!(
-                    "`{set}` does not take the token that was granted{more}: look at its `auth`"
-                )
+                format!("`{set}` rejects the token that was granted{more}: check its `auth`")
             }
             None => format!("`{set}` {NEEDS_LOGIN}, and there is no place to keep one"),
             Some(kept) => {
@@ -196,7 +194,7 @@ impl Bearer {
                 {
                     tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
                 }
-                format!("`{set}` {NEEDS_LOGIN}{more}: type `faber login {set}`")
+                format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
         };
         Denied::Refused(text)
@@ -275,7 +273,7 @@ mod tests {
     }
 
     fn wants_login() -> Denied {
-        Denied::Refused("`s` needs a login: type `faber login s`".to_owned())
+        Denied::Refused("`s` needs a login: run `faber login s`".to_owned())
     }
 
     #[tokio::test]
@@ -410,7 +408,7 @@ mod tests {
         let begun = Instant::now();
         for _ in 0..20 {
             let why = call(&world, &bearer).await.unwrap_err().into_text();
-            assert!(why.starts_with("`s` does not take the token"), "{why}");
+            assert!(why.starts_with("`s` rejects the token"), "{why}");
         }
         assert_renewed_once_in_a_pause(&world, begun);
         // Whoever logs in is not kept waiting.

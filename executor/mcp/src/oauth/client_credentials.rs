@@ -49,8 +49,7 @@ impl TokenRequest<'_> {
         let found = self.sought.discover().await;
         let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
         if tells_secret && found.metadata.issuer.is_none() {
-            let why =
-                "the server does not say who grants tokens, so that nobody is told the secret";
+            let why = "the server names no authorization server, so Faber does not send the secret";
             return Err(Denied::Unfound(why.to_owned()));
         }
         Ok(found)
@@ -124,7 +123,7 @@ impl TokenRequest<'_> {
             post_form(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
         let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
         let granted = granted.map_err(|_| {
-            Denied::Refused("the authorization server's answer is no token".to_owned())
+            Denied::Refused("the answer of the authorization server is not a token".to_owned())
         })?;
         Ok(granted_token(&granted))
     }
@@ -199,7 +198,7 @@ pub(super) async fn post_form(
     client: Option<(&str, &str)>,
     seen: &Redaction,
 ) -> Result<Vec<u8>, Denied> {
-    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is no URL")))?;
+    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is not a URL")))?;
     let mut headers = HeaderMap::new();
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     headers.insert(CONTENT_TYPE, form);
@@ -233,8 +232,8 @@ const LIFETIME_SECONDS: u64 = 300;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignError {
     #[error(
-        "the `private_key` of `auth` is no key of RSA, P-256, P-384 or Ed25519 in PEM (PKCS#8, which \
-         `openssl pkcs8 -topk8 -nocrypt` writes)"
+        "the `private_key` of `auth` is not an RSA, P-256, P-384 or Ed25519 key in PEM (PKCS#8, \
+         which `openssl pkcs8 -topk8 -nocrypt` writes)"
     )]
     Key,
     #[error("the `private_key` of `auth` does not sign")]
@@ -389,7 +388,7 @@ mod tests {
             assert_eq!(bearer.current_token().await, Ok(None));
             let denied =
                 bearer.replace_token(None, &world.post(None).await).await.unwrap_err().into_text();
-            assert!(denied.contains("the server does not say who grants tokens"), "{denied}");
+            assert!(denied.contains("the server names no authorization server"), "{denied}");
             let now = world.now();
             assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.heard);
         }

@@ -99,13 +99,13 @@ impl TryFrom<Value> for OAuth {
         }
         for text in written.secret_texts() {
             if text.secret().is_none() {
-                let why = "what is secret in `auth` must be named, as in `{secret: TOKEN}`";
+                let why = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
                 return Err(why.to_owned());
             }
         }
         if let Some(issuer) = written.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err()) {
             return Err(format!(
-                "`issuer` must be the address of who grants tokens, not `{issuer}`"
+                "`issuer` must be the address of the authorization server, not `{issuer}`"
             ));
         }
         let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
@@ -275,7 +275,7 @@ mod tests {
         );
         check(
             json!({ "client_id": "c", "client_secret": "in plain sight" }),
-            expect!["✗ what is secret in `auth` must be named, as in `{secret: TOKEN}`"],
+            expect!["✗ a secret in `auth` must be named, as in `{secret: TOKEN}`"],
         );
         check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` cannot be a scope"]);
         check(
@@ -300,7 +300,7 @@ mod tests {
         );
         check(
             json!({ "issuer": "example" }),
-            expect!["✗ `issuer` must be the address of who grants tokens, not `example`"],
+            expect!["✗ `issuer` must be the address of the authorization server, not `example`"],
         );
         check(
             json!({ "private_key": { "secret": "K" } }),

@@ -99,7 +99,7 @@ fn auth_error_sentence(err: &AuthError) -> String {
             "the authorization server cannot be used".to_owned()
         }
         AuthError::PkceUnsupported => {
-            "the authorization server has no PKCE by S256, without which a login is not safe"
+            "the authorization server does not support PKCE with S256, which a safe login needs"
                 .to_owned()
         }
         AuthError::RegistrationFailed(why) => format!(

@@ -84,10 +84,10 @@ impl Discovery<'_> {
 
 /// Rejects endpoints to which this server may not lead a secret.
 pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String> {
-    let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
+    let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is not a URL"))?;
     check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
-        return Err(format!("`{endpoint}` is this machine, and not where the server is"));
+        return Err(format!("`{endpoint}` is on this machine, but the server is not"));
     }
     Ok(())
 }
@@ -313,18 +313,18 @@ mod tests {
             "https://a/mcp",
             "http://b/token",
             expect![
-                "`http://b` is not asked: tokens are only asked for by https, or on this machine"
+                "`http://b` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
         check(
             "https://a/mcp",
             "http://localhost:2/token",
-            expect!["`http://localhost:2/token` is this machine, and not where the server is"],
+            expect!["`http://localhost:2/token` is on this machine, but the server is not"],
         );
         check(
             "https://a/mcp",
             "javascript:alert(1)",
-            expect!["`null` is not asked: tokens are only asked for by https, or on this machine"],
+            expect!["`null` is not used: Faber requests tokens by https only, or on this machine"],
         );
     }
 

@@ -66,7 +66,7 @@ pub enum LoginError {
     #[error("{0}")]
     NotForPeople(String),
     /// The callback does not belong to this login, which continues.
-    #[error("this is no answer to the login that is under way")]
+    #[error("this is not an answer to the current login")]
     Stray,
     /// The server or the person refused.
     #[error("{0}")]
@@ -95,8 +95,8 @@ fn login_target<'a>(
     set: &ToolSetName,
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
-    let why = |what: &str| LoginError::NotForPeople(format!("nobody logs in to `{set}`: {what}"));
-    let McpServer::Http(server) = server else { return Err(why("it is started here")) };
+    let why = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
+    let McpServer::Http(server) = server else { return Err(why("Faber starts it as a command")) };
     let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
         return Err(why("its `grant` is for programs"));
@@ -158,7 +158,7 @@ impl LoginTarget<'_> {
         let challenge = self.request_challenge(&web).await?;
         let AuthServer { metadata, .. } = self.discover(&web, challenge.as_deref(), &seen).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            let why = "another server grants tokens now, and is told nothing";
+            let why = "the authorization server has changed, so Faber does not send it the tokens";
             return Err(LoginError::Refused(why.to_owned()));
         }
         let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {

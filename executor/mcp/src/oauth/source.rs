@@ -136,7 +136,7 @@ impl TokenSource {
         if issuer.is_some() && issuer != found.metadata.issuer.as_ref() {
             // Without a challenge, the discovery may have found the wrong server.
             if sought.challenge.is_some() {
-                tracing::warn!(set = %self.set, "another server grants tokens now: the login has ended");
+                tracing::warn!(set = %self.set, "the authorization server has changed: log in again");
             }
             return Ok(None);
         }

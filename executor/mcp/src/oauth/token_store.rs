@@ -136,7 +136,7 @@ impl TokenStore {
         file.take(MAX_BYTES).read_to_end(&mut text).map_err(|err| self.io_error(&err))?;
         let record = serde_json::from_slice(&text);
         record.map(Some).map_err(|_| {
-            format!("`{}` is no login: remove it and log in again", self.file.display())
+            format!("`{}` is not a stored login: remove it and log in again", self.file.display())
         })
     }
 
@@ -402,7 +402,7 @@ pub(super) mod tests {
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         fs::write(&*kept.file, "{").unwrap();
         let why = kept.read().unwrap_err();
-        assert!(why.ends_with("is no login: remove it and log in again"), "{why}");
+        assert!(why.ends_with("is not a stored login: remove it and log in again"), "{why}");
     }
 
     #[tokio::test]

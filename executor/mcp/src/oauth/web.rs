@@ -66,7 +66,7 @@ struct Registered {
 
 /// The URL is not secure enough for secrets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not asked: tokens are only asked for by https, or on this machine")]
+#[error("`{0}` is not used: Faber requests tokens by https only, or on this machine")]
 pub(super) struct Insecure(String);
 
 impl AuthHttp {

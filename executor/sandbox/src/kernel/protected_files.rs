@@ -149,7 +149,7 @@ pub(super) fn protect_files(
             return Err(refused_error(path, why, &named));
         }
         if let Some(path) = work.free.first() {
-            return Err(refused_error(path, "is not there, so that it cannot be hidden", &named));
+            return Err(refused_error(path, "does not exist, so it cannot be hidden", &named));
         }
     }
     let here = env::current_dir()?;

@@ -58,7 +58,7 @@ fn what_succeeds_while_cancelled_has_succeeded() {
 #[test]
 fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
-    let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
+    let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before the call started");
     story.cancel().end("a", Err(not_begun)).check(expect![[r"
         0 claimed, a#1 started
         0 cancel_requested

@@ -52,8 +52,10 @@ fn what_a_sub_plan_is_given_is_filled_in_and_checked() {
     let StepState::Failed(error) = &story.execution.step(story.number("q")).state else {
         panic!("a list is no text");
     };
-    expect![[r#"what `set.flow` is given does not fit: at `/s`: ["y"] is not of type "string""#]]
-        .assert_eq(&error.message);
+    expect![[
+        r#"the input of `set.flow` does not fit its schema: at `/s`: ["y"] is not of type "string""#
+    ]]
+    .assert_eq(&error.message);
     assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
     story.end("p", Ok(json!(1))).end("each[0]", Ok(json!(2)));
     story.is_over(ExecutionState::Completed);

@@ -43,7 +43,7 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
         return parse_lenient(&reply.body).map_err(|err| {
             let host = &reply.host;
             let error = ToolError::failed(format!(
-                "`{host}` says that it answers JSON, and does not: {err}"
+                "`{host}` declared its answer as JSON, but it is not: {err}"
             ));
             // The server has carried out the request. Another attempt would repeat the effect.
             if effect == Effect::Once { error.without_retry() } else { error }
@@ -107,7 +107,9 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     }
     if status.is_redirection() {
         let to = reply.header(header::LOCATION).unwrap_or("nowhere");
-        message = format!("{message}, which leads to {to} and is not followed: write that address");
+        message = format!(
+            "{message}, which redirects to {to}; Faber does not follow it: write that address"
+        );
     }
     let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
@@ -193,7 +195,7 @@ mod tests {
             "application/json",
             b"<html>",
             expect![
-                "tool.failed: `h` says that it answers JSON, and does not: expected value at line 1 column 1"
+                "tool.failed: `h` declared its answer as JSON, but it is not: expected value at line 1 column 1"
             ],
         );
     }
@@ -227,7 +229,7 @@ mod tests {
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
             .assert_eq(&output(busy, Effect::Read, 99, &seen).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
-        expect!["tool.failed: `h` answered 302 Found, which leads to /b and is not followed: write that address"]
+        expect!["tool.failed: `h` answered 302 Found, which redirects to /b; Faber does not follow it: write that address"]
             .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
     }
 

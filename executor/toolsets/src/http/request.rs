@@ -89,12 +89,13 @@ impl TryFrom<String> for Address {
         let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
-                "`{written}` is no address: write `http://` or `https://` and a host, which cannot be a template"
+                "`{written}` is not an address: write `http://` or `https://` and a host, which \
+                 cannot be a template"
             ));
         };
         if !url.username().is_empty() || url.password().is_some() {
             return Err(
-                "an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+                "an address must not contain credentials: put them into `headers`, as `{secret: …}`"
                     .to_owned(),
             );
         }
@@ -244,7 +245,7 @@ impl Address {
             url_encoded(&value.unwrap_or_default())
         });
         if let Some(name) = missing {
-            return Err(invalid(&format!("`{name}` stands in the address and cannot be empty")));
+            return Err(invalid(&format!("`{name}` is part of the address and cannot be empty")));
         }
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(invalid("`.` and `..` cannot be a part of the address"));

@@ -137,11 +137,11 @@ async fn a_parameter_cannot_lead_elsewhere() {
         ),
         (
             json!({ "a": "" }),
-            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+            expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
         (
             json!({}),
-            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+            expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
     ] {
         check(path(), parameters, expected).await;
@@ -168,7 +168,7 @@ async fn answers_are_outputs() {
     check(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
-        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which leads to /json and is not followed: write that address"],
+        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json; Faber does not follow it: write that address"],
     )
     .await;
     check(
@@ -209,7 +209,9 @@ async fn secrets_are_sent_and_never_shown() {
     check(
         json!({ "url": "/", "query": { "key": { "secret": "FABER_NO_SUCH" } } }),
         json!({}),
-        expect!["tool.unavailable: the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"],
+        expect![
+            "tool.unavailable: the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
+        ],
     )
     .await;
 }
@@ -235,7 +237,7 @@ async fn an_mcp_server_without_its_secret_fails_and_says_which() {
     let set = Set::begin(&json!({ "mcp": { "command": "true", "env": env } }));
     assert_eq!(
         set.error().await,
-        "the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"
+        "the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
     );
 }
 
@@ -332,13 +334,13 @@ fn mistakes_are_explained() {
         serde_json::from_value::<crate::sources::SetConfig>(set).unwrap_err().to_string()
     };
     let http = |http: Value| complaint(json!({ "http": http }));
-    expect!["`tools[0]` (`t`): `http`: `ftp://x` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `ftp://x` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "ftp://x" })));
-    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
     expect![
-        "`tools[0]` (`t`): `http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+        "`tools[0]` (`t`): `http`: an address must not contain credentials: put them into `headers`, as `{secret: …}`"
     ]
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`http`: `query` is a map of fields, or `rest`"]
@@ -351,6 +353,6 @@ fn mistakes_are_explained() {
 async fn a_call_that_names_no_parameter_of_its_tool_fails_its_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
-    expect!["the HTTP call of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"]
+    expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
         .assert_eq(&Set::begin(&source).error().await);
 }

@@ -169,7 +169,7 @@ impl Merge<'_> {
         };
         let Source::Tools(tools) = &mut there.source else {
             return Err(format!(
-                "its tools come from elsewhere, so `{}` cannot be in it",
+                "its tools come from its source, so `{}` cannot be added to it",
                 tool.name
             ));
         };
@@ -237,7 +237,7 @@ fn offered(
     }
     let name = Documents::set_of(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
-        return Err(format!("its documents are the toolset `{name}`, which there is already"));
+        return Err(format!("its documents would be the toolset `{name}`, which exists already"));
     }
     Ok(Some(SetConfig {
         name,
@@ -401,7 +401,7 @@ mod tests {
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`
-                m! its tools come from elsewhere, so `t` cannot be in it
+                m! its tools come from its source, so `t` cannot be added to it
                 local! `w`: it uses the variable `HIDDEN`, which is not in `access.secrets`
                 local! it has two tools called `local.u`"]],
         );

@@ -125,8 +125,8 @@ impl Registry {
             && self.toolbox().set(&of).is_some()
         {
             let why = format!(
-                "`{name}` is called like a tool of the set `{of}`: choose another name, or say \
-                 which set it is to be in and plan it by its whole name",
+                "`{name}` is also a tool of the toolset `{of}`: choose another name, or add the \
+                 tool to a toolset and use its qualified name in plans",
                 name = new.tool.name
             );
             return Err(RegistryError::Invalid(why));
@@ -154,13 +154,14 @@ impl Registry {
         }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
             let why = format!(
-                "the toolset `{set}` has failed, so nobody could call `{}` in it: {error}",
+                "the toolset `{set}` has failed, so `{}` could not be called in it: {error}",
                 tool.name
             );
             return Err(RegistryError::Invalid(why));
         }
         let why = format!(
-            "the tools of `{set}` come from elsewhere, so `{}` cannot be in it: name another toolset",
+            "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
+             another toolset",
             tool.name
         );
         Err(RegistryError::Invalid(why))

@@ -145,7 +145,7 @@ async fn nothing_is_overwritten() {
     }
     // No plan could call the tool by this name.
     let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
-    assert!(err.contains("like a tool of the set `flow`"), "{err}");
+    assert!(err.contains("also a tool of the toolset `flow`"), "{err}");
     let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
     assert_eq!(of_mine.as_str(), "mine.flow.x");
     assert!(registry.unregister(&of_mine).await.unwrap());
@@ -154,7 +154,7 @@ async fn nothing_is_overwritten() {
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     for own in ["flow", "faber_agent"] {
         let err = registry.register(Some(own), tool("x")).await.unwrap_err();
-        assert!(err.to_string().contains("come from elsewhere"), "{err}");
+        assert!(err.to_string().contains("come from its source"), "{err}");
     }
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
     assert!(err.to_string().contains("remove it from the configuration"), "{err}");
@@ -180,7 +180,7 @@ async fn mistakes_are_explained() {
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
     let err = registry.register(None, odd).await.unwrap_err().to_string();
-    assert!(err.contains("no JSON Schema"), "{err}");
+    assert!(err.contains("not a JSON Schema"), "{err}");
     for kind in [json!("array"), json!(["string", "null"])] {
         let odd =
             json!({ "name": "t", "parameters": { "type": kind }, "run": { "command": ["x"] } });
@@ -687,7 +687,7 @@ async fn documents_do_not_take_the_name_of_a_set() {
     let err = registry.remove_set(&"h_rag".parse().unwrap()).await.unwrap_err().to_string();
     assert!(err.contains("the context `h`: set its `rag` to null"), "{err}");
     let err = registry.remove_set(&"flow".parse().unwrap()).await.unwrap_err().to_string();
-    assert!(err.contains("a part of Faber"), "{err}");
+    assert!(err.contains("part of Faber"), "{err}");
     // The activation is removed with the documents.
     registry.switch(&strings(&["h_rag"]), false).await.unwrap();
     registry.set_context("h", &json!({ "rag": null })).await.unwrap();

@@ -136,8 +136,8 @@ impl BuiltinSet {
         if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
             let folder = base.display();
             return Err(format!(
-                "its tools would see `{folder}`, a folder of the system, because the configuration \
-                 lies there: say which folder they are for, such as `root: /srv/work`"
+                "its tools would see the system folder `{folder}`, because the configuration is \
+                 there: name the folder for its tools, such as `root: /srv/work`"
             ));
         }
         let root = self.root.unwrap_or(base);
@@ -154,7 +154,7 @@ impl BuiltinSet {
             BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
             BuiltinKind::MemoryTools => match &needs.store {
                 Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
-                None => return Err("it needs a store, and there is none".to_owned()),
+                None => return Err("it needs a store, but this process has none".to_owned()),
             },
         };
         Ok(tools.iter().map(|tool| named(self.builtin, set, tool)).collect())
@@ -277,7 +277,7 @@ mod tests {
         };
         for kind in ["code_tools", "file_tools", "system_tools"] {
             let err = tools(json!({ "builtin": kind })).unwrap_err();
-            assert!(err.contains("a folder of the system"), "{err}");
+            assert!(err.contains("the system folder"), "{err}");
             assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
         }
         assert!(tools(json!({ "builtin": "web_tools" })).is_ok());

@@ -124,7 +124,9 @@ impl Offers for GraphQlConfig {
         most: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         if self.depth > DEPTH {
-            return Err(format!("`depth` is at most {DEPTH}: each level multiplies what is asked"));
+            return Err(format!(
+                "`depth` is at most {DEPTH}, because each level multiplies the size of the query"
+            ));
         }
         let is_wanted = included(&self.include)?;
         let caller = Caller::new(most, self.timeout_seconds);
@@ -133,7 +135,7 @@ impl Offers for GraphQlConfig {
         let schema = endpoint
             .schema()
             .await
-            .map_err(|err| format!("the endpoint does not tell its schema: {}", err.message))?;
+            .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();
         // Reading thousands of types would block the runtime.
         let made = tokio::task::spawn_blocking(move || {

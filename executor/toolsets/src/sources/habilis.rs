@@ -37,7 +37,7 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
 
 fn written(tool: &Value) -> Result<Value, String> {
     let Value::Object(fields) = tool else {
-        return Err(format!("a tool is a map with a `name`, and this is {}", kind(tool)));
+        return Err(format!("a tool must be a map with a `name`, not {}", kind(tool)));
     };
     if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         let known = FIELDS.join("`, `");
@@ -46,12 +46,12 @@ fn written(tool: &Value) -> Result<Value, String> {
     let name = match fields.get("name") {
         Some(Value::String(name)) => name,
         None | Some(Value::Null) => return Err("`name` is missing".to_owned()),
-        Some(other) => return Err(format!("`name` must be a text, and is {}", kind(other))),
+        Some(other) => return Err(format!("`name` must be a string, not {}", kind(other))),
     };
     let description = match given(fields, "description") {
         None => "",
         Some(Value::String(text)) => text,
-        Some(other) => return Err(format!("`description` must be a text, and is {}", kind(other))),
+        Some(other) => return Err(format!("`description` must be a string, not {}", kind(other))),
     };
     let mut written = json!({
         "name": name,
@@ -77,13 +77,13 @@ fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
         Some(other) => {
-            return Err(format!("`examples` must be a list of texts, and is {}", kind(other)));
+            return Err(format!("`examples` must be a list of strings, not {}", kind(other)));
         }
     };
     let mut texts = Vec::with_capacity(list.len());
     for (at, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{at}]` must be a text, and is {}", kind(example)));
+            return Err(format!("`examples[{at}]` must be a string, not {}", kind(example)));
         };
         texts.push(text.as_str());
     }
@@ -97,7 +97,7 @@ fn parameters(written: Option<&Value>) -> Result<Value, String> {
         Some(Value::Object(arguments)) => arguments,
         Some(other) => {
             return Err(format!(
-                "`arguments` must be a map of names to descriptions, or a JSON Schema, and is {}",
+                "`arguments` must be a map of names to descriptions, or a JSON Schema, not {}",
                 kind(other)
             ));
         }
@@ -112,7 +112,7 @@ fn parameters(written: Option<&Value>) -> Result<Value, String> {
             Value::Object(_) => about.clone(),
             other => {
                 return Err(format!(
-                    "`arguments.{name}` must be a description or a JSON Schema, and is {}",
+                    "`arguments.{name}` must be a description or a JSON Schema, not {}",
                     kind(other)
                 ));
             }
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         for (tool, why) in [
-            (json!(7), "`tools_list[1]`: a tool is a map with a `name`, and this is a number"),
+            (json!(7), "`tools_list[1]`: a tool must be a map with a `name`, not a number"),
             (json!({}), "`tools_list[1]`: `name` is missing"),
-            (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a text, and is a number"),
+            (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a string, not a number"),
             (
                 json!({ "name": "t", "exampels": [] }),
                 "`tools_list[1]` (`t`): there is no field `exampels`: a tool has `name`, \
@@ -216,25 +216,25 @@ mod tests {
             ),
             (
                 json!({ "name": "t", "description": [] }),
-                "`tools_list[1]` (`t`): `description` must be a text, and is a list",
+                "`tools_list[1]` (`t`): `description` must be a string, not a list",
             ),
             (
                 json!({ "name": "t", "examples": "one" }),
-                "`tools_list[1]` (`t`): `examples` must be a list of texts, and is a text",
+                "`tools_list[1]` (`t`): `examples` must be a list of strings, not a text",
             ),
             (
                 json!({ "name": "t", "examples": ["one", null] }),
-                "`tools_list[1]` (`t`): `examples[1]` must be a text, and is null",
+                "`tools_list[1]` (`t`): `examples[1]` must be a string, not null",
             ),
             (
                 json!({ "name": "t", "arguments": ["a"] }),
                 "`tools_list[1]` (`t`): `arguments` must be a map of names to descriptions, or a \
-                 JSON Schema, and is a list",
+                 JSON Schema, not a list",
             ),
             (
                 json!({ "name": "t", "arguments": { "a": 1 } }),
-                "`tools_list[1]` (`t`): `arguments.a` must be a description or a JSON Schema, and \
-                 is a number",
+                "`tools_list[1]` (`t`): `arguments.a` must be a description or a JSON Schema, not \
+                 a number",
             ),
         ] {
             let file = json!({ "tools_list": [{ "name": "good" }, tool] });

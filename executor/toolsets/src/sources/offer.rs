@@ -126,7 +126,7 @@ impl Asker {
                     return;
                 }
                 Ok(Err(error)) => error,
-                Err(_) => format!("it did not say within {seconds} s which tools it has"),
+                Err(_) => format!("it did not list its tools within {seconds} s"),
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);

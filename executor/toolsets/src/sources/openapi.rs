@@ -90,7 +90,7 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(document).await;
     let file = file.map_err(about)?;
     if !file.metadata().await.map_err(about)?.is_file() {
-        return Err(format!("the document `{document}` is no file"));
+        return Err(format!("the document `{document}` is not a file"));
     }
     let mut text = Vec::new();
     file.take(DOCUMENT as u64 + 1).read_to_end(&mut text).await.map_err(about)?;
@@ -105,7 +105,8 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     if !is_address(document) {
         return Ok((read_file(document).await?, None));
     }
-    let url: Url = document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;
+    let url: Url =
+        document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
     let asked = Outgoing {
         method: Method::GET,
         url: url.clone(),

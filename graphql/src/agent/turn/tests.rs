@@ -308,11 +308,11 @@ async fn a_set_that_is_out_of_reach_is_not_switched_on() {
     };
     let names = json!({ "toolSetNames": ["blog", "ops"] });
     for (reach, expected) in [
-        (json!({}), Some("`ops` acts on this machine: only a person switches it on")),
+        (json!({}), Some("`ops` acts on this machine: only a person can activate it")),
         (json!({ "sets": ["ops", "ToolSet"] }), None),
         (
             json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
-            Some("`blog` is out of reach: none of its tools may be called here"),
+            Some("`blog` is not available: none of its tools may be called here"),
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];

@@ -135,7 +135,7 @@ impl DryRun<'_> {
         let unresolved_texts = unresolved_references(&step.template, &input);
         let warnings: Vec<String> = unresolved_texts
             .iter()
-            .map(|text| format!("`{text}` found nothing and stands as it was written"))
+            .map(|text| format!("`{text}` has no value and was passed on as written"))
             .collect();
         let missing = missing_input(step, self.options);
         if !missing.is_empty() {
@@ -188,7 +188,7 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
         Some(Value::Array(_)) => None,
         found => {
             let found = found.map_or("nothing", json_kind);
-            let why = format!("`forEach` needs a list; `{}` found {found}", list.written);
+            let why = format!("`forEach` needs a list, but `{}` is {found}", list.written);
             Some(ToolError::new(ErrorCode::NOT_A_LIST, why))
         }
     }

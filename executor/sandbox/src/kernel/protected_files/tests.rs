@@ -67,7 +67,7 @@ fn what_is_not_there_is_refused() {
         let err = world.run(&world.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
         let path = world.root().join(named).display().to_string();
         assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
-        assert!(err.contains("is not there, so that it cannot be hidden"), "{err}");
+        assert!(err.contains("does not exist, so it cannot be hidden"), "{err}");
         let err = world.run(&world.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
         assert!(err.contains("a command in the background may live"), "{err}");
     }

@@ -101,7 +101,7 @@ async fn a_collection_is_loaded_as_far_as_there_is_room() {
     let text = call(&tools, "load_rag", json!({ "ragId": "long" })).await.unwrap();
     let text = text.as_str().unwrap();
     assert!(text.len() <= 33 << 10, "{}", text.len());
-    assert!(text.ends_with("more documents: ask `query_rag` for what is needed)"), "{text}");
+    assert!(text.ends_with("more documents: search them with `query_rag`)"), "{text}");
 }
 
 #[test]

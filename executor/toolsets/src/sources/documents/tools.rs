@@ -148,7 +148,7 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
         // A character may take two bytes as JSON, and seldom more.
         if 2 * (text.len() + part.len()) > most {
             let left = collection.documents.len() - n;
-            let _ = write!(text, "({left} more documents: ask `query_rag` for what is needed)");
+            let _ = write!(text, "({left} more documents: search them with `query_rag`)");
             break;
         }
         text.push_str(&part);

@@ -58,7 +58,7 @@ fn complaint(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
     let said = errors.iter().take(ERRORS).map(|error| {
         let message =
-            error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+            error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
         match error.get("path").and_then(Value::as_array) {
             Some(path) if path.len() > 1 => {
                 let path = path.iter().map(text);

@@ -327,7 +327,8 @@ async fn an_endpoint_may_want_a_token() {
     assert_eq!(secret.call("count", json!({})).await, Ok(json!(6)));
     let url = format!("{}/graphql", served.url);
     let wrong = Set::begin(&json!({ "graphql": { "url": url, "auth": "wrong" } }));
-    expect!["the endpoint does not tell its schema: who are you?"].assert_eq(&wrong.error().await);
+    expect!["the endpoint does not return its schema: who are you?"]
+        .assert_eq(&wrong.error().await);
 }
 
 #[tokio::test]
@@ -339,7 +340,7 @@ async fn an_endpoint_that_is_none_fails_and_is_asked_again() {
     assert!(set.toolbox.wake(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
     let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
-    expect!["`depth` is at most 6: each level multiplies what is asked"]
+    expect!["`depth` is at most 6, because each level multiplies the size of the query"]
         .assert_eq(&deep.error().await);
 }
 

@@ -65,7 +65,8 @@ pub(super) fn read<'a>(
         .or_else(|| find(&|media| media == "*/*"));
     let Some((media, about)) = found else {
         let kinds = content.keys().map(|media| {
-            let how = if is_text(&plain(media)) { " that is more than a text" } else { "" };
+            let how =
+                if is_text(&plain(media)) { " with a value that is not a string" } else { "" };
             format!("`{media}`{how}")
         });
         let kinds: Vec<_> = kinds.collect();

@@ -49,7 +49,7 @@ impl Document {
             return Err("the document is Swagger 2.0: convert it to OpenAPI 3".to_owned());
         }
         if !version.starts_with("3.") {
-            return Err("this is no OpenAPI 3 document: it does not say `openapi: 3.…`".to_owned());
+            return Err("this is not an OpenAPI 3 document: it has no `openapi: 3.…`".to_owned());
         }
         Ok(Self { root })
     }
@@ -66,7 +66,7 @@ impl Document {
             };
             value = self.lookup(reference)?;
         }
-        Err("its references turn in a circle".to_owned())
+        Err("its references form a cycle".to_owned())
     }
 
     /// Follows references to references. Returns the last reference and its value.
@@ -79,7 +79,7 @@ impl Document {
                 None => return Ok((reference, value)),
             }
         }
-        Err("its references turn in a circle".to_owned())
+        Err("its references form a cycle".to_owned())
     }
 
     fn lookup(&self, reference: &str) -> Result<&Value, String> {

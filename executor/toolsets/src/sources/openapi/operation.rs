@@ -71,7 +71,7 @@ pub(super) fn operations(
     let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
-            tracing::warn!(%path, "a path of the document leads nowhere and is left out");
+            tracing::warn!(%path, "a path of the document refers to nothing and is left out");
             continue;
         };
         for (method, verb) in METHODS {
@@ -190,8 +190,9 @@ impl<'a> Reader<'a> {
                 .any(|(_, parameter)| parameter.place == Place::Path && parameter.name == **hole)
         };
         if let Some(hole) = holes.iter().find(|hole| !is_there(hole)) {
-            obstacle
-                .get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
+            obstacle.get_or_insert_with(|| {
+                format!("its path names `{hole}`, which is not a parameter")
+            });
         }
         let security = security::choose(self.document, self.written, self.auth);
         let call = Call { verb, url, reach, path: path.to_owned(), parameters, body, security };

@@ -69,7 +69,7 @@ pub(super) fn read<'a>(
         Some("query") => Place::Query,
         Some("header") => Place::Header,
         Some("cookie") => Place::Cookie,
-        _ => return Err(format!("the parameter `{name}` has no place")),
+        _ => return Err(format!("the parameter `{name}` has no valid `in`")),
     };
     let reserved = ["accept", "content-type", "authorization"];
     if place == Place::Header && reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
@@ -116,7 +116,7 @@ impl Parameter {
         let name = &self.name;
         if value.is_null() {
             return if self.place == Place::Path {
-                Err(format!("`{name}` stands in the address and cannot be empty"))
+                Err(format!("`{name}` is part of the address and cannot be empty"))
             } else {
                 Ok(())
             };
@@ -125,7 +125,7 @@ impl Parameter {
             Place::Path => {
                 let part = self.joined(value, ",", url_encoded);
                 if part.is_empty() || matches!(part.as_str(), "." | "..") {
-                    return Err(format!("`{name}` stands in the address and cannot be `{part}`"));
+                    return Err(format!("`{name}` is part of the address and cannot be `{part}`"));
                 }
                 filled.path.push((name.clone(), part));
             }
@@ -163,9 +163,7 @@ impl Parameter {
         };
         let name = &self.name;
         let why = || {
-            format!(
-                "`{name}` is written with {called} between its items, so none may have any in it"
-            )
+            format!("the items of `{name}` are separated by {called}, so no item may contain one")
         };
         if is_clear { Ok(()) } else { Err(why()) }
     }
@@ -339,9 +337,8 @@ mod tests {
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
             let style = |explode: bool| json!({ "style": style, "explode": explode });
-            let expected = format!(
-                "`p q` is written with {called} between its items, so none may have any in it"
-            );
+            let expected =
+                format!("the items of `p q` are separated by {called}, so no item may contain one");
             for value in [
                 json!(["a", format!("b{sign}c")]),
                 json!({ "k": format!("b{sign}c") }),
@@ -392,13 +389,13 @@ mod tests {
             "path",
             json!({}),
             json!(".."),
-            expect!["`p q` stands in the address and cannot be `..`"],
+            expect!["`p q` is part of the address and cannot be `..`"],
         );
         check(
             "path",
             json!({}),
             json!(""),
-            expect!["`p q` stands in the address and cannot be ``"],
+            expect!["`p q` is part of the address and cannot be ``"],
         );
     }
 
@@ -411,6 +408,6 @@ mod tests {
             json!(1),
             expect!["`p q` has the style `matrix`, which is not supported"],
         );
-        check("body", json!({}), json!(1), expect!["the parameter `p q` has no place"]);
+        check("body", json!({}), json!(1), expect!["the parameter `p q` has no valid `in`"]);
     }
 }

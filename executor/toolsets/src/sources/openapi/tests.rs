@@ -350,7 +350,7 @@ async fn mistakes_are_explained() {
         .assert_eq(&trial.error(json!({ "auth": { "kye": "x" } })).await);
     for (document, expected) in [
         ("swagger: '2.0'", expect!["the document is Swagger 2.0: convert it to OpenAPI 3"]),
-        ("a: 1", expect!["this is no OpenAPI 3 document: it does not say `openapi: 3.…`"]),
+        ("a: 1", expect!["this is not an OpenAPI 3 document: it has no `openapi: 3.…`"]),
         (
             "{\"openapi\": ",
             expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"],
@@ -380,9 +380,9 @@ async fn only_files_of_some_size_are_read() {
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::File::create(at("large")).unwrap().set_len(super::DOCUMENT as u64 + 1).unwrap();
     for (document, expected) in [
-        (PathBuf::from("/dev/zero"), "is no file"),
-        (at("pipe"), "is no file"),
-        (at("."), "is no file"),
+        (PathBuf::from("/dev/zero"), "is not a file"),
+        (at("pipe"), "is not a file"),
+        (at("."), "is not a file"),
         (at("large"), "has more than 33554432 bytes"),
     ] {
         let error = trial.error(json!({ "document": document })).await;
@@ -434,7 +434,7 @@ async fn no_document_is_believed_blindly() {
     let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
     expect!["POST /v2/b\ncontent-type: application/json\n[1]"].assert_eq(whole.as_str().unwrap());
     let about = |name: &str| set.tool(name).definition().description.clone();
-    expect!["(It cannot be called: its path names `x`, which is no parameter.)"]
+    expect!["(It cannot be called: its path names `x`, which is not a parameter.)"]
         .assert_eq(&about("c"));
     expect!["(It cannot be called: `m` has the style `matrix`, which is not supported.)"]
         .assert_eq(&about("e"));
@@ -456,7 +456,7 @@ async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
     let set = Set::ready(&json!({ "openapi": { "document": address } })).await;
     assert_eq!(set.call("get_d", json!({})).await, Ok(json!("d")));
     let err = set.call("h", json!({})).await.unwrap_err();
-    assert!(err.message.starts_with("`169.254.169.254` is no public address"), "{err}");
+    assert!(err.message.starts_with("`169.254.169.254` is not a public address"), "{err}");
     assert!(!err.retryable);
     let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
     assert!(gone.error().await.ends_with("has no document there: it answered 404 Not Found"));
@@ -615,10 +615,10 @@ async fn a_text_is_sent_where_it_is_a_text_only() {
     for name in ["object", "list", "referred"] {
         assert!(!set.tool(name).definition().is_callable, "{name}");
     }
-    expect!["(It cannot be called: its body is `application/xml` that is more than a text, which is not supported.)"]
+    expect!["(It cannot be called: its body is `application/xml` with a value that is not a string, which is not supported.)"]
         .assert_eq(&set.tool("object").definition().description);
     let err = set.call("list", json!({})).await.unwrap_err();
-    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` that is more than a text, which is not supported"]
+    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` with a value that is not a string, which is not supported"]
         .assert_eq(&err.to_string());
 }
 

@@ -69,7 +69,7 @@ fn add_deadline<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
             let late =
                 view.steps().find(|(_, step)| !matches!(step.state, StepState::Succeeded(_)));
             let limit = execution.options().deadline_ms.unwrap_or_default();
-            let message = format!("the execution's time was up: its deadline is {limit} ms");
+            let message = format!("the execution exceeded its deadline of {limit} ms");
             let code = ErrorCode::DEADLINE.to_string();
             let finding = Finding::new(FindingKind::Failure, Severity::Error, code, message)
                 .helped_by(deadline_remedies(view));

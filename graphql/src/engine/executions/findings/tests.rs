@@ -565,17 +565,17 @@ fn every_finding_is_told() {
           ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` found nothing in the input
             -> execute P --input '{"mail":"…"}' | revise P FILE | replan E
         step.not_a_list
-          ERROR FAILURE step.not_a_list @5: `a` failed: `forEach` needs a list; `{{list}}` found a number
+          ERROR FAILURE step.not_a_list @5: `a` failed: `forEach` needs a list, but `{{list}}` is a number
             -> revise P FILE | replan E
         step.rejected
           ERROR FAILURE step.rejected @4: `a` failed: a person rejected it
             -> retry E
           INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
         execution.deadline
-          ERROR FAILURE execution.deadline @5: `a` failed: the execution's time was up
+          ERROR FAILURE execution.deadline @5: `a` failed: the deadline of the execution passed
             -> retry E | execute P --deadline-ms MS
         deadline of a wait
-          ERROR FAILURE execution.deadline @5: `a` failed: the execution's time was up
+          ERROR FAILURE execution.deadline @5: `a` failed: the deadline of the execution passed
             -> retry E | execute P --deadline-ms MS
         cancelled
           WARNING FAILURE execution.cancelled @4: the execution was cancelled: wrong shop
@@ -664,7 +664,7 @@ fn every_finding_is_told() {
           INFO SKIP skip.dependency @4: `b` did not run, because `a` failed, which it needs
           INFO SKIP skip.dependency @4: `c` did not run, because `a` failed, which it needs
         template left standing
-          WARNING WARNING warning.template @6: `b`: `{{a.foo}}` found nothing and stands as it was written
+          WARNING WARNING warning.template @6: `b`: `{{a.foo}}` has no value and was passed on as written
             -> revise P FILE
         retried
           INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
@@ -674,9 +674,9 @@ fn every_finding_is_told() {
         takeover
           ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!
-          ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution failed since
+          ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution has failed meanwhile
             -> retry E | doctor
-          ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution failed since
+          ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution has failed meanwhile
             -> retry E | doctor
           INFO TAKEOVER takeover @6: the worker `work_1_aaaaaaaaa` on node1 was lost while `a`, `b` and `c` ran, and `work_2_aaaaaaaaa` on node2 took the execution over
         release
