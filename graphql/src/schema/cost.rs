@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_cost_what_they_take() {
+    fn lists_multiply_the_cost_of_their_selection() {
         for (query, expected) in [
             ("{ __typename }", 1),
             ("{ a: __typename b: __typename }", 2),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_inside_of_fragments_are_counted_at_once() {
+    fn nested_fragments_are_counted_once() {
         let fragment =
             |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
         let fragments: String = (0..60).map(fragment).collect();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_asks_for_is_allowed() {
+    fn operations_of_the_web_page_cost_less_than_the_limit() {
         let document =
             parse_query(include_str!("../../../web/src/api/operations.graphql")).unwrap();
         let costs = Costs::new(&sdl());
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn every_expensive_field_is_there() {
+    fn every_expensive_field_exists() {
         let costs = Costs::new(&sdl());
         for Expensive { field, .. } in TABLE {
             assert!(costs.fields.contains_key(field), "`{field}` is not in the schema");

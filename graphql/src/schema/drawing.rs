@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_tool_is_called_the_picture_is_well_formed() {
+    fn drawings_escape_the_names_of_tools() {
         expect![[r#"
             flowchart TD
                 s0["createAuthor<br/>blog.createAuthor"]

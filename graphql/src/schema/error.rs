@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_inside_stays_inside() {
+    fn clients_see_no_details_of_internal_errors() {
         let (message, extensions) = told(StoreError::corrupt("exec_1", "a secret").into());
         assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
         let Some(Value::String(reference)) = extensions.get("reference") else {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn planning_errors_name_their_request() {
+    fn planning_errors_have_the_id_of_their_request() {
         let request = Some("req_1_aaaaaaaaa".parse().unwrap());
         let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);
         let (_, extensions) = told(EngineError::NoPlanFound { message, nearest, request });

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_said_stands_beside_its_output() {
+    fn standard_error_of_a_command_stands_beside_its_output() {
         let event = json!({
             "type": "step_succeeded", "step": "a", "attempt": 1, "output": 2, "stderr": "old",
         });
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_left_out_and_its_size_stays() {
+    fn large_values_are_replaced_by_their_size() {
         let long = "x".repeat(100);
         let mut data = json!({
             "output": { "text": long, "n": 1 },

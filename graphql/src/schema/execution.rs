@@ -494,7 +494,7 @@ mod tests {
 
     /// The errors did not mention the deadline if the outcome of an effect was unknown.
     #[test]
-    fn an_execution_whose_time_was_up_says_so() {
+    fn errors_name_a_missed_deadline() {
         let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome();
         let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()

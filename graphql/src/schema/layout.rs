@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn absurd_sizes_are_refused() {
+    async fn sizes_out_of_range_are_rejected() {
         for width in [0.0, -1.0, 1e9, f64::NAN, f64::INFINITY] {
             let wish = Wish { width: Some(width), ..Wish::default() };
             assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_with_a_size_of_its_own_has_all_of_that_room() {
+    async fn a_node_with_its_own_size_overlaps_no_other_node() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let wish = Wish {
                 direction: Some(direction),

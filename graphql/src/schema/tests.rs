@@ -15,7 +15,7 @@ fn the_golden_copy_is_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
     let sdl = sdl();
     #[expect(clippy::disallowed_methods, reason = "a test asks whether to bless its golden file")]
-    let bless = std::env::var("FABER_BLESS").is_ok_and(|it| it == "1");
+    let bless = std::env::var("FABER_BLESS").is_ok_and(|value| value == "1");
     if bless {
         fs::write(&path, &sdl).unwrap();
     }
@@ -29,30 +29,27 @@ fn the_golden_copy_is_the_schema() {
 fn members(sdl: &str) -> BTreeMap<String, String> {
     let mut members = BTreeMap::new();
     for definition in parse_schema(sdl).unwrap().definitions {
-        let TypeSystemDefinition::Type(it) = definition else { continue };
-        let name = &it.node.name.node;
-        match &it.node.kind {
+        let TypeSystemDefinition::Type(ty) = definition else { continue };
+        let name = &ty.node.name.node;
+        match &ty.node.kind {
             TypeKind::Object(object) => {
-                for it in &object.fields {
-                    let field = format!("{name}.{}", it.node.name.node);
-                    for argument in &it.node.arguments {
-                        let place = format!("{field}({})", argument.node.name.node);
-                        members.insert(place, input(&argument.node));
+                for field in &object.fields {
+                    let path = format!("{name}.{}", field.node.name.node);
+                    for argument in &field.node.arguments {
+                        let place = format!("{path}({})", argument.node.name.node);
+                        members.insert(place, describe_input(&argument.node));
                     }
-                    members.insert(field, it.node.ty.node.to_string());
+                    members.insert(path, field.node.ty.node.to_string());
                 }
             }
-            TypeKind::InputObject(object) => members.extend(
-                object
-                    .fields
-                    .iter()
-                    .map(|it| (format!("{name}.{}", it.node.name.node), input(&it.node))),
-            ),
+            TypeKind::InputObject(object) => members.extend(object.fields.iter().map(|field| {
+                (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
+            })),
             TypeKind::Enum(values) => members.extend(
                 values
                     .values
                     .iter()
-                    .map(|it| (format!("{name}.{}", it.node.value.node), String::new())),
+                    .map(|value| (format!("{name}.{}", value.node.value.node), String::new())),
             ),
             _ => drop(members.insert(name.to_string(), String::new())),
         }
@@ -60,13 +57,13 @@ fn members(sdl: &str) -> BTreeMap<String, String> {
     members
 }
 
-fn input(it: &InputValueDefinition) -> String {
-    let default = it.default_value.as_ref().map(|it| format!(" = {}", it.node));
-    format!("{}{}", it.ty.node, default.unwrap_or_default())
+fn describe_input(input: &InputValueDefinition) -> String {
+    let default = input.default_value.as_ref().map(|value| format!(" = {}", value.node));
+    format!("{}{}", input.ty.node, default.unwrap_or_default())
 }
 
 #[test]
-fn what_clients_rely_on_is_there() {
+fn members_that_clients_rely_on_do_not_change() {
     let ours = members(&sdl());
     for (name, shape) in members(FIXED) {
         assert_eq!(ours.get(&name), Some(&shape), "{name}");
@@ -74,18 +71,19 @@ fn what_clients_rely_on_is_there() {
 }
 
 #[test]
-fn everything_is_described() {
+fn every_type_and_member_has_a_description() {
     for definition in parse_schema(sdl()).unwrap().definitions {
-        let TypeSystemDefinition::Type(it) = definition else { continue };
-        let name = &it.node.name.node;
-        assert!(it.node.description.is_some(), "{name}");
-        match &it.node.kind {
+        let TypeSystemDefinition::Type(ty) = definition else { continue };
+        let name = &ty.node.name.node;
+        assert!(ty.node.description.is_some(), "{name}");
+        match &ty.node.kind {
             TypeKind::Object(object) => {
                 for field in &object.fields {
                     let at = format!("{name}.{}", field.node.name.node);
                     assert!(field.node.description.is_some(), "{at}");
-                    for it in &field.node.arguments {
-                        assert!(it.node.description.is_some(), "{at}({})", it.node.name.node);
+                    for argument in &field.node.arguments {
+                        let name = &argument.node.name.node;
+                        assert!(argument.node.description.is_some(), "{at}({name})");
                     }
                 }
             }

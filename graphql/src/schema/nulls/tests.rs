@@ -231,7 +231,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn the_nearest_that_may_be_null_is() {
+async fn an_error_makes_the_nearest_nullable_field_null() {
     let schema = schema();
     for (query, data, errors) in CASES {
         let (found, paths) = shown(&schema.execute(*query).await);
@@ -240,7 +240,7 @@ async fn the_nearest_that_may_be_null_is() {
 }
 
 #[tokio::test]
-async fn each_event_of_a_subscription_is_settled_on_its_own() {
+async fn errors_of_one_event_do_not_affect_the_next_event() {
     for (query, data, error) in [
         ("subscription { events { late soon } }", r#"{"events":{"late":1,"soon":2}}"#, None),
         (
