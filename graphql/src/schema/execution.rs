@@ -78,9 +78,9 @@ pub(super) enum ReplanningState {
 pub(super) struct Replanning {
     /// Progress of the replan.
     state: ReplanningState,
-    /// Why the execution is replanned.
+    /// Reason for the replan.
     reason: String,
-    /// Why Faber gave up. Null unless `state` is `GIVEN_UP`.
+    /// Reason why Faber gave up. Null unless `state` is `GIVEN_UP`.
     given_up: Option<String>,
 }
 

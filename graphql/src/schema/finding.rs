@@ -25,7 +25,7 @@ pub(super) enum FindingKind {
     Takeover,
 }
 
-/// What happened in an execution, why, and what helps.
+/// Reason why an execution failed, waits or skipped a step, or a warning about it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Finding {
     /// Stable code. A failure has the code of its error, such as `tool.timeout`.
@@ -44,7 +44,7 @@ pub(super) struct Finding {
     /// Time at which a wait ends without an action. Null for other findings, and if there is no
     /// such time.
     until: Option<DateTime>,
-    /// What happened and why, in one line.
+    /// Message in one line: what happened, and why.
     message: String,
     /// Sequence number of the event that caused the finding. Null if no event did.
     cause_seq: Option<i64>,

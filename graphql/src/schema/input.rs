@@ -79,8 +79,7 @@ pub(super) struct ToolExecutionInput {
     /// True if a template that refers to a missing field fails the step. Default: the value of
     /// `ExecutionOptions.strictTemplates`, or else true for tools that are not `READ`.
     strict_templates: Option<bool>,
-    /// What a failure of the step means for the execution: `fail`, `continue`, `ignore` or `wait`.
-    /// Default: `fail`.
+    /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`. Default: `fail`.
     on_error: Option<String>,
     /// Call that undoes the step if the execution compensates: an object with `name` or `toolName`,
     /// and optionally `parameters`, `retry` and `timeoutMs`.

@@ -330,7 +330,7 @@ impl ToolExecution {
         serde_json::to_value(self.step().policy.retry).ok()
     }
 
-    /// What a failure of the step means for the execution: `fail`, `continue`, `ignore` or `wait`.
+    /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`.
     async fn on_error(&self) -> &'static str {
         OnError::as_str(self.step().policy.on_error)
     }

@@ -63,7 +63,7 @@ impl Request {
         Ok(executions.into_iter().map(Execution).collect())
     }
 
-    /// Why planning failed. Null if the request has a plan, and while planning runs.
+    /// Reason why planning failed. Null if the request has a plan, and while planning runs.
     async fn planning_error(&self, ctx: &Context<'_>) -> Result<Option<PlanningError>> {
         let store = ctx.data::<Engine>()?.store();
         if !store.plan_versions(self.0.id).await.map_err(ApiError::from)?.is_empty() {
@@ -131,7 +131,7 @@ pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Re
 pub(super) struct PlanningError {
     /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
     code: String,
-    /// What happened, and what to do.
+    /// Message that says what happened and what to do.
     message: String,
 }
 

@@ -103,7 +103,7 @@ pub(super) struct StepError {
     tool_name: String,
     /// Stable code such as `tool.timeout`.
     code: String,
-    /// What happened, and what to do.
+    /// Message that says what happened and what to do.
     message: String,
     /// Number of the failed attempt, from 1.
     attempt: u32,
@@ -364,8 +364,8 @@ impl StepStatus {
         self.now().is_reused
     }
 
-    /// Why the step did not run: `condition`, `dependency`, `execution_failed` or `dry_run`. Null
-    /// unless the state is `SKIPPED`.
+    /// Reason why the step did not run: `condition`, `dependency`, `execution_failed` or `dry_run`.
+    /// Null unless the state is `SKIPPED`.
     async fn skip_reason(&self) -> Option<&'static str> {
         match &self.now().state {
             execution::StepState::Skipped(reason) => Some(super::event::skipped(*reason)),
@@ -373,7 +373,7 @@ impl StepStatus {
         }
     }
 
-    /// What the step waits for: `approval`, `decision`, or `signal:` followed by the name of the
+    /// Reason for the wait: `approval`, `decision`, or `signal:` followed by the name of the
     /// signal. Null unless the state is `WAITING`.
     async fn waits_for(&self) -> Option<String> {
         let execution::StepState::Waiting(reason) = &self.now().state else { return None };

@@ -41,7 +41,7 @@ pub(super) struct TimelineEntry {
     attempt: Option<u32>,
     /// Name of the machine whose worker owned the execution at that time. Null if none did.
     node: Option<String>,
-    /// What happened, in one line.
+    /// Description of the event, in one line.
     message: String,
     /// Content of the event. Its form depends on the kind.
     detail: Option<Value>,

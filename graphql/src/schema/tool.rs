@@ -105,7 +105,7 @@ impl Tool {
         meant.map(|tool| tool.to_string())
     }
 
-    /// What the tool does, in words.
+    /// Description of what the tool does.
     async fn description(&self) -> &str {
         &self.definition.description
     }
@@ -352,7 +352,7 @@ impl ToolSet {
         self.0.name.as_str()
     }
 
-    /// What the toolset is for, in words.
+    /// Purpose of the toolset, in words.
     async fn description(&self) -> &str {
         &self.0.description
     }
@@ -384,7 +384,7 @@ impl ToolSet {
         }
     }
 
-    /// Why the source failed, why tools are left out, or why the toolset is hidden, and what to do.
+    /// Reason why the source failed, tools are left out, or the toolset is hidden, with what to do.
     /// Null if all is well.
     async fn error(&self) -> Option<String> {
         match &self.0.status {

@@ -242,7 +242,7 @@ async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetCh
 pub(super) struct ToolInput {
     /// Name of the tool within its toolset.
     name: String,
-    /// What the tool does, in words.
+    /// Description of what the tool does.
     description: String,
     /// JSON Schema of the parameters.
     parameters: Value,
@@ -254,8 +254,8 @@ pub(super) struct ToolInput {
     effect: Option<Effect>,
     /// Sentences with which people ask for the tool. Tool selection uses them.
     examples: Option<Vec<String>>,
-    /// What a call runs, as in the configuration, such as `{"command": ["date", "-u"]}`. With `{}`,
-    /// the tool can be selected, but not called.
+    /// Command or HTTP call of the tool, as in the configuration, such as
+    /// `{"command": ["date", "-u"]}`. With `{}`, the tool can be selected, but not called.
     run: Value,
 }
 
@@ -280,7 +280,7 @@ impl ToolInput {
 pub(super) struct ToolSetInput {
     /// Name of the toolset.
     name: String,
-    /// What the toolset is for, in words.
+    /// Purpose of the toolset, in words.
     description: String,
     /// True if plans may use the toolset at once.
     #[graphql(default_with = "Some(true)")]

@@ -223,7 +223,7 @@ fn links(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
 pub(super) struct ActionInput {
     /// Name of the action.
     name: String,
-    /// What the action is for, in words.
+    /// Purpose of the action, in words.
     description: String,
     /// Actions that may follow this one.
     next: Option<Vec<EdgeInput>>,
@@ -367,7 +367,7 @@ impl Toolkit {
 pub(super) struct Action {
     /// Name of the action.
     name: String,
-    /// What the action is for, in words.
+    /// Purpose of the action, in words.
     description: String,
 }
 
