@@ -64,7 +64,7 @@ impl World {
     }
 
     fn hiding(&self, hidden: &[&str]) -> Launcher {
-        let hidden = hidden.iter().map(|it| self.root().join(it)).collect();
+        let hidden = hidden.iter().map(|name| self.root().join(name)).collect();
         Launcher::with_binary(faber().to_owned()).with_hidden(hidden)
     }
 
@@ -76,7 +76,8 @@ impl World {
         parameters: Value,
     ) -> Result<String, ToolError> {
         let tools = tools(&self.root(), config, launcher).unwrap();
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
+        let tool =
+            tools.iter().find(|candidate| candidate.definition().name.as_str() == tool).unwrap();
         let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
         Ok(value.as_str().unwrap().to_owned())
     }
@@ -121,7 +122,7 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
             let text = err.message.to_lowercase();
             let is_refusal = ["permission denied", "not permitted", "read-only file system"]
                 .iter()
-                .any(|it| text.contains(it));
+                .any(|reason| text.contains(reason));
             assert!(is_refusal, "{err}");
         }
         Ok(_) if !is_held => (),
@@ -134,7 +135,8 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
 fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
     let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(hidden);
     let command = launcher.confined_command(confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
-    let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
+    let order =
+        command.as_std().get_envs().find(|variable| variable.0 == "FABER_CONFINED").unwrap();
     let order = order.1.unwrap().to_str().unwrap();
     order.replace(&format!("\"caller\":{}", std::process::id()), &format!("\"caller\":{caller}"))
 }

@@ -108,7 +108,7 @@ async fn freeze(process: &Process, store: &dyn Store, open: &[String]) {
 
 async fn owner(store: &dyn Store, id: ExecutionId) -> Option<WorkerId> {
     let log = read(store, id).await;
-    let claims = log.iter().filter_map(|it| match &it.event {
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) => Some(claimed.worker),
         _ => None,
     });
@@ -116,7 +116,7 @@ async fn owner(store: &dyn Store, id: ExecutionId) -> Option<WorkerId> {
 }
 
 async fn is_over(store: &dyn Store, id: ExecutionId) -> bool {
-    read(store, id).await.last().is_some_and(|it| it.event.is_last())
+    read(store, id).await.last().is_some_and(|recorded| recorded.event.is_last())
 }
 
 /// Kills the server again and again, and returns what came of it.
@@ -183,8 +183,8 @@ async fn end(home: &Home, scene: &Scene, server: Process, stories: Vec<Story>) -
     }
     server.end().await;
     let kept = everything(home).await;
-    let told: BTreeSet<String> = stories.iter().map(|it| it.execution.clone()).collect();
-    let stored: BTreeSet<String> = kept.iter().map(|it| it.id.to_string()).collect();
+    let told: BTreeSet<String> = stories.iter().map(|story| story.execution.clone()).collect();
+    let stored: BTreeSet<String> = kept.iter().map(|head| head.id.to_string()).collect();
     if told != stored {
         wrongs.push(format!("acknowledged is {told:?}, stored is {stored:?}"));
     }
@@ -215,7 +215,7 @@ async fn everything(home: &Home) -> Vec<Kept> {
 async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
     let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
-        let after = log.last().map_or(Seq::START, |it| it.seq);
+        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
         let more = store.read(id, after).await.unwrap();
         if more.is_empty() {
             return log;

@@ -35,7 +35,7 @@ async fn a_real_model_computes_what_it_was_published_with() {
     let golden: Vec<Golden> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
     let local = Local::open(&model()).await.unwrap();
     assert!(local.model().starts_with("model@"), "{}", local.model());
-    let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
+    let texts: Vec<&str> = golden.iter().map(|example| &*example.text).collect();
     let vectors = local.embed(&texts).await.unwrap();
     for (Golden { text, vector: want }, vector) in golden.iter().zip(&vectors) {
         assert_eq!(vector.len(), 384);
@@ -123,7 +123,8 @@ async fn what_does_not_work_is_said_and_the_next_is_used() {
     let choice = embedders.choose().await;
     let embedding = choice.embedding.as_ref().unwrap();
     assert!(embedding.texts.model().starts_with("model@"));
-    let whys: Vec<String> = choice.passed_over.iter().map(|it| it.why.to_string()).collect();
+    let whys: Vec<String> =
+        choice.passed_over.iter().map(|passed| passed.why.to_string()).collect();
     assert_eq!(whys.len(), 3, "{whys:?}");
     assert!(whys[0].contains("config.json` cannot be read"), "{whys:?}");
     assert!(whys[1].contains("`embedding.base_url` is no address"), "{whys:?}");

@@ -268,7 +268,7 @@ impl Stage {
             return;
         }
         for task in execution.agenda().waiting() {
-            let state = execution.task(*task).map(|it| &it.state);
+            let state = execution.task(*task).map(|task| &task.state);
             if let Some(StepState::Waiting(WaitReason::Signal { name, .. })) = state {
                 let payload = json!({ "said": "yes" });
                 control.signal(self.id, name.clone(), payload).await.expect("it is heard");
@@ -290,14 +290,14 @@ fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let Phase::Finished(outcome) = execution.phase() else { panic!("it has not ended") };
     let steps = plan.steps().iter().zip(execution.steps());
     let steps: Vec<String> = steps
-        .map(|(step, it)| match &it.state {
+        .map(|(step, run)| match &run.state {
             StepState::Succeeded(output) => format!("{}: {output}", step.id),
             StepState::Failed(error) => format!("{}: {error}", step.id),
             StepState::Skipped(reason) => format!("{}: {reason:?}", step.id),
             other => format!("{}: {}", step.id, other.name()),
         })
         .zip(execution.steps())
-        .map(|(line, it)| if it.is_compensated() { format!("{line}, undone") } else { line })
+        .map(|(line, run)| if run.is_compensated() { format!("{line}, undone") } else { line })
         .collect();
     format!("{outcome:?}\n{}", steps.join("\n"))
 }

@@ -48,8 +48,8 @@ impl World {
 
     /// What of the file outside is its owner's to change.
     fn state(&self) -> (u32, u32, i64) {
-        let it = fs::metadata(self.outside()).unwrap();
-        (it.mode(), it.gid(), it.mtime())
+        let metadata = fs::metadata(self.outside()).unwrap();
+        (metadata.mode(), metadata.gid(), metadata.mtime())
     }
 }
 
@@ -84,7 +84,7 @@ async fn a_command_changes_nothing_of_a_file_outside() {
         let err = world.run(command).await.unwrap_err();
         let said = err.message.to_lowercase();
         let reasons = ["read-only file system", "not permitted", "permission denied"];
-        assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
+        assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
     }
     assert_eq!(world.state(), before);
 }

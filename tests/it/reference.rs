@@ -78,7 +78,7 @@ fn tell(text: &mut String, tool: &ToolDefinition) {
     text.push_str("\n| parameter | default | meaning |\n| --- | --- | --- |\n");
     let required = tool.input_schema["required"].as_array();
     for (name, schema) in properties {
-        let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+        let is_required = required.is_some_and(|names| names.iter().any(|entry| entry == name));
         let kind = match (is_required, &schema["default"]) {
             (true, _) => "required".to_owned(),
             (false, Value::Null) => String::new(),

@@ -87,10 +87,10 @@ fn ended(steps: Value) -> Execution {
 fn twice(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let draft = draft(steps);
     let found = done.find_repeats(&draft, &plan(&draft));
-    let told = found.iter().map(|it| {
-        assert_eq!(it.code, "plan.done_twice");
-        let names: Vec<&str> = it.message.split('`').skip(1).step_by(2).collect();
-        let mark = if it.message.contains("may repeat") { "?" } else { ":" };
+    let told = found.iter().map(|diagnostic| {
+        assert_eq!(diagnostic.code, "plan.done_twice");
+        let names: Vec<&str> = diagnostic.message.split('`').skip(1).step_by(2).collect();
+        let mark = if diagnostic.message.contains("may repeat") { "?" } else { ":" };
         format!("{}{mark} {}", names[0], names.get(1).unwrap_or(&names[0]))
     });
     told.collect()
@@ -230,7 +230,7 @@ fn a_number_is_the_same_however_it_is_written() {
 fn what_is_too_much_to_compare_is_refused() {
     let ended = ended(json!([one("first", "a"), one("bad", "b")]));
     let done = RepeatGuard::new(&ended);
-    let items = |many: usize| echo((0..many).map(|it| json!(it)).collect());
+    let items = |many: usize| echo((0..many).map(|number| json!(number)).collect());
     let text = |bytes: usize| json!({ "id": "doc", "name": "flow.echo", "parameters": { "text": "x".repeat(bytes) } });
     let each = || {
         json!({ "id": "left", "name": "send", "forEach": "{{rest.items}}",

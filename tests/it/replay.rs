@@ -34,9 +34,9 @@ async fn numbers_are_equal_to_the_last_bit() {
             let steps = case["plan"].as_array().unwrap();
             let tools: Vec<Value> = steps.iter().map(calculation).collect();
             let commands = ["add", "subtract", "multiply", "divide", "sqrt", "inverse"]
-                .map(|it| (it, json!(["python3", "-S", "-c", CALCULATOR, it])));
+                .map(|name| (name, json!(["python3", "-S", "-c", CALCULATOR, name])));
             let done = run(&folder, &commands, &tools, mode).await;
-            let bits = |it: &Value| it.as_f64().map(f64::to_bits);
+            let bits = |number: &Value| number.as_f64().map(f64::to_bits);
             for (step, must) in case["values"].as_object().unwrap() {
                 let is = &done["outputs"][step];
                 let is_equal = must.is_f64() && is.is_f64() && bits(is) == bits(must);
@@ -56,14 +56,14 @@ async fn references_keep_values_as_they_were_recorded() {
         }
         let command = json!(["sh", "-c", RECORDED]);
         let commands: Vec<_> =
-            steps.iter().map(|it| (it["tool"].as_str().unwrap(), command.clone())).collect();
+            steps.iter().map(|step| (step["tool"].as_str().unwrap(), command.clone())).collect();
         let tools: Vec<Value> = steps.iter().map(recorded).collect();
         let done = run(&folder, &commands, &tools, "parallel").await;
         for step in steps {
             let label = step["label"].as_str().unwrap();
             let of = |list: &Value| {
                 let mut all = list.as_array().unwrap().iter();
-                all.find(|it| it["stepId"] == label).cloned().unwrap()
+                all.find(|step| step["stepId"] == label).cloned().unwrap()
             };
             // As text: it knows the order of keys, and 1 from 1.0.
             let given = fs::read_to_string(file(folder.path(), step, "given")).unwrap();
@@ -78,7 +78,7 @@ async fn references_keep_values_as_they_were_recorded() {
 }
 
 fn cases(text: &str) -> impl Iterator<Item = Value> {
-    text.lines().map(|it| serde_json::from_str(it).unwrap())
+    text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
 fn file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
@@ -86,9 +86,9 @@ fn file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
 }
 
 fn calculation(step: &Value) -> Value {
-    let argument = |it: &Value| match it.get("ref") {
+    let argument = |argument: &Value| match argument.get("ref") {
         Some(step) => json!(format!("{{{{{}}}}}", step.as_str().unwrap())),
-        None => it.clone(),
+        None => argument.clone(),
     };
     let arguments = step["args"].as_array().unwrap().iter().map(argument);
     let parameters: Map<String, Value> =
@@ -119,7 +119,7 @@ async fn run(folder: &TempDir, commands: &[(&str, Value)], tools: &[Value], mode
     let mut command = Command::new(faber());
     command.args(["run", "--plan", "plan.json", "--json", "--mode", mode]);
     command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
-    command.envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
     let out = String::from_utf8(output.stdout).unwrap();

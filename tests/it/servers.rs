@@ -48,7 +48,7 @@ async fn an_author_is_created_and_then_her_book() {
     let all = set.call("allBooks", json!({ "filter": { "q": "comp" } })).await.unwrap();
     assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
     let missing = set.tool("createBook").complaint(&json!({ "title": "Compilers" }));
-    assert!(missing.is_some_and(|it| it.contains("author_id")));
+    assert!(missing.is_some_and(|message| message.contains("author_id")));
 }
 
 fn document(url: &str) -> Value {

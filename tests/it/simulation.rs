@@ -69,11 +69,11 @@ struct Figures {
 #[test]
 fn every_execution_ends_whatever_breaks() {
     let seeds = number("FABER_SIM_SEEDS").unwrap_or(SEEDS);
-    let seeds: Vec<u64> = number("FABER_SIM_SEED").map_or((0..seeds).collect(), |it| vec![it]);
-    let halves = [0, 1].map(|it| seeds.iter().copied().filter(move |seed| seed % 2 == it));
+    let seeds: Vec<u64> = number("FABER_SIM_SEED").map_or((0..seeds).collect(), |seed| vec![seed]);
+    let halves = [0, 1].map(|half| seeds.iter().copied().filter(move |seed| seed % 2 == half));
     let figures = std::thread::scope(|scope| {
         let threads = halves.map(|seeds| scope.spawn(move || simulate_all(seeds, Tools::Stay)));
-        threads.map(|it| it.join().expect("a world has gone wrong; its seed is above"))
+        threads.map(|thread| thread.join().expect("a world has gone wrong; its seed is above"))
     });
     let [mut figures, other] = figures;
     figures.add(other);
@@ -90,7 +90,7 @@ fn every_execution_ends_whatever_breaks() {
 #[test]
 fn every_execution_ends_though_tools_come_and_go() {
     let seeds = number("FABER_SIM_SEEDS").unwrap_or(SEEDS) / 5;
-    let seeds = number("FABER_SIM_SEED").map_or(0..seeds, |it| it..it + 1);
+    let seeds = number("FABER_SIM_SEED").map_or(0..seeds, |seed| seed..seed + 1);
     let figures = simulate_all(seeds, Tools::ComeAndGo);
     eprintln!("{:?}\n{:?}\n{:?}", figures.states, figures.events, figures.errors);
 }
@@ -288,8 +288,8 @@ impl Simulation {
             tries += 1;
             assert!(tries <= TRIES, "it never begins");
             let at = self.world.dice.index(1 + self.workers.len());
-            let worker = self.workers.get(at).map(|it| it.handle.clone());
-            let view = self.workers.get(at).map_or(&self.client, |it| &it.view);
+            let worker = self.workers.get(at).map(|worker| worker.handle.clone());
+            let view = self.workers.get(at).map_or(&self.client, |worker| &worker.view);
             let control = self.control(view, worker);
             let start = control
                 .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
@@ -330,7 +330,7 @@ impl Simulation {
         let page = Page { first: 10_000, after: None };
         let heads = self.world.truth.list_heads(&ExecutionFilter::default(), &page).await;
         let heads = heads.expect("the truth does not lie").items;
-        let mut all: Vec<ExecutionId> = heads.into_iter().map(|it| it.1.execution).collect();
+        let mut all: Vec<ExecutionId> = heads.into_iter().map(|head| head.1.execution).collect();
         all.sort_unstable();
         all
     }
@@ -342,7 +342,7 @@ impl Simulation {
 
     /// Does something to a worker: it crashes, seems dead for a while, or is told to end.
     fn misfortune(&mut self) {
-        self.workers.retain(|it| !it.life.is_finished());
+        self.workers.retain(|worker| !worker.life.is_finished());
         if self.workers.is_empty() {
             return;
         }
@@ -364,7 +364,9 @@ impl Simulation {
 
     /// Returns the plan of a log.
     async fn plan(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
-        let Some(Event::Created(created)) = log.first().map(|it| &it.event) else { return None };
+        let Some(Event::Created(created)) = log.first().map(|recorded| &recorded.event) else {
+            return None;
+        };
         self.world.truth.plan(created.plan).await.expect("the truth does not lie")
     }
 
@@ -393,7 +395,7 @@ impl Simulation {
         let mut plans = BTreeMap::new();
         for id in self.all().await {
             let log = self.world.log(id).await;
-            plans.extend(self.plan(&log).await.map(|it| (id, it)));
+            plans.extend(self.plan(&log).await.map(|plan| (id, plan)));
             logs.insert(id, log);
         }
         self.check_store(&logs).await;
@@ -451,12 +453,13 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
     let view: Arc<dyn Store> = world.view();
     let poll = Duration::from_secs(2);
     let mut events: Vec<RecordedEvent> = Vec::new();
-    while events.last().is_none_or(|it| !it.event.is_last()) {
-        let after = events.last().map_or(Seq::START, |it| it.seq);
-        let follow = store::follow_log(Arc::clone(&view), id, after, poll).try_for_each(|it| {
-            events.push(it);
-            std::future::ready(Ok(()))
-        });
+    while events.last().is_none_or(|recorded| !recorded.event.is_last()) {
+        let after = events.last().map_or(Seq::START, |recorded| recorded.seq);
+        let follow =
+            store::follow_log(Arc::clone(&view), id, after, poll).try_for_each(|recorded| {
+                events.push(recorded);
+                std::future::ready(Ok(()))
+            });
         // A store that failed, or a connection that broke.
         let patience = Duration::from_millis(1_000 + world.dice.below(20_000));
         let _ = time::timeout(patience, follow).await;
@@ -473,9 +476,10 @@ impl End {
             writeln!(story, "{id}").expect("strings are writable");
             for RecordedEvent { at, event, .. } in log {
                 let step = event.step().map(ToString::to_string).unwrap_or_default();
-                let attempt = event.attempt().map(|it| it.to_string()).unwrap_or_default();
+                let attempt =
+                    event.attempt().map(|attempt| attempt.to_string()).unwrap_or_default();
                 let at = at.timestamp_micros() % 1_000_000_000_000;
-                let item = event.part().item.map(|it| format!("[{it}]")).unwrap_or_default();
+                let item = event.part().item.map(|item| format!("[{item}]")).unwrap_or_default();
                 writeln!(story, "{at} {} {step}{item} {attempt}", event.kind())
                     .expect("strings are writable");
             }
@@ -487,14 +491,14 @@ impl End {
 impl Figures {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
-        for (it, n) in states {
-            *self.states.entry(it).or_default() += n;
+        for (name, n) in states {
+            *self.states.entry(name).or_default() += n;
         }
-        for (it, n) in events {
-            *self.events.entry(it).or_default() += n;
+        for (name, n) in events {
+            *self.events.entry(name).or_default() += n;
         }
-        for (it, n) in errors {
-            *self.errors.entry(it).or_default() += n;
+        for (name, n) in errors {
+            *self.errors.entry(name).or_default() += n;
         }
     }
 }

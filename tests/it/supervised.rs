@@ -76,7 +76,7 @@ impl Supervised {
     /// Sends the program a signal.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.id.to_string()]).status();
-        assert!(sent.is_ok_and(|it| it.success()), "`{name}` cannot be sent");
+        assert!(sent.is_ok_and(|status| status.success()), "`{name}` cannot be sent");
     }
 
     /// Tells how the program ended, if it has.

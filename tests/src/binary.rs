@@ -32,7 +32,7 @@ fn build() -> PathBuf {
     // target/PROFILE/deps/it-0123
     let profile = test.ancestors().nth(2).expect("tests are built into `deps`");
     let target = profile.parent().expect("a profile has a folder in the target folder");
-    let name = match profile.file_name().and_then(|it| it.to_str()) {
+    let name = match profile.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(name) => name,
     };
@@ -42,6 +42,6 @@ fn build() -> PathBuf {
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
-    assert!(built.is_ok_and(|it| it.success()), "`faber` does not build");
+    assert!(built.is_ok_and(|status| status.success()), "`faber` does not build");
     profile.join("faber")
 }

@@ -75,13 +75,13 @@ impl World {
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {
-            let end = events.last().map_or(Seq(after), |it| it.seq);
+            let end = events.last().map_or(Seq(after), |event| event.seq);
             let mut more = self.other.read(id, end).await.unwrap();
             if more.is_empty() {
                 return events;
             }
             assert!(
-                more.iter().zip(1..).all(|(it, n)| it.seq == end.advance_by(n)),
+                more.iter().zip(1..).all(|(event, n)| event.seq == end.advance_by(n)),
                 "out of order"
             );
             events.append(&mut more);

@@ -152,7 +152,7 @@ impl Faulty {
         &self,
         doing: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E> {
-        self.asked.send_modify(|it| *it += 1);
+        self.asked.send_modify(|count| *count += 1);
         self.stall().await;
         self.fails(self.malice.fails_before)?;
         let done = doing.await?;
@@ -384,7 +384,7 @@ mod tests {
         for _ in 0..100 {
             answers.push(faulty.append(some_events(execution(1), end, 1)).await.is_ok());
             let log = inner.read(execution(1), Seq(0)).await.unwrap();
-            end = log.last().map_or(0, |it| it.seq.0);
+            end = log.last().map_or(0, |recorded| recorded.seq.0);
         }
         (answers, end)
     }
@@ -392,7 +392,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_fails_before_and_after_and_the_seed_decides() {
         let (answers, written) = story(1).await;
-        let confirmed = answers.iter().filter(|it| **it).count() as u64;
+        let confirmed = answers.iter().filter(|confirmed| **confirmed).count() as u64;
         assert!(confirmed < written, "something was written and not confirmed");
         assert!(written < 100, "something was not written");
         assert_eq!(story(1).await, (answers.clone(), written));

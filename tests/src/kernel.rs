@@ -18,11 +18,11 @@ pub fn has_views() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let has = *HAS.get_or_init(|| {
         let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--user", "--map-current-user"]];
-        ways.iter().any(|it| {
+        ways.iter().any(|way| {
             let mut command = Command::new("unshare");
-            command.args(*it).args(["mount", "--bind", "/usr", "/usr"]);
+            command.args(*way).args(["mount", "--bind", "/usr", "/usr"]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|it| it.success())
+            command.status().is_ok_and(|status| status.success())
         })
     });
     assert!(

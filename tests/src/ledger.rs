@@ -96,14 +96,14 @@ impl Ledger {
         if !is_new {
             wrong("called twice");
         }
-        let Some(at) = log.iter().position(|it| is_start(it, call)) else {
+        let Some(at) = log.iter().position(|recorded| is_start(recorded, call)) else {
             return wrong("called before the log durably said so");
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
             // A worker whose lease looks over to one with a wrong clock cannot know it. It costs
             // the others an outcome that they do not know, and is still the only call.
-            let takes = |it: &RecordedEvent| matches!(&it.event, Event::Claimed(it) if !it.renewed);
+            let takes = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
             let is_taken = log[at..].iter().any(takes);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
@@ -123,7 +123,7 @@ fn is_start(recorded: &RecordedEvent, call: &StepCall) -> bool {
 
 /// Returns the attempts of a step that called nothing, by the log: the tool was gone.
 fn uncalled(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
-    let uncalled = log.iter().filter_map(|it| match &it.event {
+    let uncalled = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepInterrupted { step, part, attempt, error: Some(_) } => {
             (*step == call.step && *part == call.part).then_some(*attempt)
         }
@@ -135,12 +135,12 @@ fn uncalled(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
 /// Returns whether the log says that a `Once` step may be called again: the last attempt that called
 /// something failed for certain, or a person decided.
 fn allows_another(log: &[RecordedEvent], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
-    let is_of = |it: &&Event| {
-        it.step() == Some(&call.step)
-            && it.part() == call.part
-            && !it.attempt().is_some_and(|it| uncalled.contains(&it))
+    let is_of = |event: &&Event| {
+        event.step() == Some(&call.step)
+            && event.part() == call.part
+            && !event.attempt().is_some_and(|attempt| uncalled.contains(&attempt))
     };
-    let last = log.iter().rev().map(|it| &it.event).find(is_of);
+    let last = log.iter().rev().map(|recorded| &recorded.event).find(is_of);
     match last {
         Some(Event::StepRetryScheduled { error, .. }) => error.is_definite,
         Some(Event::StepApproved { .. }) => true,

@@ -125,9 +125,9 @@ pub fn step() -> ToolContext {
 /// Returns whether a process still runs; one that only waits to be buried does not.
 pub fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|it| {
-        let state = it.trim_start().chars().next();
-        state.is_some_and(|it| it != 'Z' && it != 'X')
+    stat.rsplit(')').next().is_some_and(|rest| {
+        let state = rest.trim_start().chars().next();
+        state.is_some_and(|state| state != 'Z' && state != 'X')
     })
 }
 

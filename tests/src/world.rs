@@ -175,7 +175,7 @@ impl World {
     }
 
     fn acknowledge(&self, id: ExecutionId, documents: Vec<EventDocument>) {
-        lock(&self.acknowledged).extend(documents.into_iter().map(|it| (id, it)));
+        lock(&self.acknowledged).extend(documents.into_iter().map(|document| (id, document)));
     }
 
     /// Writes down what must never happen.
@@ -189,7 +189,7 @@ impl World {
         for (id, document) in &*lock(&self.acknowledged) {
             let EventDocument { first, len, .. } = document;
             let from = usize::try_from(first.0).expect("logs fit into memory") - 1;
-            let kept = logs.get(id).and_then(|it| it.get(from..from + len));
+            let kept = logs.get(id).and_then(|log| log.get(from..from + len));
             let events = document.decode(*id).unwrap_or_default();
             if kept != Some(&events) {
                 wrongs.push(format!("the events from {first} on were acknowledged and are lost"));

@@ -20,7 +20,7 @@ fn tools() -> Value {
 async fn failed(world: &World) -> String {
     let id = world.start(tools(), json!({ "input": { "n": 7 }, "priority": 3 })).await;
     let events = world.events(&id).await;
-    assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("FAILED")));
+    assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
     id
 }
 
@@ -44,19 +44,21 @@ async fn outputs_before_the_step_are_taken_over() {
             let new = text(&again["executionId"]);
             assert_ne!(new, id);
             let events = world.events(&new).await;
-            let started =
-                events.iter().any(|it| it["type"] == "step_started" && it["stepId"] == "a");
+            let started = events
+                .iter()
+                .any(|event| event["type"] == "step_started" && event["stepId"] == "a");
             assert_eq!(started, attempts == 1, "{from:?}");
-            let it = world
+            let execution = world
                 .execution(&new, "state input total successful failed skipped outputs steps { reused attempts state }")
                 .await;
-            assert_eq!(it["state"], "FAILED", "it fails again");
-            assert_eq!(it["input"], json!({ "n": 7 }));
-            let counts = ["total", "successful", "failed", "skipped"].map(|key| it[key].as_u64());
+            assert_eq!(execution["state"], "FAILED", "it fails again");
+            assert_eq!(execution["input"], json!({ "n": 7 }));
+            let counts =
+                ["total", "successful", "failed", "skipped"].map(|key| execution[key].as_u64());
             assert_eq!(counts, [3, 1, 1, 1].map(Some));
-            assert_eq!(it["outputs"], json!({ "a": { "n": 7 } }));
-            let steps = it["steps"].as_array().unwrap();
-            assert_eq!(steps.iter().map(|it| it["reused"] == true).collect::<Vec<_>>(), reused);
+            assert_eq!(execution["outputs"], json!({ "a": { "n": 7 } }));
+            let steps = execution["steps"].as_array().unwrap();
+            assert_eq!(steps.iter().map(|step| step["reused"] == true).collect::<Vec<_>>(), reused);
             assert_eq!(steps[0]["attempts"], attempts);
             assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "FAILED", "SKIPPED"]);
             let created = &events[0]["data"];

@@ -62,7 +62,10 @@ async fn those_that_fit_are_steered_and_counted() {
         assert_eq!(count("CANCEL").await, 3);
         for id in &ids {
             let events = world.events(id).await;
-            assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("CANCELLED")));
+            assert_eq!(
+                events.last().map(|event| &event["data"]["state"]),
+                Some(&json!("CANCELLED"))
+            );
         }
         assert_eq!(count("CANCEL").await, 0, "all have ended");
         assert_eq!(bulk(&world, json!({ "planId": "nonsense" }), "CANCEL").await, 0);
@@ -74,8 +77,8 @@ async fn those_that_fit_are_steered_and_counted() {
         let retries: Vec<_> = found["executions"].as_array().unwrap().iter().collect();
         let of: Vec<_> = retries
             .iter()
-            .filter(|it| it["retryOf"].is_string())
-            .map(|it| text(&it["retryOf"]))
+            .filter(|execution| execution["retryOf"].is_string())
+            .map(|execution| text(&execution["retryOf"]))
             .collect();
         assert_eq!(of, ids, "the newest last");
     }
@@ -90,7 +93,7 @@ async fn retries_are_spread_by_when_they_start() {
     let ended = json!({ "planId": plan, "state": ["CANCELLED"] });
     let query = "query ($filter: ExecutionFilter) {
         executions(filter: $filter) { nodes { state } } }";
-    let all_have = |it: &Value| it["nodes"].as_array().map(Vec::len) == Some(3);
+    let all_have = |found: &Value| found["nodes"].as_array().map(Vec::len) == Some(3);
     world.get_until(query, json!({ "filter": ended }), all_have).await;
     let begun = Instant::now();
     let variables = json!({ "filter": ended, "action": "RETRY", "perSecond": 0.001 });
@@ -103,14 +106,14 @@ async fn retries_are_spread_by_when_they_start() {
         .as_array()
         .unwrap()
         .iter()
-        .filter(|it| it["retryOf"].is_string())
+        .filter(|execution| execution["retryOf"].is_string())
         .collect();
     assert_eq!(new.len(), 3);
     assert_eq!(new[0]["startAt"], Value::Null);
-    for it in &new[1..] {
-        assert_eq!(it["state"], "PENDING");
-        assert_eq!(it["waitsFor"][0]["kind"], "start");
-        assert_eq!(it["waitsFor"][0]["until"], it["startAt"]);
+    for execution in &new[1..] {
+        assert_eq!(execution["state"], "PENDING");
+        assert_eq!(execution["waitsFor"][0]["kind"], "start");
+        assert_eq!(execution["waitsFor"][0]["until"], execution["startAt"]);
     }
     assert!(text(&new[1]["startAt"]) < text(&new[2]["startAt"]));
 }
@@ -138,8 +141,12 @@ async fn those_that_need_a_person_are_steered() {
         let list = "query ($filter: ExecutionFilter) { executions(filter: $filter) {
             nodes { executionId } } }";
         let found = world.get(list, json!({ "filter": needs })).await;
-        let mut found: Vec<String> =
-            found["nodes"].as_array().unwrap().iter().map(|it| text(&it["executionId"])).collect();
+        let mut found: Vec<String> = found["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|execution| text(&execution["executionId"]))
+            .collect();
         found.sort();
         let mut expected = ids.clone();
         expected.sort();

@@ -90,7 +90,10 @@ async fn planning_refuses_wrong_expressions() {
         { "name": "flow.compute", "parameters": { "expression": "{{c}}" } }]);
     let payload = world.get(create, json!({ "input": { "tools": tools } })).await;
     let found = payload["diagnostics"].as_array().unwrap();
-    let places: Vec<_> = found.iter().map(|it| (text(&it["code"]), text(&it["path"]))).collect();
+    let places: Vec<_> = found
+        .iter()
+        .map(|diagnostic| (text(&diagnostic["code"]), text(&diagnostic["path"])))
+        .collect();
     let expected = [
         ("plan.invalid_parameters", "tools[0].parameters.expression"),
         ("plan.invalid_template", "tools[1].parameters.expression"),

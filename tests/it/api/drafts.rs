@@ -25,7 +25,8 @@ async fn every_problem_is_told_at_once_and_nothing_is_stored() {
         codes.sort();
         assert_eq!(codes, ["plan.cycle", "plan.invalid_mapping", "plan.unknown_tool"]);
         assert!(pluck(diagnostics, "path").contains(&"tools[1].outputMapping".to_owned()));
-        let cycle = diagnostics.iter().find(|it| it["code"] == "plan.cycle").unwrap();
+        let cycle =
+            diagnostics.iter().find(|diagnostic| diagnostic["code"] == "plan.cycle").unwrap();
         let message = "Circular dependency detected between tools: a -> b -> a";
         assert_eq!(cycle["message"], message);
     }
@@ -44,7 +45,7 @@ async fn drafts_are_read_leniently() {
         ], "executionOrder": ["b", "a"] });
         let payload = world.get(VALIDATE, json!({ "input": input })).await;
         let tools = payload["plan"]["tools"].as_array().unwrap_or_else(|| panic!("{payload:#}"));
-        let b = tools.iter().find(|it| it["stepId"] == "b").unwrap();
+        let b = tools.iter().find(|tool| tool["stepId"] == "b").unwrap();
         assert_eq!(b["parameters"], json!({ "n": 1 }));
         let depends = depends_on != Value::Null;
         assert_eq!(b["dependsOn"], if depends { json!(["a"]) } else { json!([]) });

@@ -28,15 +28,20 @@ async fn what_fits_is_skipped_and_nothing_is_called() {
             { "name": "flow.echo", "id": "c", "parameters": { "x": "{{a.x}} and {{input.who}}" } },
         ]);
         let input = json!({ "who": "{{b.braces}}", "as": [1], "ms": 86_400_000 });
-        let it = dry(&world, tools, json!({ "input": input })).await;
-        assert_eq!((&it["state"], &it["dryRun"]), (&json!("COMPLETED"), &json!(true)));
-        let counts = ["total", "successful", "failed", "skipped"].map(|key| it[key].as_u64());
+        let execution = dry(&world, tools, json!({ "input": input })).await;
+        assert_eq!(
+            (&execution["state"], &execution["dryRun"]),
+            (&json!("COMPLETED"), &json!(true))
+        );
+        let counts =
+            ["total", "successful", "failed", "skipped"].map(|key| execution[key].as_u64());
         assert_eq!(counts, [3, 0, 0, 3].map(Some));
-        assert_eq!(it["outputs"], json!({}));
-        assert!(it["finishedAt"].is_string());
-        let steps = it["steps"].as_array().unwrap();
-        assert!(steps.iter().all(|it| it["attempts"] == 0 && it["skipReason"] == "dry_run"));
-        let resolved: Vec<_> = steps.iter().map(|it| it["resolvedParameters"].clone()).collect();
+        assert_eq!(execution["outputs"], json!({}));
+        assert!(execution["finishedAt"].is_string());
+        let steps = execution["steps"].as_array().unwrap();
+        assert!(steps.iter().all(|step| step["attempts"] == 0 && step["skipReason"] == "dry_run"));
+        let resolved: Vec<_> =
+            steps.iter().map(|step| step["resolvedParameters"].clone()).collect();
         let expected = [
             json!({ "who": "{{b.braces}}", "as": [1] }),
             json!({ "ms": 86_400_000 }),
@@ -59,11 +64,11 @@ async fn what_does_not_fit_fails() {
               "forEach": "{{input.list}}" },
         ]);
         let input = json!({ "ms": 1, "text": "soon", "list": [1, 2] });
-        let it = dry(&world, tools, json!({ "input": input })).await;
-        assert_eq!(it["state"], "FAILED");
-        let errors = it["executionResults"]["errors"].as_array().unwrap();
+        let execution = dry(&world, tools, json!({ "input": input })).await;
+        assert_eq!(execution["state"], "FAILED");
+        let errors = execution["executionResults"]["errors"].as_array().unwrap();
         let codes: Vec<_> =
-            errors.iter().map(|it| (text(&it["stepId"]), text(&it["code"]))).collect();
+            errors.iter().map(|error| (text(&error["stepId"]), text(&error["code"]))).collect();
         let expected = [
             ("text", "tool.invalid_parameters"),
             ("missing", "tool.invalid_parameters"),
@@ -71,7 +76,7 @@ async fn what_does_not_fit_fails() {
         ];
         let expected = expected.map(|(step, code)| (step.to_owned(), code.to_owned()));
         assert_eq!(codes, expected, "{errors:#?}");
-        let states = pluck(it["steps"].as_array().unwrap(), "state");
+        let states = pluck(execution["steps"].as_array().unwrap(), "state");
         assert_eq!(states, ["SKIPPED", "FAILED", "FAILED", "FAILED", "SKIPPED"]);
     }
 }
@@ -80,13 +85,13 @@ async fn what_does_not_fit_fails() {
 async fn an_input_that_is_missing_is_a_warning_or_with_strict_templates_an_error() {
     let world = world().await;
     let tools = json!([{ "name": "flow.echo", "id": "e", "parameters": { "x": "{{input.y}}" } }]);
-    let it = dry(&world, tools.clone(), json!({})).await;
-    assert_eq!(it["state"], "COMPLETED");
-    let warning = text(&it["steps"][0]["warnings"][0]);
+    let execution = dry(&world, tools.clone(), json!({})).await;
+    assert_eq!(execution["state"], "COMPLETED");
+    let warning = text(&execution["steps"][0]["warnings"][0]);
     assert!(warning.starts_with("`{{input.y}}` found nothing"), "{warning}");
-    let it = dry(&world, tools, json!({ "strictTemplates": true })).await;
-    assert_eq!(it["state"], "FAILED");
-    assert_eq!(it["steps"][0]["error"]["code"], "template.unresolved");
+    let execution = dry(&world, tools, json!({ "strictTemplates": true })).await;
+    assert_eq!(execution["state"], "FAILED");
+    assert_eq!(execution["steps"][0]["error"]["code"], "template.unresolved");
 }
 
 /// Mails went out to `{{input.who}}`, and the execution was COMPLETED.

@@ -82,7 +82,7 @@ async fn planning_that_comes_to_nothing_keeps_the_request() {
                     (&json!("plan.unknown_tool"), &json!("ERROR"))
                 );
                 assert!(
-                    found["help"].as_str().is_some_and(|it| it.contains("flow.echo")),
+                    found["help"].as_str().is_some_and(|help| help.contains("flow.echo")),
                     "{found}"
                 );
             }
@@ -226,7 +226,7 @@ async fn operations_have_limits_and_introspection_has_room() {
         assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{start} {refusal}");
     }
     let of_type =
-        (0..9).fold("kind name".to_owned(), |it, _| format!("kind name ofType {{ {it} }}"));
+        (0..9).fold("kind name".to_owned(), |inner, _| format!("kind name ofType {{ {inner} }}"));
     let query = format!(
         "{{ __schema {{ queryType {{ name }} types {{ name description
             fields(includeDeprecated: true) {{ name args {{ name type {{ {of_type} }} defaultValue }}
@@ -235,7 +235,7 @@ async fn operations_have_limits_and_introspection_has_room() {
             possibleTypes {{ {of_type} }} }} }} }}"
     );
     let schema = world.get(&query, json!({})).await;
-    assert!(schema["types"].as_array().is_some_and(|it| it.len() > 20));
+    assert!(schema["types"].as_array().is_some_and(|types| types.len() > 20));
 }
 
 /// Returns selections inside each other.
@@ -292,7 +292,7 @@ async fn what_fails_makes_null_what_is_around_it_and_order_is_that_of_the_operat
     ] {
         let answer = world.ask(&query, json!({})).await;
         let paths: Vec<&Value> =
-            answer["errors"].as_array().into_iter().flatten().map(|it| &it["path"]).collect();
+            answer["errors"].as_array().into_iter().flatten().map(|error| &error["path"]).collect();
         assert_eq!((answer["data"].to_string().as_str(), json!(paths)), (data, errors), "{query}");
     }
     let mut events = world.schema.execute_stream(format!(
@@ -357,7 +357,11 @@ async fn an_answer_has_a_limit_in_bytes() {
         assert_eq!(answer["errors"].as_array().map(Vec::len), Some(1), "{answer}");
         let error = &answer["errors"][0];
         assert_eq!(error["extensions"]["code"], "LIMIT_EXCEEDED");
-        assert!(error["message"].as_str().is_some_and(|it| it.contains("limits.answer_bytes")));
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|message| message.contains("limits.answer_bytes"))
+        );
         assert_eq!(error["path"][0], "toolHistory", "it was begun: {answer}");
         assert!(!answer.to_string().contains("took effect"), "{answer}");
     }

@@ -35,11 +35,15 @@ async fn goes_through(world: &World, plan: &Value, written: &str) {
     let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
     let id = world.get(query, json!({ "id": plan })).await["executionId"].clone();
     let events = world.events(id.as_str().unwrap()).await;
-    let succeeded = events.iter().find(|it| it["type"] == "step_succeeded").unwrap();
+    let succeeded = events.iter().find(|event| event["type"] == "step_succeeded").unwrap();
     assert_eq!(succeeded["data"]["output"].to_string(), written);
     let fields = "outputs step(stepId: \"e\") { output resolvedParameters }";
-    let it = world.execution(id.as_str().unwrap(), fields).await;
-    for value in [&it["outputs"]["e"], &it["step"]["output"], &it["step"]["resolvedParameters"]] {
+    let execution = world.execution(id.as_str().unwrap(), fields).await;
+    for value in [
+        &execution["outputs"]["e"],
+        &execution["step"]["output"],
+        &execution["step"]["resolvedParameters"],
+    ] {
         assert_eq!(value.to_string(), written);
     }
 }

@@ -35,8 +35,8 @@ async fn a_plan_lives_in(world: &World) {
     assert_eq!((&plan["version"], &plan["planner"]), (&json!(1), &json!("literal")));
     assert_eq!(plan["tools"][1]["dependsOn"], json!(["author"]));
     assert_eq!(plan["tools"][0]["outputMapping"], json!({ "name": "who", "nothing": "none" }));
-    let flags =
-        ["effect", "onError", "timeoutMs", "requiresApproval"].map(|it| &plan["tools"][2][it]);
+    let flags = ["effect", "onError", "timeoutMs", "requiresApproval"]
+        .map(|field| &plan["tools"][2][field]);
     assert_eq!(flags, [&json!("READ"), &json!("ignore"), &json!(300_000), &json!(false)]);
 
     let request = text(&plan["requestId"]);
@@ -46,9 +46,9 @@ async fn a_plan_lives_in(world: &World) {
     assert_eq!((&begun["planId"], &begun["total"]), (&plan["planId"], &json!(4)));
     let id = text(&begun["executionId"]);
     let events = world.events(&id).await;
-    assert_eq!(events.first().map(|it| &it["type"]), Some(&json!("created")));
-    assert_eq!(events.last().map(|it| &it["data"]), Some(&json!({ "state": "COMPLETED" })));
-    let seqs: Vec<u64> = events.iter().filter_map(|it| it["seq"].as_u64()).collect();
+    assert_eq!(events.first().map(|event| &event["type"]), Some(&json!("created")));
+    assert_eq!(events.last().map(|event| &event["data"]), Some(&json!({ "state": "COMPLETED" })));
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
     assert_eq!(seqs, (1..=events.len() as u64).collect::<Vec<_>>());
     what_it_gave(world, &id).await;
     what_the_request_tells(world, &request, events.len()).await;
@@ -60,31 +60,39 @@ async fn what_it_gave(world: &World, id: &str) {
         steps { stepId state attempts resolvedParameters output durationMs error { code } warnings }
         step(stepId: \"blog\") { toolName } none: step(stepId: \"x\") { state }
         events(afterSeq: 1, first: 2) { seq }";
-    let it = world.execution(id, fields).await;
+    let execution = world.execution(id, fields).await;
     let outputs = json!({
         "author": { "_id": 7, "name": "Alice" },
         "blog": { "title": "by Alice", "authorId": 7 },
         "broken": null,
         "last": null,
     });
-    assert_eq!(it["outputs"].to_string(), outputs.to_string());
-    assert_eq!(it["executionResults"]["outputs"], outputs);
-    assert_eq!(it["executionResults"]["variables"], json!({ "who": "Alice" }));
+    assert_eq!(execution["outputs"].to_string(), outputs.to_string());
+    assert_eq!(execution["executionResults"]["outputs"], outputs);
+    assert_eq!(execution["executionResults"]["variables"], json!({ "who": "Alice" }));
     let error = json!([{ "stepId": "broken", "code": "tool.failed", "message": "on purpose", "attempt": 1 }]);
-    assert_eq!(it["executionResults"]["errors"], error);
-    let counts = ["total", "successful", "failed", "skipped", "cancelled"].map(|n| it[n].as_u64());
+    assert_eq!(execution["executionResults"]["errors"], error);
+    let counts =
+        ["total", "successful", "failed", "skipped", "cancelled"].map(|n| execution[n].as_u64());
     assert_eq!(counts, [4, 3, 1, 0, 0].map(Some));
-    assert_eq!((&it["state"], &it["mode"]), (&json!("COMPLETED"), &json!("PARALLEL")));
-    assert_eq!(it["node"], "here");
-    let steps = it["steps"].as_array().unwrap();
+    assert_eq!(
+        (&execution["state"], &execution["mode"]),
+        (&json!("COMPLETED"), &json!("PARALLEL"))
+    );
+    assert_eq!(execution["node"], "here");
+    let steps = execution["steps"].as_array().unwrap();
     assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "SUCCEEDED", "FAILED", "SUCCEEDED"]);
     assert_eq!(steps[1]["resolvedParameters"], outputs["blog"]);
-    assert!(steps[0]["durationMs"].as_f64().is_some_and(|it| it >= 0.0));
-    assert_eq!((&it["step"]["toolName"], &it["none"]), (&json!("flow.echo"), &Value::Null));
-    assert_eq!(it["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
-    let moments = [&it["startedAt"], &it["finishedAt"]].map(text);
+    assert!(steps[0]["durationMs"].as_f64().is_some_and(|millis| millis >= 0.0));
+    assert_eq!(
+        (&execution["step"]["toolName"], &execution["none"]),
+        (&json!("flow.echo"), &Value::Null)
+    );
+    assert_eq!(execution["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
+    let moments = [&execution["startedAt"], &execution["finishedAt"]].map(text);
     assert!(
-        moments[0] < moments[1] && moments.iter().all(|it| it.ends_with('Z') && it.len() == 27)
+        moments[0] < moments[1]
+            && moments.iter().all(|moment| moment.ends_with('Z') && moment.len() == 27)
     );
 }
 
@@ -92,17 +100,17 @@ async fn what_the_request_tells(world: &World, request: &str, events: usize) {
     let query = "query ($id: ID!) { request(requestId: $id) {
         requestId query plans { version executions { state } } executions { state request { requestId } }
         transcript { kind } timeline { at kind node stepId attempt message durationMs } } }";
-    let it = world.get(query, json!({ "id": request })).await;
-    assert_eq!(it["plans"], json!([{ "version": 1, "executions": [{ "state": "COMPLETED" }] }]));
-    assert_eq!(it["executions"][0]["request"]["requestId"], request);
-    let transcript = pluck(it["transcript"].as_array().unwrap(), "kind");
+    let found = world.get(query, json!({ "id": request })).await;
+    assert_eq!(found["plans"], json!([{ "version": 1, "executions": [{ "state": "COMPLETED" }] }]));
+    assert_eq!(found["executions"][0]["request"]["requestId"], request);
+    let transcript = pluck(found["transcript"].as_array().unwrap(), "kind");
     assert_eq!(transcript, ["selection", "candidates", "draft", "plan"]);
-    let timeline = it["timeline"].as_array().unwrap();
+    let timeline = found["timeline"].as_array().unwrap();
     assert_eq!(timeline.len(), 1 + transcript.len() + 1 + events);
     assert_eq!(timeline[0]["kind"], "request");
     let moments = pluck(timeline, "at");
     assert!(moments.is_sorted(), "{moments:?}");
-    let ended = timeline.iter().find(|it| it["kind"] == "step_succeeded").unwrap();
+    let ended = timeline.iter().find(|entry| entry["kind"] == "step_succeeded").unwrap();
     assert_eq!(ended["node"], "here");
     assert!(ended["durationMs"].is_number() && ended["attempt"] == 1);
     let last = timeline.last().unwrap();
@@ -118,13 +126,13 @@ async fn a_request_comes_before_its_explicit_plan() {
         let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
         let query = "query ($id: ID!) { plan(planId: $id) {
             createdAt request { createdAt timeline { at kind message } } } }";
-        let it = world.get(query, json!({ "id": plan })).await;
-        assert!(text(&it["request"]["createdAt"]) <= text(&it["createdAt"]), "{it}");
-        let timeline = it["request"]["timeline"].as_array().unwrap();
+        let found = world.get(query, json!({ "id": plan })).await;
+        assert!(text(&found["request"]["createdAt"]) <= text(&found["createdAt"]), "{found}");
+        let timeline = found["request"]["timeline"].as_array().unwrap();
         let kinds = pluck(timeline, "kind");
         assert_eq!(kinds[0], "request", "{timeline:#?}");
-        let draft = timeline.iter().position(|it| it["message"] == "planning: draft");
-        let made = kinds.iter().position(|it| it == "plan_created");
+        let draft = timeline.iter().position(|entry| entry["message"] == "planning: draft");
+        let made = kinds.iter().position(|kind| kind == "plan_created");
         assert!(draft.is_some() && draft < made, "{timeline:#?}");
         assert!(pluck(timeline, "at").is_sorted());
     }
@@ -135,9 +143,9 @@ async fn one_process_asks_and_another_works() {
     let [asking, working] = two_processes().await;
     let id = asking.start(author_and_blog(), json!({ "mode": "SEQUENTIAL" })).await;
     let events = asking.events(&id).await;
-    assert_eq!(events.last().map(|it| &it["type"]), Some(&json!("finished")));
+    assert_eq!(events.last().map(|event| &event["type"]), Some(&json!("finished")));
     assert_eq!(working.events(&id).await, events);
-    let states = [&asking, &working].map(|it| it.execution(&id, "state outputs node"));
+    let states = [&asking, &working].map(|world| world.execution(&id, "state outputs node"));
     let [a, b] = futures::future::join_all(states).await.try_into().unwrap();
     assert_eq!(a, b);
     assert_eq!(a["state"], "COMPLETED");
@@ -212,7 +220,7 @@ async fn who_asks_under_a_key_at_the_same_time_plans_nothing() {
     let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
     let asked = (0..8).map(|_| world.get(query, json!({ "query": draft })));
     let begun = futures::future::join_all(asked).await;
-    assert!(begun.iter().all(|it| *it == begun[0]), "{begun:#?}");
+    assert!(begun.iter().all(|id| *id == begun[0]), "{begun:#?}");
     let requests = world.get("{ requests { nodes { requestId } } }", json!({})).await;
     assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
 }
@@ -229,7 +237,7 @@ async fn many_revise_a_plan_at_once() {
         let asked = (0..24).map(|_| world.get(revise, json!({ "id": first, "input": input })));
         let made = futures::future::join_all(asked).await;
         let mut versions: Vec<_> =
-            made.iter().map(|it| it["plan"]["version"].as_u64().unwrap()).collect();
+            made.iter().map(|revised| revised["plan"]["version"].as_u64().unwrap()).collect();
         versions.sort_unstable();
         assert_eq!(versions, (2..26).collect::<Vec<_>>());
     }

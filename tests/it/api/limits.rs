@@ -91,14 +91,15 @@ async fn a_step_that_waits_for_a_limit_says_which_and_holds_nothing() {
     let tools = json!([echo("a", 1), echo("b", 1), echo("c", 2),
         { "name": "flow.noop", "id": "d", "dependsOn": "c" }]);
     let id = world.start(tools, json!({})).await;
-    world.execution_until(&id, "successful", |it| it["successful"] == 3).await;
-    let it = world
+    world.execution_until(&id, "successful", |execution| execution["successful"] == 3).await;
+    let execution = world
         .execution(&id, "state steps { state attempts } waitsFor { kind stepId name message }")
         .await;
-    let steps = it["steps"].as_array().unwrap();
-    let waiting: Vec<_> = pluck(steps, "state").into_iter().filter(|it| it == "PENDING").collect();
-    assert_eq!(waiting.len(), 1, "{it:#}");
-    let wait = &it["waitsFor"][0];
+    let steps = execution["steps"].as_array().unwrap();
+    let waiting: Vec<_> =
+        pluck(steps, "state").into_iter().filter(|state| state == "PENDING").collect();
+    assert_eq!(waiting.len(), 1, "{execution:#}");
+    let wait = &execution["waitsFor"][0];
     assert_eq!(
         (&wait["kind"], &wait["name"]),
         (&json!("limit"), &json!("tool:flow.echo/customer=1"))
@@ -107,5 +108,5 @@ async fn a_step_that_waits_for_a_limit_says_which_and_holds_nothing() {
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
     world.get(cancel, json!({ "id": id })).await;
     // What waits for a limit can be cancelled; the answer may be older than that.
-    world.execution_until(&id, "state", |it| it["state"] == "CANCELLED").await;
+    world.execution_until(&id, "state", |execution| execution["state"] == "CANCELLED").await;
 }

@@ -32,7 +32,7 @@ async fn lists_come_in_parts() {
                 after = part["pageInfo"]["endCursor"].clone();
                 assert_eq!(edges.last().unwrap()["cursor"], after);
                 parts.push(nodes.len());
-                seen.extend(edges.iter().map(|it| text(&it["node"]["createdAt"])));
+                seen.extend(edges.iter().map(|edge| text(&edge["node"]["createdAt"])));
                 if part["pageInfo"]["hasNextPage"] == false {
                     break;
                 }
@@ -104,7 +104,8 @@ async fn a_search_of_very_many_words_is_refused_with_a_reason() {
         let query = "query ($search: String!) {
             requests(filter: { search: $search }) { nodes { requestId } }
             plans(filter: { search: $search }) { nodes { planId } } }";
-        let words = |n: usize| (0..n).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" ");
+        let words =
+            |n: usize| (0..n).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
         let most = world.ask(query, json!({ "search": words(64) })).await;
         assert!(most.get("errors").is_none(), "{most:#}");
         let same = world.ask(query, json!({ "search": "word WORD ".repeat(2_000) })).await;
@@ -136,7 +137,7 @@ async fn what_is_large_comes_in_smaller_parts() {
             nodes { executionId } pageInfo { hasNextPage endCursor } } }";
         let part = world.get(query, json!({ "after": after })).await;
         let nodes = part["nodes"].as_array().unwrap();
-        found.extend(nodes.iter().map(|it| text(&it["executionId"])));
+        found.extend(nodes.iter().map(|node| text(&node["executionId"])));
         after = part["pageInfo"]["endCursor"].clone();
         parts += 1;
         if part["pageInfo"]["hasNextPage"] == false {

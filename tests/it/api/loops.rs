@@ -18,8 +18,8 @@ async fn run(world: &World, tools: Value, input: Value) -> (String, Value) {
         executionResults { errors { stepId index code message } }
         steps { stepId index state output itemTally { total successful failed }
             items { stepId index state output resolvedParameters error { index code } } }";
-    let it = world.execution(&id, fields).await;
-    (id, it)
+    let execution = world.execution(&id, fields).await;
+    (id, execution)
 }
 
 #[tokio::test]
@@ -29,17 +29,17 @@ async fn items_that_may_fail_are_counted_and_named() {
         for (on_error, output) in
             [("ignore", json!([null, null, null])), ("continue", json!([null, null]))]
         {
-            let (_, it) = run(&world, loops(on_error), json!([0, 1, 0])).await;
-            assert_eq!(it["state"], "COMPLETED", "{it:#}");
-            assert_eq!(it["outputs"]["l"], output, "{on_error}");
-            let errors = &it["executionResults"]["errors"];
+            let (_, execution) = run(&world, loops(on_error), json!([0, 1, 0])).await;
+            assert_eq!(execution["state"], "COMPLETED", "{execution:#}");
+            assert_eq!(execution["outputs"]["l"], output, "{on_error}");
+            let errors = &execution["executionResults"]["errors"];
             assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
             assert_eq!((&errors[0]["stepId"], &errors[0]["index"]), (&json!("l"), &json!(1)));
             assert_eq!(
-                (&it["total"], &it["successful"], &it["failed"]),
+                (&execution["total"], &execution["successful"], &execution["failed"]),
                 (&json!(1), &json!(1), &json!(0))
             );
-            let step = &it["steps"][0];
+            let step = &execution["steps"][0];
             assert_eq!(step["itemTally"], json!({ "total": 3, "successful": 2, "failed": 1 }));
             let items = step["items"].as_array().unwrap();
             assert_eq!(pluck(items, "state"), ["SUCCEEDED", "FAILED", "SUCCEEDED"]);
@@ -53,19 +53,19 @@ async fn items_that_may_fail_are_counted_and_named() {
 #[tokio::test]
 async fn an_item_that_must_not_fail_fails_the_step() {
     for world in worlds().await {
-        let (id, it) = run(&world, loops("fail"), json!([0, 1])).await;
-        assert_eq!(it["state"], "FAILED");
-        let errors = &it["executionResults"]["errors"];
+        let (id, execution) = run(&world, loops("fail"), json!([0, 1])).await;
+        assert_eq!(execution["state"], "FAILED");
+        let errors = &execution["executionResults"]["errors"];
         assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
         assert_eq!((&errors[0]["index"], &errors[0]["code"]), (&json!(1), &json!("tool.failed")));
         let events = world.events(&id).await;
         let indexed: Vec<_> = events
             .iter()
-            .filter(|it| it["data"]["index"] == 1)
-            .map(|it| text(&it["type"]))
+            .filter(|event| event["data"]["index"] == 1)
+            .map(|event| text(&event["type"]))
             .collect();
         assert_eq!(indexed, ["step_started", "step_failed"]);
-        let begun = events.iter().find(|it| it["type"] == "step_started").unwrap();
+        let begun = events.iter().find(|event| event["type"] == "step_started").unwrap();
         assert_eq!(begun["data"], json!({ "items": 2 }));
     }
 }
@@ -79,7 +79,7 @@ async fn items_come_in_parts() {
     let id = world.start(echo, json!({ "input": list })).await;
     world.events(&id).await;
     let outputs = world.execution(&id, "outputs").await;
-    let gathered: Vec<_> = list.iter().map(|it| json!({ "x": it })).collect();
+    let gathered: Vec<_> = list.iter().map(|item| json!({ "x": item })).collect();
     assert_eq!(outputs["outputs"]["l"], json!(gathered));
     for (arguments, expected) in [
         ("(first: 2)", vec!["0", "1"]),
@@ -89,8 +89,8 @@ async fn items_come_in_parts() {
         ("(state: [FAILED])", vec![]),
     ] {
         let fields = format!("steps {{ items{arguments} {{ index }} }}");
-        let it = world.execution(&id, &fields).await;
-        let items = it["steps"][0]["items"].as_array().unwrap();
+        let execution = world.execution(&id, &fields).await;
+        let items = execution["steps"][0]["items"].as_array().unwrap();
         assert_eq!(pluck(items, "index"), expected, "{arguments}");
     }
     for arguments in ["(first: 0)", "(first: 10001)", "(afterIndex: -1)"] {
@@ -112,12 +112,17 @@ async fn one_item_is_approved_or_all_that_wait() {
             let (world, id) = (&world, id.clone());
             async move {
                 let fields = "steps { items(state: [WAITING]) { index waitsFor } }";
-                let items = |it: &Value| it["steps"][0]["items"].as_array().unwrap().clone();
-                items(&world.execution_until(&id, fields, |it| items(it).len() == n).await)
+                let items =
+                    |execution: &Value| execution["steps"][0]["items"].as_array().unwrap().clone();
+                items(
+                    &world
+                        .execution_until(&id, fields, |execution| items(execution).len() == n)
+                        .await,
+                )
             }
         };
         let items = waiting(3).await;
-        assert!(items.iter().all(|it| it["waitsFor"] == "decision"), "{items:?}");
+        assert!(items.iter().all(|item| item["waitsFor"] == "decision"), "{items:?}");
         let query = "mutation ($id: ID!, $step: String!) {
             approveStep(executionId: $id, stepId: $step, approved: true) { executionId } }";
         for (step, code) in
@@ -136,6 +141,6 @@ async fn one_item_is_approved_or_all_that_wait() {
         assert_eq!(kinds, ["decision", "decision", "items"], "{why:#}");
         world.get(query, json!({ "id": id, "step": "l" })).await;
         let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
     }
 }

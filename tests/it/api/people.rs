@@ -54,7 +54,8 @@ async fn what_is_cancelled_stays_cancelled() {
         assert_eq!(cancelled["steps"], json!([{ "state": "CANCELLED" }]));
         assert_eq!(steer(&world, &id, "cancelExecution").await, cancelled);
         let events = world.events(&id).await;
-        let asked: Vec<_> = events.iter().filter(|it| it["type"] == "cancel_requested").collect();
+        let asked: Vec<_> =
+            events.iter().filter(|event| event["type"] == "cancel_requested").collect();
         assert_eq!(asked.len(), 1);
         assert_eq!(asked[0]["data"], json!({ "reason": "enough" }));
     }
@@ -77,7 +78,7 @@ async fn a_pause_holds_until_somebody_resumes() {
         let resumed = steer(&world, &id, "resumeExecution").await;
         assert_ne!(resumed["state"], "PAUSED");
         let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
     }
 }
 
@@ -89,15 +90,16 @@ async fn a_person_lets_a_step_go_on_or_not() {
                 "parameters": { "x": 1 } }]);
             let id = world.start(step, json!({})).await;
             world.until(&id, "a", "WAITING").await;
-            let it = world.execution(&id, "step(stepId: \"a\") { resolvedParameters }").await;
-            assert_eq!(it["step"]["resolvedParameters"], json!({ "x": 1 }));
+            let execution =
+                world.execution(&id, "step(stepId: \"a\") { resolvedParameters }").await;
+            assert_eq!(execution["step"]["resolvedParameters"], json!({ "x": 1 }));
             let unknown = format!("approveStep , stepId: \"b\", approved: {approved}");
             assert_eq!(refused(&world, &id, &unknown).await, "NOT_FOUND");
             let what = format!("approveStep , stepId: \"a\", approved: {approved}, comment: \"c\"");
-            let it = steer(&world, &id, &what).await;
-            assert_ne!(it["steps"][0]["state"], "WAITING");
+            let answer = steer(&world, &id, &what).await;
+            assert_ne!(answer["steps"][0]["state"], "WAITING");
             let events = world.events(&id).await;
-            assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!(state)));
+            assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!(state)));
             let fields = "executionResults { errors { code } }";
             let codes = if approved { json!([]) } else { json!([{ "code": "step.rejected" }]) };
             assert_eq!(world.execution(&id, fields).await["executionResults"]["errors"], codes);
@@ -122,11 +124,12 @@ async fn a_failure_waits_for_a_decision() {
             "parameters": { "message": "m", "times": 1 } }]);
         let id = world.start(step, json!({})).await;
         world.until(&id, "f", "WAITING").await;
-        let it = world.execution(&id, "step(stepId: \"f\") { error { message attempt } }").await;
-        assert_eq!(it["step"]["error"], json!({ "message": "m", "attempt": 1 }));
+        let execution =
+            world.execution(&id, "step(stepId: \"f\") { error { message attempt } }").await;
+        assert_eq!(execution["step"]["error"], json!({ "message": "m", "attempt": 1 }));
         steer(&world, &id, "approveStep , stepId: \"f\", approved: true").await;
         let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
     }
 }
 
@@ -146,5 +149,5 @@ async fn a_signal_too_many_is_refused() {
     assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
     steer(&world, &id, "signalExecution , name: \"go\"").await;
     let events = world.events(&id).await;
-    assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+    assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
 }

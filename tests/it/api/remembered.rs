@@ -19,12 +19,12 @@ const QUERY: &str =
 /// Returns from which request a plan came, if it came from memory.
 fn source(plan: &Value) -> Option<String> {
     let entries = plan["request"]["transcript"].as_array().unwrap();
-    let kinds: Vec<_> = entries.iter().map(|it| it["kind"].as_str().unwrap()).collect();
-    let cached = entries.iter().find(|it| it["kind"] == "cache");
+    let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
+    let cached = entries.iter().find(|entry| entry["kind"] == "cache");
     // The planner of these tests notes what it was shown.
     assert_eq!(cached.is_none(), kinds.contains(&"candidates"), "{kinds:?}");
     assert!(kinds.contains(&"draft") && kinds.contains(&"plan"), "{kinds:?}");
-    cached.map(|it| text(&it["content"]["requestId"]))
+    cached.map(|entry| text(&entry["content"]["requestId"]))
 }
 
 async fn plan(world: &World, query: &str, options: Value) -> Value {
@@ -68,7 +68,7 @@ async fn what_makes_no_plan_is_not_kept() {
         let debug = "query ($id: ID!) { request(requestId: $id) { transcript { kind } } }";
         let request = world.get(debug, json!({ "id": refusal["requestId"] })).await;
         let kinds = request["transcript"].as_array().unwrap();
-        assert!(kinds.iter().all(|it| it["kind"] != "cache"), "{kinds:?}");
+        assert!(kinds.iter().all(|kind| kind["kind"] != "cache"), "{kinds:?}");
     }
 }
 

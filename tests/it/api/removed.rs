@@ -75,7 +75,7 @@ async fn an_execution_that_is_removed_while_it_is_read_is_whole_or_not_there() {
         // Before an operation of the reader, each in its turn; where it has fewer, behind them all.
         let removing = async {
             tokio::select! {
-                _ = asked.wait_for(|it| *it > seed % 8) => (),
+                _ = asked.wait_for(|count| *count > seed % 8) => (),
                 _ = is_answered => (),
             }
             prune(&*memory).await;
@@ -112,7 +112,10 @@ async fn a_version_follows_the_newest_when_older_ones_are_removed() {
     }
     let query = "query ($id: ID!) { plan(planId: $id) { request { plans { version } } } }";
     let left = world.get(query, json!({ "id": plan })).await;
-    assert_eq!(left["request"]["plans"], json!([2, 3, 4].map(|it| json!({ "version": it }))));
+    assert_eq!(
+        left["request"]["plans"],
+        json!([2, 3, 4].map(|version| json!({ "version": version })))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,7 +109,7 @@ async fn what_cannot_be_saved_or_run_is_refused() {
     let twice =
         json!({ "name": "n", "input": { "name": "A" }, "options": { "input": { "name": "B" } } });
     assert_eq!(world.refused(RUN, twice).await["code"], "INVALID_ARGUMENT");
-    let deep = (0..200).fold(json!(1), |it, _| json!([it]));
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let refusal = world.refused(RUN, json!({ "name": "n", "input": deep })).await;
     assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{refusal}");
     let large = json!({ "name": "n", "input": "x".repeat(2 << 20) });

@@ -51,7 +51,8 @@ impl Embedder for Known {
 
 /// Returns a world with two tools that have examples, one without, and one that is switched off.
 async fn with_tools() -> World {
-    let world = world().await.with(|it| it.with_embedders(vec![Source::Own(Arc::new(Known))]));
+    let world =
+        world().await.with(|world| world.with_embedders(vec![Source::Own(Arc::new(Known))]));
     let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
     for (name, set, description, examples) in [
         ("hour", "day", "Says the hour.", json!(["what time is it", "tell me the time", "clock"])),
@@ -78,11 +79,11 @@ async fn selected(world: &World, asked: Value) -> Vec<Value> {
 }
 
 fn names(matches: &[Value]) -> Vec<String> {
-    matches.iter().map(|it| it["tool"]["name"].as_str().unwrap().to_owned()).collect()
+    matches.iter().map(|found| found["tool"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 fn hits(matches: &[Value]) -> Vec<bool> {
-    matches.iter().map(|it| it["hit"] == true).collect()
+    matches.iter().map(|found| found["hit"] == true).collect()
 }
 
 #[track_caller]
@@ -105,18 +106,18 @@ async fn a_centroid_is_hit_from_within_the_examples() {
     // Examples are as near to their own middle as they are; the margin keeps the farthest out.
     let edge = selected(&world, json!({ "query": "tell me the time", "limit": 1 })).await;
     assert_eq!((names(&edge), hits(&edge)), (vec!["hour".to_owned()], vec![false]));
-    let wider = world.with(|it| it.with_margin(-0.01));
+    let wider = world.with(|world| world.with_margin(-0.01));
     let edge = selected(&wider, json!({ "query": "tell me the time", "limit": 1 })).await;
     assert_eq!(hits(&edge), [true], "a negative margin is the first program's rule");
 }
 
 #[tokio::test]
 async fn the_limit_comes_before_the_hits() {
-    let world = with_tools().await.with(|it| it.with_margin(-0.2));
+    let world = with_tools().await.with(|world| world.with_margin(-0.2));
     // `place` is nearest to it and `hour` near enough: only what is within the limit is judged.
     let two = selected(&world, json!({ "query": "when", "by": "CENTROID" })).await;
     assert_eq!((names(&two), hits(&two)), (vec!["place".into(), "hour".into()], vec![true, false]));
-    let world = world.with(|it| it.with_margin(-0.4));
+    let world = world.with(|world| world.with_margin(-0.4));
     let two = selected(&world, json!({ "query": "when", "by": "CENTROID" })).await;
     assert_eq!(hits(&two), [true, true]);
     let one = selected(&world, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
@@ -182,7 +183,7 @@ async fn tools_collide_by_the_product_of_their_means() {
 
 #[tokio::test]
 async fn without_an_embedder_words_are_left() {
-    let world = with_tools().await.with(|it| it.with_embedders(Vec::new()));
+    let world = with_tools().await.with(|world| world.with_embedders(Vec::new()));
     for by in ["CENTROID", "DESCRIPTION"] {
         let refused = world.refused(SELECT, json!({ "query": "when", "by": by })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
@@ -220,8 +221,8 @@ async fn what_did_well_for_such_queries_is_learned() {
         let found = world.get(query, json!({ "query": asked })).await;
         let of = |name: &str| {
             let mut found = found.as_array().unwrap().iter();
-            let it = found.find(|it| it["tool"]["name"] == name).unwrap();
-            (it["score"].as_f64().unwrap(), it["learned"].as_f64())
+            let tool = found.find(|candidate| candidate["tool"]["name"] == name).unwrap();
+            (tool["score"].as_f64().unwrap(), tool["learned"].as_f64())
         };
         [of("flow.noop"), of("flow.fail")]
     };
@@ -231,7 +232,7 @@ async fn what_did_well_for_such_queries_is_learned() {
     }
     let [other, _] = learned(&world, "noop or fail").await;
     assert_eq!(other.1, None, "that is another kind of query");
-    let off = world.with(|it| it.with_learning(false));
+    let off = world.with(|world| world.with_learning(false));
     let [without, _] = learned(&off, "{ noop, fail }").await;
     assert_eq!(without.1, None);
     assert!((noop.0 - without.0 - 0.05 * 0.6).abs() < 1e-4, "{noop:?} {without:?}");
@@ -262,7 +263,7 @@ impl Embedder for Flaky {
 async fn queries_wait_for_a_model_that_does_not_answer() {
     let flaky = Arc::new(Flaky::default());
     let own: Arc<dyn Embedder> = flaky.clone();
-    let world = with_tools().await.with(|it| it.with_embedders(vec![Source::Own(own)]));
+    let world = with_tools().await.with(|world| world.with_embedders(vec![Source::Own(own)]));
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
     let query = r#"{"tools":[{"name":"flow.noop"}]}"#;
     let id = world.get(run, json!({ "query": query })).await["executionId"].clone();
@@ -271,7 +272,9 @@ async fn queries_wait_for_a_model_that_does_not_answer() {
     let learned = async || {
         let found = world.get(select, json!({})).await;
         let mut found = found.as_array().unwrap().iter();
-        found.find(|it| it["tool"]["name"] == "flow.noop").and_then(|it| it["learned"].as_f64())
+        found
+            .find(|tool| tool["tool"]["name"] == "flow.noop")
+            .and_then(|tool| tool["learned"].as_f64())
     };
     // All of it is known before the model goes away.
     assert_eq!(learned().await, None);
@@ -309,7 +312,8 @@ async fn a_server_that_fails_in_use_is_left_for_the_next_embedder_at_once() {
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
         let server = Source::Server(ServerConfig { base_url: url, model, api_key });
         let world = with_tools().await;
-        let world = world.with(|it| it.with_embedders(vec![server, Source::Own(Arc::new(Known))]));
+        let world =
+            world.with(|world| world.with_embedders(vec![server, Source::Own(Arc::new(Known))]));
         // It goes by the lengths of texts: that of `place`'s examples is nine on average.
         let found = selected(&world, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
         assert_eq!(names(&found), ["place"]);
@@ -335,7 +339,7 @@ async fn a_server_that_fails_in_use_is_left_for_the_next_embedder_at_once() {
 async fn meaning_goes_on_with_the_next_embedder() {
     let flaky = Arc::new(Flaky::default());
     let wanted = vec![Source::Own(flaky.clone() as _), Source::Own(Arc::new(Known))];
-    let world = with_tools().await.with(|it| it.with_embedders(wanted));
+    let world = with_tools().await.with(|world| world.with_embedders(wanted));
     flaky.is_away.store(true, Ordering::SeqCst);
     // Not a word of it is the tool's.
     let asked = json!({ "query": "when", "by": "HYBRID", "limit": 1 });

@@ -30,11 +30,11 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
                 { "name": "flow.echo", "id": "z", "parameters": { "got": "{{sub.in.twice}}" } }]);
             let id = world.start(tools, json!({})).await;
             world.events(&id).await;
-            let it = world.execution(&id, TREE).await;
-            assert_eq!(it["state"], "COMPLETED", "{sub} {it:#}");
-            assert_eq!(it["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
-            assert_eq!(it["outputs"]["z"], json!({ "got": "yy" }));
-            let step = &it["steps"][1];
+            let execution = world.execution(&id, TREE).await;
+            assert_eq!(execution["state"], "COMPLETED", "{sub} {execution:#}");
+            assert_eq!(execution["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
+            assert_eq!(execution["outputs"]["z"], json!({ "got": "yy" }));
+            let step = &execution["steps"][1];
             let found = &step["child"];
             assert_eq!(step["childExecutionId"], found["executionId"]);
             assert_eq!(found["input"], json!({ "x": "y" }));
@@ -47,7 +47,7 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
             assert_eq!(found["requestId"], request);
             let list = "query ($filter: ExecutionFilter) {
                 executions(filter: $filter) { nodes { executionId } } }";
-            let (whole, part) = (&it["executionId"], &found["executionId"]);
+            let (whole, part) = (&execution["executionId"], &found["executionId"]);
             for (parts, expected) in [
                 (json!(null), json!([part, whole])),
                 (json!(true), json!([part, whole])),
@@ -59,7 +59,7 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
                     .as_array()
                     .unwrap()
                     .iter()
-                    .map(|it| it["executionId"].clone())
+                    .map(|child_execution| child_execution["executionId"].clone())
                     .collect();
                 assert_eq!(ids, expected, "{parts}");
             }
@@ -92,14 +92,14 @@ async fn inputs_of_a_saved_plan_hold_where_a_step_executes_it() {
             let options = json!({ "input": { "s": s }, "dryRun": dry });
             let id = world.start(tools.clone(), options).await;
             world.events(&id).await;
-            let it = world.execution(&id, fields).await;
+            let execution = world.execution(&id, fields).await;
             let state = if expected.is_some() { "COMPLETED" } else { "FAILED" };
-            assert_eq!(it["state"], state, "{s} {dry} {it}");
+            assert_eq!(execution["state"], state, "{s} {dry} {execution}");
             if expected.is_none() {
                 let codes = json!([{ "code": "tool.invalid_parameters" }]);
-                assert_eq!(it["executionResults"]["errors"], codes);
+                assert_eq!(execution["executionResults"]["errors"], codes);
             } else if !dry {
-                assert_eq!(it["outputs"]["typed"]["in"], json!({ "s": s, "n": 7 }));
+                assert_eq!(execution["outputs"]["typed"]["in"], json!({ "s": s, "n": 7 }));
             }
         }
     }
@@ -114,19 +114,19 @@ async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     world.until(&id, "sub", "RUNNING").await;
     let fields = "waitsFor { kind stepId executionId message }
         step(stepId: \"sub\") { childExecutionId }";
-    let it = world.execution(&id, fields).await;
-    let child = it["step"]["childExecutionId"].clone();
-    let wait = &it["waitsFor"][0];
+    let execution = world.execution(&id, fields).await;
+    let child = execution["step"]["childExecutionId"].clone();
+    let wait = &execution["waitsFor"][0];
     assert_eq!((&wait["kind"], &wait["stepId"]), (&json!("child"), &json!("sub")));
     assert_eq!(wait["executionId"], child);
     world.until(&text(&child), "n", "WAITING").await;
-    let it = world.execution(&text(&child), "waitsFor { kind stepId message }").await;
+    let execution = world.execution(&text(&child), "waitsFor { kind stepId message }").await;
     let expected = json!([{ "kind": "approval", "stepId": "n",
         "message": "needs approval of `n`, which calls `flow.noop`" }]);
-    assert_eq!(it["waitsFor"], expected);
+    assert_eq!(execution["waitsFor"], expected);
     let fields = "findings(first: 1) { code severity message causeExecutionId remedies { mutation variables } }";
-    let it = world.execution(&id, fields).await;
-    let found = &it["findings"][0];
+    let execution = world.execution(&id, fields).await;
+    let found = &execution["findings"][0];
     assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
     assert!(text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));
     assert_eq!(found["causeExecutionId"], child);
@@ -136,7 +136,7 @@ async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     world.get(cancel, json!({ "id": id })).await;
     for id in [id, text(&child)] {
         let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("CANCELLED")));
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("CANCELLED")));
         assert_eq!(world.execution(&id, "waitsFor { kind }").await["waitsFor"], json!([]));
     }
 }

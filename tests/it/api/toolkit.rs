@@ -53,7 +53,7 @@ async fn score(world: &World, from: &str, to: &str) -> Value {
 }
 
 fn names(graph: &Value) -> [Vec<String>; 2] {
-    ["actions", "tools"].map(|it| pluck(graph[it].as_array().unwrap(), "name"))
+    ["actions", "tools"].map(|part| pluck(graph[part].as_array().unwrap(), "name"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,7 +137,7 @@ async fn cycles_end_and_weak_tools_need_a_low_threshold() {
     let world = world().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for (name, before) in [("c0", None), ("c1", Some("c0")), ("c2", Some("c1"))] {
-        let before = before.map(|it| json!([{ "name": it, "score": 0.9 }]));
+        let before = before.map(|name| json!([{ "name": name, "score": 0.9 }]));
         let input = json!({ "name": name, "description": "", "prev": before });
         world.get(add, json!({ "input": input })).await;
     }
@@ -346,7 +346,7 @@ async fn what_succeeds_is_learned_once() {
     let learned = async |from: &str, to: &str| {
         let all = asking.get(edges, json!({})).await;
         let edges = all["edges"].as_array().unwrap();
-        let found = edges.iter().find(|it| it["from"] == from && it["to"] == to).unwrap();
+        let found = edges.iter().find(|edge| edge["from"] == from && edge["to"] == to).unwrap();
         (found["score"].as_f64(), found["learned"].as_f64())
     };
     assert_eq!(learned("say", "rest").await, (Some(0.5), None), "nothing was seen");

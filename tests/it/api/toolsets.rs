@@ -87,7 +87,7 @@ async fn what_was_called_is_in_the_history_though_the_tool_is_gone() {
         assert_eq!(register(&world, page).await["effect"], "READ");
         register(&world, echo("again")).await;
         // As deep as an output may be, and what is wrapped around it is more.
-        let deep = (1..95).fold(json!("x"), |it, _| json!([it]));
+        let deep = (1..95).fold(json!("x"), |inner, _| json!([inner]));
         let mut free = echo("free");
         free["parameters"] = json!({ "type": "object" });
         register(&world, free).await;
@@ -213,7 +213,7 @@ async fn sets_appear_under_their_condition() {
         assert!(names(&one).await.contains(&name.to_owned()), "{name}");
     }
     let sets = one.get(SETS, json!({})).await;
-    let admin = sets.as_array().unwrap().iter().find(|it| it["name"] == "admin").unwrap();
+    let admin = sets.as_array().unwrap().iter().find(|set| set["name"] == "admin").unwrap();
     assert_eq!((&admin["source"], &admin["status"]), (&json!("shop"), &json!("ready")));
     assert_eq!(one.get(set, json!({ "data": { "adminMode": false } })).await, true);
     assert!(!names(&other).await.contains(&"admin".to_owned()));
@@ -258,13 +258,15 @@ async fn a_condition_that_holds_no_more_in_the_middle_is_waited_for() {
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
         world.get(cancel, json!({ "id": undone })).await;
         world.until(&id, "go", "SUCCEEDED").await;
-        world.execution_until(&undone, "state", |it| it["state"] == "COMPENSATING").await;
+        world
+            .execution_until(&undone, "state", |execution| execution["state"] == "COMPENSATING")
+            .await;
         assert_eq!(world.execution(&id, "state").await["state"], "IN_PROGRESS");
         open(true).await;
         let kinds = |events: Vec<Value>| pluck(&events, "type");
         for (id, state) in [(&id, "COMPLETED"), (&undone, "CANCELLED")] {
             let kinds = kinds(world.events(id).await);
-            assert!(!kinds.iter().any(|it| it.contains("failed")), "{kinds:?}");
+            assert!(!kinds.iter().any(|kind| kind.contains("failed")), "{kinds:?}");
             assert_eq!(world.execution(id, "state").await["state"], state, "{kinds:?}");
         }
         let outputs = world.execution(&id, "outputs").await;
@@ -323,7 +325,10 @@ async fn a_tool_of_a_built_in_set_of_another_name_goes_by_one_name() {
     let select = "{ selectTools(query: \"find files by a glob pattern\", by: LEXICAL, limit: 30) {
         tool { name } } }";
     let selected = world.get(select, json!({})).await;
-    assert!(selected.as_array().unwrap().iter().any(|it| it["tool"]["name"] == glob), "{selected}");
+    assert!(
+        selected.as_array().unwrap().iter().any(|entry| entry["tool"]["name"] == glob),
+        "{selected}"
+    );
     let action = json!({ "name": "look", "description": "Looks for files.",
                          "tools": [{ "name": glob }, { "name": "files.tree" }] });
     let learn = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";

@@ -25,8 +25,8 @@ async fn what_succeeded_is_undone_the_latest_first() {
         let events = world.events(&id).await;
         let undone: Vec<_> = events
             .iter()
-            .filter(|it| text(&it["type"]).contains("compensat"))
-            .map(|it| format!("{} {}", text(&it["type"]), text(&it["stepId"])))
+            .filter(|event| text(&event["type"]).contains("compensat"))
+            .map(|event| format!("{} {}", text(&event["type"]), text(&event["stepId"])))
             .collect();
         let expected = [
             "compensation_started null",
@@ -36,11 +36,14 @@ async fn what_succeeded_is_undone_the_latest_first() {
             "step_compensated a",
         ];
         assert_eq!(undone, expected);
-        let it = world.execution(&id, FIELDS).await;
-        assert_eq!((&it["state"], &it["compensateOnFailure"]), (&json!("FAILED"), &json!(true)));
-        let counts = ["total", "successful", "failed"].map(|key| it[key].as_u64());
+        let execution = world.execution(&id, FIELDS).await;
+        assert_eq!(
+            (&execution["state"], &execution["compensateOnFailure"]),
+            (&json!("FAILED"), &json!(true))
+        );
+        let counts = ["total", "successful", "failed"].map(|key| execution[key].as_u64());
         assert_eq!(counts, [3, 2, 1].map(Some));
-        let steps = it["steps"].as_array().unwrap();
+        let steps = execution["steps"].as_array().unwrap();
         assert_eq!(pluck(steps, "state"), ["COMPENSATED", "COMPENSATED", "FAILED"]);
         let undone = &steps[0]["compensation"];
         assert_eq!(
@@ -64,8 +67,8 @@ async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
         let undo = json!({ "name": "flow.fail", "parameters": { "message": "stuck" } });
         let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
         world.events(&id).await;
-        let it = world.execution(&id, FIELDS).await;
-        let steps = it["steps"].as_array().unwrap();
+        let execution = world.execution(&id, FIELDS).await;
+        let steps = execution["steps"].as_array().unwrap();
         assert_eq!(pluck(steps, "state"), ["COMPENSATED", "SUCCEEDED", "FAILED"]);
         let failed = &steps[1]["compensation"];
         assert_eq!(
@@ -98,7 +101,7 @@ async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() 
         let id = world.start(tools.clone(), options.clone()).await;
         let events = world.events(&id).await;
         let first = &events[0]["data"];
-        let it = world
+        let execution = world
             .execution(
                 &id,
                 "compensateOnFailure steps { state child { FIELDS } }"
@@ -106,9 +109,9 @@ async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() 
                     .as_str(),
             )
             .await;
-        assert_eq!(it["compensateOnFailure"], compensates, "{tools} {options} {first}");
-        let child = &it["steps"][0]["child"];
-        let undone = if child.is_null() { &it } else { child };
+        assert_eq!(execution["compensateOnFailure"], compensates, "{tools} {options} {first}");
+        let child = &execution["steps"][0]["child"];
+        let undone = if child.is_null() { &execution } else { child };
         let states = pluck(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
         // A retry keeps what was decided.
@@ -159,22 +162,25 @@ async fn an_execution_lists_the_calls_that_would_undo_it() {
         let options = json!({ "input": [1, 2], "compensateOnFailure": compensates });
         let id = world.start(outer.clone(), options).await;
         world
-            .execution_until(&id, "steps { child { state } }", |it| {
-                it["steps"][1]["child"]["state"] == "WAITING"
+            .execution_until(&id, "steps { child { state } }", |execution| {
+                execution["steps"][1]["child"]["state"] == "WAITING"
             })
             .await;
-        let it = world.execution(&id, "undoCalls { executionId stepId index toolName }").await;
-        let calls = it["undoCalls"].as_array().unwrap();
+        let execution =
+            world.execution(&id, "undoCalls { executionId stepId index toolName }").await;
+        let calls = execution["undoCalls"].as_array().unwrap();
         let calls: Vec<_> = calls
             .iter()
-            .map(|it| format!("{} {} {}", text(&it["stepId"]), text(&it["toolName"]), it["index"]))
+            .map(|call| {
+                format!("{} {} {}", text(&call["stepId"]), text(&call["toolName"]), call["index"])
+            })
             .collect();
         assert_eq!(calls, expected);
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
         world.get(cancel, json!({ "id": id })).await;
         world.events(&id).await;
-        let it = world.execution(&id, "undoCalls { stepId }").await;
-        assert_eq!(it["undoCalls"], json!([]));
+        let execution = world.execution(&id, "undoCalls { stepId }").await;
+        assert_eq!(execution["undoCalls"], json!([]));
     }
 }
 
@@ -183,13 +189,13 @@ async fn a_cancel_leaves_what_is_being_undone_alone() {
     for world in worlds().await {
         let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 3_000 } });
         let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
-        world.execution_until(&id, "state", |it| it["state"] == "COMPENSATING").await;
+        world.execution_until(&id, "state", |execution| execution["state"] == "COMPENSATING").await;
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
         assert_eq!(world.get(cancel, json!({ "id": id })).await["state"], "COMPENSATING");
         let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("FAILED")));
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
         assert!(!pluck(&events, "type").contains(&"cancel_requested".to_owned()));
-        let it = world.execution(&id, FIELDS).await;
-        assert_eq!(it["steps"][0]["state"], "COMPENSATED");
+        let execution = world.execution(&id, FIELDS).await;
+        assert_eq!(execution["steps"][0]["state"], "COMPENSATED");
     }
 }

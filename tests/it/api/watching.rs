@@ -62,7 +62,7 @@ async fn the_status_is_told_at_every_change() {
         world.get(signal, json!({ "id": id })).await;
         let mut told = vec![next(&mut states).await];
         told.extend(all(states).await);
-        let seqs: Vec<_> = told.iter().filter_map(|it| it["seq"].as_u64()).collect();
+        let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
         assert!(seqs.is_sorted_by(|a, b| a < b), "{told:#?}");
         let last = told.last().unwrap();
         assert_eq!((&last["state"], &last["successful"]), (&json!("COMPLETED"), &json!(1)));
@@ -96,16 +96,17 @@ async fn no_change_of_state_is_left_out_however_fast_they_come() {
             signalExecution(executionId: $id, name: \"go\") { executionId } }";
         world.get(signal, json!({ "id": id })).await;
         let told = all(states).await;
-        let seqs: Vec<_> = told.iter().filter_map(|it| it["seq"].as_u64()).collect();
+        let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
         let events = world.events_behind(&id, first).await;
-        let changes =
-            events.iter().filter(|it| it["stepId"].is_string() || it["type"] == "finished");
-        let changes: Vec<_> = changes.filter_map(|it| it["seq"].as_u64()).collect();
+        let changes = events
+            .iter()
+            .filter(|event| event["stepId"].is_string() || event["type"] == "finished");
+        let changes: Vec<_> = changes.filter_map(|event| event["seq"].as_u64()).collect();
         assert!(
-            changes.len() > 10 && changes.iter().all(|it| seqs.contains(it)),
+            changes.len() > 10 && changes.iter().all(|seq| seqs.contains(seq)),
             "{seqs:?} {events:#?}"
         );
-        assert!(told.iter().any(|it| it["steps"][1]["state"] == "RUNNING"), "{told:#?}");
+        assert!(told.iter().any(|status| status["steps"][1]["state"] == "RUNNING"), "{told:#?}");
     }
 }
 
@@ -120,7 +121,7 @@ async fn a_request_is_followed_through_later_executions() {
             requestId planId executionId type seq data at } }";
         let mut events = world.subscribe(query, json!({ "id": begun["requestId"] }));
         let mut kinds = Vec::new();
-        while kinds.last().is_none_or(|it| it != "finished") {
+        while kinds.last().is_none_or(|kind| kind != "finished") {
             let event = next(&mut events).await;
             assert_eq!(event["requestId"], begun["requestId"]);
             if event["seq"].is_number() {
@@ -130,16 +131,16 @@ async fn a_request_is_followed_through_later_executions() {
             kinds.push(event["type"].as_str().unwrap().to_owned());
         }
         let planning = ["transcript", "transcript", "transcript", "plan_created", "transcript"];
-        let told: Vec<_> = kinds.iter().filter(|it| planning.contains(&it.as_str())).collect();
+        let told: Vec<_> = kinds.iter().filter(|kind| planning.contains(&kind.as_str())).collect();
         assert_eq!(told.len(), planning.len(), "{kinds:?}");
         let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";
         let later = world.get(later, json!({ "id": begun["requestId"] })).await;
-        let rest = events.by_ref().take_while(|it| {
-            let is_last = it["type"] == "finished";
+        let rest = events.by_ref().take_while(|event| {
+            let is_last = event["type"] == "finished";
             async move { !is_last }
         });
         let rest = all(rest).await;
         assert_eq!(rest[0]["type"], "created");
-        assert!(rest.iter().all(|it| it["executionId"] == later["executionId"]), "{rest:#?}");
+        assert!(rest.iter().all(|event| event["executionId"] == later["executionId"]), "{rest:#?}");
     }
 }

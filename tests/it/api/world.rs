@@ -151,7 +151,7 @@ impl World {
 
     /// Returns where the store's file is, if it is one.
     pub(super) fn file(&self) -> Option<PathBuf> {
-        self.folder.as_ref().map(|it| it.path().join("faber.db"))
+        self.folder.as_ref().map(|folder| folder.path().join("faber.db"))
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
@@ -196,7 +196,7 @@ impl World {
     /// Subscribes. Every item is the only field of what comes.
     pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
         let stream = self.schema.execute_stream(request(query, variables));
-        stream.map(|it| only_field(body(&it))).boxed()
+        stream.map(|answer| only_field(body(&answer))).boxed()
     }
 
     /// Keeps a plan. Returns its identifier.
@@ -277,7 +277,7 @@ pub(super) async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
 
 /// Returns one field of each of several things, as text.
 pub(super) fn pluck(things: &[Value], field: &str) -> Vec<String> {
-    things.iter().map(|it| text(&it[field])).collect()
+    things.iter().map(|thing| text(&thing[field])).collect()
 }
 
 pub(super) fn text(value: &Value) -> String {

@@ -396,7 +396,7 @@ async fn commands_show_the_token_of_their_environment() {
     let run = async |token: Option<&str>, arguments: &[&str]| {
         let arguments = [arguments, &["--json", "--server", &url]].concat();
         let mut command = server.home.command(&arguments);
-        token.map(|it| command.env("FABER_TOKEN", it));
+        token.map(|token| command.env("FABER_TOKEN", token));
         let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), serde_json::from_str::<Value>(&out).unwrap())
@@ -437,7 +437,8 @@ async fn a_missing_token_is_an_error_and_none_is_shown() {
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|it| !it.is_loopback() && !it.is_unspecified())
+    Some(socket.local_addr().ok()?.ip())
+        .filter(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 #[tokio::test]

@@ -123,7 +123,8 @@ async fn problems_of_a_plan_are_said_all_at_once() {
     for command in [&["run", "--plan", &plan][..], &["save", "mine", "--plan", &plan]] {
         let error = home.json(command, 2).await;
         let found = error["error"]["diagnostics"].as_array().unwrap();
-        let mut codes: Vec<_> = found.iter().map(|it| it["code"].as_str().unwrap()).collect();
+        let mut codes: Vec<_> =
+            found.iter().map(|diagnostic| diagnostic["code"].as_str().unwrap()).collect();
         codes.sort_unstable();
         let expected = [
             "plan.cycle",
@@ -268,11 +269,11 @@ async fn what_is_not_there_is_told(home: &Home) {
 async fn the_doctor_finds_what_is_broken() {
     let home = Home::new();
     let checks = home.json(&["doctor"], 0).await;
-    assert!(checks.as_array().unwrap().iter().all(|it| it["ok"] == true), "{checks}");
+    assert!(checks.as_array().unwrap().iter().all(|check| check["ok"] == true), "{checks}");
     let text = "toolsets: [{ name: broken, source: { mcp: { command: ./nothing-there } } }]";
     home.file("faber.yaml", text);
     let checks = home.json(&["doctor"], 3).await;
-    let broken = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset broken");
+    let broken = checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset broken");
     assert_eq!(broken.unwrap()["ok"], false);
     assert!(broken.unwrap()["help"].is_string());
     // Only the log said so.
@@ -280,7 +281,8 @@ async fn the_doctor_finds_what_is_broken() {
     let text = format!("toolsets: [{{ name: odd, condition: nobody, source: {source} }}]");
     home.file("faber.yaml", &text);
     let checks = home.json(&["doctor"], 3).await;
-    let odd = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset odd").unwrap();
+    let odd =
+        checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset odd").unwrap();
     let why = odd["detail"].as_str().unwrap();
     assert!(odd["ok"] == false && why.starts_with("its condition: "), "{odd}");
 }
@@ -294,9 +296,10 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
     let checks = home.json(&["doctor"], 3).await;
     let of = |name: &str| -> Vec<Value> {
         let all = checks.as_array().unwrap().iter();
-        all.filter(|it| it["name"] == name).cloned().collect()
+        all.filter(|check| check["name"] == name).cloned().collect()
     };
-    let wrong: Vec<_> = of("configuration").iter().map(|it| it["detail"].to_string()).collect();
+    let wrong: Vec<_> =
+        of("configuration").iter().map(|check| check["detail"].to_string()).collect();
     assert_eq!(wrong.len(), 2, "{checks:#}");
     assert!(wrong[0].contains("`planer` is unknown: did you mean `planner`?"), "{wrong:?}");
     assert!(wrong[1].contains("`retention`: `soon` is not a duration"), "{wrong:?}");
@@ -311,15 +314,21 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
         ),
         "{why}"
     );
-    assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");
+    assert!(checks.as_array().unwrap().iter().all(|check| check["name"] != "store"), "{checks:#}");
     let checks = home.json(&["doctor", "--store", "memory:"], 3).await;
-    assert!(checks.as_array().unwrap().iter().any(|it| it["name"] == "store" && it["ok"] == true));
+    assert!(
+        checks
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|check| check["name"] == "store" && check["ok"] == true)
+    );
 
     // Nothing is opened, and nothing called well, that only stands in for what is wrong.
     home.file("faber.yaml", "store: { url: 1 }\naccess: all\nplanner: [x]\ntoolsets: 7\n");
     let checks = home.json(&["doctor"], 3).await;
     for name in ["store", "access", "planner", "toolset blog"] {
-        assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != name), "{checks:#}");
+        assert!(checks.as_array().unwrap().iter().all(|check| check["name"] != name), "{checks:#}");
     }
     assert!(!home.path(".local/share/faber/faber.db").exists());
 }
@@ -351,7 +360,10 @@ toolsets:
     home.file("faber.yaml", text);
     let find = |checks: &Value, name: &str| {
         let mut checks = checks.as_array().unwrap().iter();
-        checks.find(|it| it["name"] == name).unwrap_or_else(|| panic!("no check `{name}`")).clone()
+        checks
+            .find(|check| check["name"] == name)
+            .unwrap_or_else(|| panic!("no check `{name}`"))
+            .clone()
     };
     let checks = home.json(&["doctor"], 3).await;
     let names = find(&checks, "names of tools");

@@ -39,7 +39,7 @@ async fn the_seed_runs_over_a_real_server_and_only_once() {
     assert_eq!(again["state"], "FAILED");
     let step = |id: &str| {
         let steps = again["steps"].as_array().unwrap();
-        steps.iter().find(|it| it["stepId"] == id).unwrap()["state"].clone()
+        steps.iter().find(|step| step["stepId"] == id).unwrap()["state"].clone()
     };
     assert_eq!((step("createAuthor"), step("createBlog")), ("FAILED".into(), "SKIPPED".into()));
     assert_eq!(again["executionResults"]["errors"][0]["code"], "tool.failed");

@@ -97,7 +97,7 @@ async fn a_child_that_waits_for_a_person_is_told_of() {
     let waits = home.run(&["run", "--plan", &plan]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
     assert!(waits.err.contains("✓ sub › first"), "{waits:?}");
-    let hint = waits.err.lines().find(|it| it.starts_with("faber approve exec_")).unwrap();
+    let hint = waits.err.lines().find(|line| line.starts_with("faber approve exec_")).unwrap();
     let child = hint.split(' ').nth(2).unwrap();
     let parent = home.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
     let parent = text(&parent[0]["executionId"]).to_owned();
@@ -222,7 +222,7 @@ async fn toolsets_are_switched() {
     let home = Home::new();
     let active = async |name: &str| {
         let sets = home.json(&["toolsets", "list"], 0).await;
-        let set = sets.as_array().unwrap().iter().find(|it| it["name"] == name).cloned();
+        let set = sets.as_array().unwrap().iter().find(|set| set["name"] == name).cloned();
         set.unwrap_or_else(|| panic!("no `{name}`"))["active"] == true
     };
     assert!(!active("file_tools").await);

@@ -20,13 +20,13 @@ fn check(what: &[&str], text: &str, is_document: bool) {
     for colour in COLOURS {
         bare = bare.replace(colour, "");
     }
-    let steers = |it: char| {
-        (it.is_control() && it != '\n')
-            || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-            || matches!(it, '\u{fdd0}'..='\u{fdef}')
+    let steers = |character: char| {
+        (character.is_control() && character != '\n')
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+            || matches!(character, '\u{fdd0}'..='\u{fdef}')
     };
     assert!(!bare.contains(steers), "{what:?}: {bare:?}");
-    let is_forged = |it: &str| it.starts_with("faber approve everything");
+    let is_forged = |line: &str| line.starts_with("faber approve everything");
     assert!(is_document || !bare.lines().any(is_forged), "{what:?}: {bare:?}");
 }
 
@@ -37,14 +37,16 @@ pub(super) async fn on_a_terminal(home: &Home, arguments: &[&str]) -> String {
 
 /// Runs a command on a terminal on which a person types.
 pub(super) async fn answered_on_a_terminal(home: &Home, arguments: &[&str], typed: &str) -> String {
-    let quoted = |it: &str| format!("'{}'", it.replace('\'', r"'\''"));
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let said =
         [tests::binary::faber().to_str().unwrap()].into_iter().chain(arguments.iter().copied());
     let said = said.map(quoted).collect::<Vec<_>>().join(" ");
     let plain = home.command(&[]);
     let mut command = Command::new("script");
     command.args(["-qec", &format!("stty cols 100 rows 30; exec {said}"), "/dev/null"]);
-    command.env_clear().envs(plain.as_std().get_envs().filter_map(|(key, it)| Some((key, it?))));
+    command
+        .env_clear()
+        .envs(plain.as_std().get_envs().filter_map(|(key, value)| Some((key, value?))));
     command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm-256color").env("CLICOLOR_FORCE", "1");
     command.current_dir(home.path("")).stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
@@ -61,12 +63,12 @@ pub(super) async fn answered_on_a_terminal(home: &Home, arguments: &[&str], type
 
 /// Writes JSON that is YAML, too: nothing in it is not printed.
 fn ascii(value: &Value) -> String {
-    let escaped = |it: char| match it {
-        ' '..='~' => it.to_string(),
-        it => it
+    let escaped = |character: char| match character {
+        ' '..='~' => character.to_string(),
+        other => other
             .encode_utf16(&mut [0; 2])
             .iter()
-            .fold(String::new(), |text, it| format!("{text}\\u{it:04x}")),
+            .fold(String::new(), |text, unit| format!("{text}\\u{unit:04x}")),
     };
     value.to_string().chars().map(escaped).collect()
 }

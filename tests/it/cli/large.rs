@@ -27,7 +27,8 @@ fn items(n: usize) -> String {
 /// Returns the execution that no step began, and its request.
 async fn root(home: &Home) -> (String, String) {
     let found = home.json(&["list", "executions", "--first", "200"], 0).await;
-    let root = all(&found).iter().find(|it| it["parentExecutionId"].is_null()).unwrap();
+    let root =
+        all(&found).iter().find(|execution| execution["parentExecutionId"].is_null()).unwrap();
     (text(&root["executionId"]).to_owned(), text(&root["requestId"]).to_owned())
 }
 
@@ -89,8 +90,8 @@ async fn everything_about_a_request_is_told_however_large_it_is() {
     let executions = all(&told["executions"]);
     assert_eq!(executions.len(), 3);
     assert_eq!(executions[0]["executionId"], first, "the oldest is the first");
-    for it in executions {
-        assert_eq!(text(&it["outputs"]["s7"]["x"]).len(), 1_000_000);
+    for execution in executions {
+        assert_eq!(text(&execution["outputs"]["s7"]["x"]).len(), 1_000_000);
     }
     let told = home.run(&["list", "requests"]).await;
     assert!(told.status == 0 && told.out.contains("COMPLETED"), "{}", told.err);

@@ -62,7 +62,7 @@ impl World {
     async fn run(&mut self, arguments: &[&str]) -> Ended {
         let mut command = self.home.command(arguments);
         command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
-        command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+        command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         let output = timeout(PATIENCE, command.output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -85,8 +85,8 @@ impl World {
     fn kept(&self) -> Vec<PathBuf> {
         let folder = self.home.path(".local/share/faber/logins");
         let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
-        let files = files.map(|it| it.unwrap().path());
-        files.filter(|it| it.extension().is_some_and(|it| it == "json")).collect()
+        let files = files.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
     }
 }
 
@@ -135,8 +135,8 @@ async fn who_has_logged_in_calls_until_the_server_forgets_it() {
     let all = world.server.tell("tell").await;
     assert_eq!(all["refreshed"], told["refreshed"]);
     let resources = all["resources"].as_array().unwrap();
-    assert!(resources.iter().all(|it| *it == world.server.url), "{resources:?}");
-    for secret in all["secrets"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()) {
+    assert!(resources.iter().all(|resource| *resource == world.server.url), "{resources:?}");
+    for secret in all["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()) {
         assert!(!world.printed.contains(secret), "{secret} was printed");
     }
 }

@@ -104,7 +104,7 @@ fn text(answer: &Value) -> String {
 /// Reports must grow, or clients drop them.
 fn check_reports(answer: &Value) -> Vec<f64> {
     let reports = answer["reports"].as_array().unwrap();
-    let far: Vec<f64> = reports.iter().map(|it| it["progress"].as_f64().unwrap()).collect();
-    assert!(far.windows(2).all(|it| it[0] < it[1]), "{reports:#?}");
+    let far: Vec<f64> = reports.iter().map(|report| report["progress"].as_f64().unwrap()).collect();
+    assert!(far.windows(2).all(|pair| pair[0] < pair[1]), "{reports:#?}");
     far
 }

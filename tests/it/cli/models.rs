@@ -61,7 +61,7 @@ impl Model {
         let (_, journal) = answer.split_once("\r\n\r\n").unwrap();
         let journal: Value = serde_json::from_str(journal).unwrap();
         let entries = journal.as_array().cloned().unwrap_or_default();
-        entries.into_iter().filter(|it| it["method"] == "POST").collect()
+        entries.into_iter().filter(|entry| entry["method"] == "POST").collect()
     }
 }
 
@@ -81,7 +81,7 @@ fn plan(email: &str) -> String {
 
 fn kinds(request: &Value) -> Vec<String> {
     let entries = request["transcript"].as_array().unwrap().iter();
-    entries.map(|it| it["kind"].as_str().unwrap().to_owned()).collect()
+    entries.map(|entry| entry["kind"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn what_is_not_mended_is_an_invalid_plan_with_all_that_was_tried() {
     assert_eq!(error["code"], "INVALID_PLAN");
     assert_eq!(error["diagnostics"][0]["code"], "plan.unknown_tool");
     let request = home.json(&["debug", error["requestId"].as_str().unwrap()], 0).await;
-    assert_eq!(kinds(&request).iter().filter(|it| *it == "reply").count(), 2);
+    assert_eq!(kinds(&request).iter().filter(|kind| *kind == "reply").count(), 2);
     assert_eq!(kinds(&request).last().unwrap(), "error");
 }
 
@@ -171,7 +171,8 @@ async fn limits_and_errors_that_pass_are_waited_out() {
     let made = home.json(&["plan", SEED], 0).await;
     assert_eq!(model.asked().await.len(), 3);
     let request = home.json(&["debug", made["requestId"].as_str().unwrap()], 0).await;
-    let reply = request["transcript"].as_array().unwrap().iter().find(|it| it["kind"] == "reply");
+    let reply =
+        request["transcript"].as_array().unwrap().iter().find(|entry| entry["kind"] == "reply");
     let missed = reply.unwrap()["content"]["missed"].to_string();
     assert!(missed.contains("slow down") && missed.contains("503"), "{missed}");
 }
@@ -253,7 +254,7 @@ async fn a_planner_that_cannot_be_reached_says_what_to_do() {
     let message = failed["error"]["message"].as_str().unwrap();
     assert!(message.contains("the variable `FABER_TEST_KEY` is not set"), "{message}");
     let doctor = home.json(&["doctor"], 3).await;
-    let check = doctor.as_array().unwrap().iter().find(|it| it["name"] == "planner").unwrap();
+    let check = doctor.as_array().unwrap().iter().find(|check| check["name"] == "planner").unwrap();
     assert_eq!(check["ok"], false);
 
     home.file("faber.yaml", "store: sqlite:./faber.db\n");
@@ -289,9 +290,9 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
         assert!(!format!("{}{}", ended.out, ended.err).contains("zq4711xk"), "{ended:?}");
     }
     let asked = model.asked().await;
-    let key = |it: &Value| it["headers"].to_string();
+    let key = |request: &Value| request["headers"].to_string();
     // The journal hides what it was shown, or has it: either way it was sent.
-    assert!(asked.iter().all(|it| key(it).contains("authorization")), "{asked:?}");
+    assert!(asked.iter().all(|request| key(request).contains("authorization")), "{asked:?}");
     // Some providers repeat the key that they refuse.
     let error =
         json!({ "message": "Incorrect API key provided: sk-secret-zq4711xk", "type": "auth" });
@@ -389,8 +390,8 @@ async fn an_agent_switches_sets_on_but_none_that_acts_on_this_machine() {
     assert!(offered.contains("memory_tools_") && !offered.contains("system_tools_"), "{offered}");
     let sets = home.json(&["toolsets", "list"], 0).await;
     let is_on = |name: &str| {
-        let found = sets.as_array().unwrap().iter().find(|it| it["name"] == name);
-        found.and_then(|it| it["active"].as_bool())
+        let found = sets.as_array().unwrap().iter().find(|set| set["name"] == name);
+        found.and_then(|set| set["active"].as_bool())
     };
     assert_eq!((is_on("system_tools"), is_on("memory_tools")), (Some(false), Some(true)));
 }
@@ -515,7 +516,7 @@ async fn an_agent_goes_on_where_a_crash_left_it() {
     let begun = home.begin(&["agent", "Look and make"]);
     let called = |name: &str| {
         let text = std::fs::read_to_string(home.path(&format!("{name}.ledger")));
-        text.map_or(0, |it| it.lines().count())
+        text.map_or(0, |text| text.lines().count())
     };
     let both = async {
         while called("look") < 1 || called("make") < 1 {

@@ -99,7 +99,7 @@ async fn names_of_plans_are_given_listed_and_taken_away() {
     let id = saved["planId"].as_str().unwrap();
     home.json(&["save", "copy", id], 0).await;
     let listed = home.json(&["list", "saved"], 0).await;
-    let names: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|plan| &plan["name"]).collect();
     assert_eq!(names, ["copy", "greet"]);
     let shown = home.run(&["list", "saved"]).await;
     assert!(shown.out.contains("who, n?"), "{shown:?}");

@@ -66,14 +66,14 @@ impl Served {
 
 /// Returns what stands behind the name of a tool.
 fn status(loaded: &Ended, name: &str) -> String {
-    let line = loaded.out.lines().find(|it| it.split_whitespace().next() == Some(name));
+    let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));
     line.trim().trim_start_matches(name).trim().to_owned()
 }
 
 fn names(found: &Value) -> Vec<&str> {
     let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
-    matches.map(|it| it["tool"]["name"].as_str().unwrap()).collect()
+    matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn the_margin_is_the_configurations() {
         home.file("faber.yaml", &text);
         let found = home.json(&["tools", "select", "Make an invoice for Anna"], 0).await;
         assert!(
-            found.as_array().unwrap().iter().all(|it| it["hit"] == is_hit),
+            found.as_array().unwrap().iter().all(|found| found["hit"] == is_hit),
             "{margin}: {found}"
         );
     }
@@ -149,9 +149,9 @@ async fn questions_are_asked_until_there_is_none() {
     assert_eq!(answers.len(), 2, "nothing is asked behind `q`: {ended:?}");
     let (hit, nearest) = answers[0].split_once("CENTROID NEAREST\n").unwrap();
     let (nearest, description) = nearest.split_once("DESCRIPTION NEAREST\n").unwrap();
-    for it in [hit, nearest, description] {
-        let tool = it.trim_end().rsplit(": ").next().unwrap_or_default();
-        assert!(it.starts_with("\t ") && ["weather", "forecast"].contains(&tool), "{ended:?}");
+    for row in [hit, nearest, description] {
+        let tool = row.trim_end().rsplit(": ").next().unwrap_or_default();
+        assert!(row.starts_with("\t ") && ["weather", "forecast"].contains(&tool), "{ended:?}");
     }
     assert_eq!(hit, nearest);
     assert!(answers[1].starts_with("CENTROID NEAREST\n"), "no hit, but a nearest: {ended:?}");
@@ -173,7 +173,7 @@ async fn figures_are_made_of_ones_own_queries() {
     );
     let figures = served.json(&["tools", "eval", "--queries", &queries], 0).await;
     let of = |by: &str| {
-        let found = figures.as_array().unwrap().iter().find(|it| it["by"] == by).cloned();
+        let found = figures.as_array().unwrap().iter().find(|figure| figure["by"] == by).cloned();
         found.unwrap_or_else(|| panic!("no {by}: {figures}"))
     };
     assert_eq!(figures.as_array().unwrap().len(), 4);
@@ -226,7 +226,7 @@ async fn figures_are_made_of_nothing_that_cannot_be_right() {
     ] {
         let file = home.file("wrong.jsonl", &text);
         let ended = home.run(&[&eval[..], &[&file]].concat()).await;
-        let is_told = parts.iter().all(|it| ended.err.contains(it));
+        let is_told = parts.iter().all(|part| ended.err.contains(part));
         assert!(ended.status == 2 && is_told && ended.out.is_empty(), "{parts:?}: {ended:?}");
     }
 }
@@ -307,7 +307,10 @@ async fn the_demo_has_examples() {
     let home = Home::new();
     let found = home.json(&["tools", "select", "write a blog post", "--by", "centroid"], 0).await;
     assert_eq!(found[0]["tool"]["name"], "createBlog", "{found:#}");
-    assert!(found[0]["tool"]["examples"].as_array().is_some_and(|it| it.len() == 3), "{found:#}");
+    assert!(
+        found[0]["tool"]["examples"].as_array().is_some_and(|examples| examples.len() == 3),
+        "{found:#}"
+    );
     assert_eq!(found[0]["hit"], true, "{found:#}");
 }
 

@@ -32,7 +32,7 @@ async fn commands_talk_to_a_server() {
     let url = line.rsplit(' ').next().unwrap();
     let at = |arguments: &[&str]| -> Vec<String> {
         let all = [arguments, &["--server", url]].concat();
-        all.iter().map(|it| (*it).to_owned()).collect()
+        all.iter().map(|argument| (*argument).to_owned()).collect()
     };
     let run = at(&["run", SEED]);
     let run: Vec<&str> = run.iter().map(String::as_str).collect();
@@ -155,8 +155,8 @@ async fn no_mcp_server_outlives_a_faber_that_is_killed() {
         text.ends_with('\n').then_some(text)
     };
     until("it runs", || pid("server").is_some() && pid("away").is_some()).await;
-    let pids = ["server", "away"].map(|it| pid(it).unwrap());
-    assert!(pids.iter().all(|it| is_running(it)));
+    let pids = ["server", "away"].map(|name| pid(name).unwrap());
+    assert!(pids.iter().all(|pid| is_running(pid)));
     faber.signal("-KILL");
     for pid in pids {
         until("it ends", || !is_running(&pid)).await;

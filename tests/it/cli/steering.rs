@@ -309,7 +309,12 @@ async fn executions_that_need_a_person_are_listed_until_nobody_is_needed() {
     let id = text(&waiting["executionId"]).to_owned();
     let listed = async |what: &str, id: &str| {
         let found = home.json(&["list", what, "--needs-person"], 0).await;
-        found.as_array().unwrap().iter().map(|it| text(&it[id]).to_owned()).collect::<Vec<_>>()
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|execution| text(&execution[id]).to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(listed("executions", "executionId").await, std::slice::from_ref(&id));
     assert_eq!(listed("requests", "requestId").await, [text(&waiting["requestId"])]);

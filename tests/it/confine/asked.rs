@@ -32,7 +32,7 @@ async fn command_tools_are_confined_where_the_configuration_says_so() {
     let tool =
         confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
     let result = tool.call("t", json!({})).await;
-    expect_refused(result.map(|it| it.to_string()), kernel_support().files);
+    expect_refused(result.map(|output| output.to_string()), kernel_support().files);
     let tool = confined_tool(
         &json!({}),
         &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],
@@ -53,7 +53,7 @@ fn the_subcommand_is_for_faber_only() {
     let run = |order: Option<&str>| {
         let mut command = Command::new(faber());
         command.args(["confined", "--", "true"]).env_remove("FABER_CONFINED");
-        command.envs(order.map(|it| ("FABER_CONFINED", it)));
+        command.envs(order.map(|order| ("FABER_CONFINED", order)));
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };

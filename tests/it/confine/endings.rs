@@ -96,7 +96,8 @@ async fn nothing_outlives_an_engine_that_is_killed() {
     let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
     let command =
         launcher.confined_command(&confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
-    let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
+    let order =
+        command.as_std().get_envs().find(|variable| variable.0 == "FABER_CONFINED").unwrap();
     // The caller is whoever starts it: here a shell.
     let order = order.1.unwrap().to_str().unwrap().to_owned();
     let order = order.replace(&format!("\"caller\":{}", std::process::id()), "\"caller\":'$$'");
@@ -115,8 +116,8 @@ async fn nothing_outlives_an_engine_that_is_killed() {
         .spawn()
         .unwrap();
     until("it runs", || world.pid("plain").is_some() && world.pid("away").is_some()).await;
-    let pids = ["plain", "away"].map(|it| world.pid(it).unwrap());
-    assert!(pids.iter().all(|it| is_running(it)));
+    let pids = ["plain", "away"].map(|name| world.pid(name).unwrap());
+    assert!(pids.iter().all(|pid| is_running(pid)));
     engine.kill().unwrap();
     engine.wait().unwrap();
     for pid in pids {
@@ -135,7 +136,7 @@ async fn a_command_that_becomes_too_many_is_ended_with_all_of_them() {
     let err = world.bash_with(confine, command).await.unwrap_err();
     assert!(err.message.contains("more than 64 processes and threads"), "{err}");
     assert!(err.message.contains("Return code: -9"), "{err}");
-    for pid in ["away", "last"].into_iter().filter_map(|it| world.pid(it)) {
+    for pid in ["away", "last"].into_iter().filter_map(|name| world.pid(name)) {
         until("it ends", || !is_running(&pid)).await;
     }
     // Fewer are none of its business.
@@ -151,7 +152,7 @@ async fn a_background_command_goes_on_confined() {
     let launcher = Launcher::with_binary(faber().to_owned());
     let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
     let call = async |name: &str, parameters: Value| {
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
         tool.call(Arc::new(parameters), ToolContext::detached()).await
     };
     let command = format!(
@@ -184,7 +185,7 @@ async fn what_a_background_command_leaves_behind_is_known() {
     let launcher = Launcher::with_binary(faber().to_owned());
     let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
     let call = async |name: &str, parameters: Value| {
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
         tool.call(Arc::new(parameters), ToolContext::detached()).await
     };
     let start = |number: u32| json!({ "command": format!("(echo $BASHPID > {number}; exec sleep 1000) &") });

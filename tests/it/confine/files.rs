@@ -66,6 +66,6 @@ async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
         Connected::begin_set(set.rooted(&root), Launcher::with_binary(faber().to_owned()))
     };
     let read = tool(None).call("t", json!({})).await;
-    expect_refused(read.map(|it| it.to_string()), kernel_support().files);
+    expect_refused(read.map(|output| output.to_string()), kernel_support().files);
     assert_eq!(tool(Some(&root)).call("t", json!({})).await.unwrap(), json!("own"));
 }

@@ -44,7 +44,7 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
         let said = err.message.to_lowercase();
         let reasons =
             ["permission denied", "not permitted", "busy", "cross-device", "must be superuser"];
-        assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
+        assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
     }
     let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a .";
     world.bash_hiding(&hidden, free).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_command_makes_nothing_that_faber_reads() {
     let root = world.root();
     fs::write(root.join("store.db"), "own").unwrap();
     let names = ["faber.yaml", "store.db-journal", "bin/run.sh", "store.db-workers"];
-    let own = || names.iter().chain(&["store.db"]).map(|it| root.join(it)).collect();
+    let own = || names.iter().chain(&["store.db"]).map(|name| root.join(name)).collect();
     let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(own());
     let launcher = launcher.with_folders(vec![root.join("store.db-workers")]);
     let run = async |command: String| {
@@ -138,7 +138,7 @@ async fn a_command_makes_nothing_that_faber_reads() {
                 "is a dir",
                 "overwrite dir",
             ];
-            assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
+            assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
         }
     }
     let free = "echo new > new; mkdir -p bin deep; echo new > bin/new; mv new deep; rm -f mine; ls";
@@ -149,7 +149,8 @@ async fn a_command_makes_nothing_that_faber_reads() {
         assert!(is_bare, "{name}");
     }
     drop(launcher);
-    let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let mut left: Vec<_> =
+        fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [".faber", "bin", "deep", "store.db"]);
     assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
@@ -204,7 +205,7 @@ async fn a_command_changes_no_program_that_faber_runs() {
     ] {
         let err = run(command).await.unwrap_err();
         let reasons = ["Read-only file system", "busy"];
-        assert!(reasons.iter().any(|it| err.message.contains(it)), "{command}: {err}");
+        assert!(reasons.iter().any(|reason| err.message.contains(reason)), "{command}: {err}");
     }
     assert_eq!(fs::read_to_string(root.join("s.sh")).unwrap(), "echo mine");
 }

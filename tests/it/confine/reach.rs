@@ -14,7 +14,7 @@ async fn a_command_sees_neither_secrets_of_the_environment_nor_its_order() {
     let names = text.lines().nth(1).unwrap().split_whitespace();
     // The shell's own are `PWD`, `OLDPWD`, `SHLVL` and `_`.
     let known = ["HOME", "LANG", "PATH", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
-    let others: Vec<_> = names.filter(|it| !known.contains(it)).collect();
+    let others: Vec<_> = names.filter(|name| !known.contains(name)).collect();
     assert_eq!(others, Vec::<&str>::new());
     let confine =
         Confinement { pass: vec!["CARGO_MANIFEST_DIR".to_owned()], ..Confinement::default() };
@@ -31,8 +31,8 @@ async fn a_command_sees_no_other_process_s_environment() {
         .await
         .unwrap();
     assert!(!found.contains("environ"), "{found}");
-    let sets: Vec<_> = found.lines().filter(|it| it.starts_with("Cap")).collect();
-    let is_nothing = |it: &&&str| it.ends_with("\t0000000000000000");
+    let sets: Vec<_> = found.lines().filter(|line| line.starts_with("Cap")).collect();
+    let is_nothing = |line: &&&str| line.ends_with("\t0000000000000000");
     // The bounding set is only for those to give up who could use it.
     assert!(sets.len() == 5 && sets.iter().filter(is_nothing).count() >= 4, "{sets:?}");
 }
@@ -155,8 +155,8 @@ async fn a_command_gains_no_privileges_and_has_limits() {
         )
         .await
         .unwrap();
-    let processes: Option<u64> = text.lines().nth(5).and_then(|it| it.parse().ok());
-    assert!(processes.is_some_and(|it| it > 4_096 && it < 1 << 30), "{text}");
+    let processes: Option<u64> = text.lines().nth(5).and_then(|number| number.parse().ok());
+    assert!(processes.is_some_and(|count| count > 4_096 && count < 1 << 30), "{text}");
     if kernel_support().privileges {
         assert!(text.contains("NoNewPrivs:\t1"), "{text}");
     }

@@ -63,8 +63,8 @@ pub(super) fn check(kept: &[Kept], ledger: &[Line]) -> Figures {
         }
         calls.entry(&line.key).or_default().push(line);
     }
-    for it in kept {
-        figures.execution(it, &mut calls);
+    for execution in kept {
+        figures.execution(execution, &mut calls);
     }
     for key in calls.keys() {
         figures.violations.push(format!("`{key}` was called and is no step of any execution"));
@@ -80,8 +80,10 @@ impl Figures {
             Err(err) => return self.violations.push(format!("{id} cannot be replayed: {err}")),
         };
         self.executions += 1;
-        let claims =
-            log.iter().filter(|it| matches!(&it.event, Event::Claimed(it) if !it.renewed)).count();
+        let claims = log
+            .iter()
+            .filter(|recorded| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed))
+            .count();
         self.taken_over += claims.saturating_sub(1);
         let mut must_fail = false;
         let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
@@ -139,7 +141,7 @@ fn check_step(
     let fail = |why: &str| Err(format!("{why}: {state:?}, {course:?}, {lines:?}"));
     let is_once = step.tool.as_str() == "ledger.once";
     let may_be_unrecorded = step.tool.as_str() == "ledger.read";
-    let attempts: BTreeSet<u32> = lines.iter().map(|it| it.attempt).collect();
+    let attempts: BTreeSet<u32> = lines.iter().map(|line| line.attempt).collect();
     if is_once && (lines.len() > 1 || course.starts > 1) {
         return fail("called twice");
     }
@@ -147,7 +149,7 @@ fn check_step(
         if attempts.len() != lines.len() {
             return fail("one attempt, two calls");
         }
-        if attempts.last().is_some_and(|it| *it > course.starts) {
+        if attempts.last().is_some_and(|attempt| *attempt > course.starts) {
             return fail("called before the log said so");
         }
     }
@@ -159,7 +161,8 @@ fn check_step(
             if is_once && course.was_lost {
                 return fail("nobody can know how it ended");
             }
-            let expected = step.id.as_str().rsplit('-').next().and_then(|it| it.parse().ok());
+            let expected =
+                step.id.as_str().rsplit('-').next().and_then(|number| number.parse().ok());
             if output.get("n").and_then(Value::as_u64) != expected {
                 return fail("another output than its name says");
             }
@@ -190,13 +193,16 @@ fn check_step(
 pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
     let notices = |kept: &[Kept], ledger: &[Line], what: &str| {
         let violations = check(kept, ledger).violations;
-        assert!(violations.iter().any(|it| it.contains(what)), "nobody notices: {what}");
+        assert!(
+            violations.iter().any(|violation| violation.contains(what)),
+            "nobody notices: {what}"
+        );
     };
-    let once = ledger.iter().find(|it| it.tool == "once").expect("one of many is");
+    let once = ledger.iter().find(|line| line.tool == "once").expect("one of many is");
     notices(kept, &[ledger, std::slice::from_ref(once)].concat(), "called twice");
     notices(kept, &[], "succeeded without a call");
     notices(kept, &[Line { bytes: 0, ..once.clone() }], "called without its parameters");
-    let is_other = |it: &&Kept| !once.key.starts_with(&it.id.to_string());
+    let is_other = |kept: &&Kept| !once.key.starts_with(&kept.id.to_string());
     let others: Vec<Kept> = kept.iter().filter(is_other).cloned().collect();
     notices(&others, ledger, "is no step of any execution");
 
@@ -205,12 +211,12 @@ pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
         change(&mut forged[0].log);
         forged
     };
-    notices(&forge(|it| drop(it.pop())), ledger, ", not ");
-    notices(&forge(|it| drop(it.remove(2))), ledger, "cannot be replayed");
-    notices(&forge(|it| it.push(it[1].clone())), ledger, "cannot be replayed");
+    notices(&forge(|log| drop(log.pop())), ledger, ", not ");
+    notices(&forge(|log| drop(log.remove(2))), ledger, "cannot be replayed");
+    notices(&forge(|log| log.push(log[1].clone())), ledger, "cannot be replayed");
 
     let mut forged = kept.to_vec();
-    for recorded in forged.iter_mut().flat_map(|it| &mut it.log) {
+    for recorded in forged.iter_mut().flat_map(|kept| &mut kept.log) {
         if let Event::StepSucceeded { output, .. } = &mut recorded.event {
             *output = Some(Arc::new(serde_json::json!({ "n": 0 })));
         }

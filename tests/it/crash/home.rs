@@ -146,7 +146,7 @@ impl Home {
 }
 
 fn inherited(variable: &'static str) -> Option<(&'static str, OsString)> {
-    std::env::var_os(variable).map(|it| (variable, it))
+    std::env::var_os(variable).map(|value| (variable, value))
 }
 
 impl Line {

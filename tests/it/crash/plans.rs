@@ -34,7 +34,7 @@ fn fan(dice: &Dice) -> Value {
     for at in 1..3 + dice.below(5) {
         tools.push(step(dice, at, 2, Some(&id), &Value::Null));
     }
-    let leaves: Vec<Value> = tools[1..].iter().map(|it| it["id"].clone()).collect();
+    let leaves: Vec<Value> = tools[1..].iter().map(|tool| tool["id"].clone()).collect();
     tools.push(step(dice, 100, 3, leaves[0].as_str(), &json!(leaves)));
     json!(tools)
 }
@@ -42,7 +42,7 @@ fn fan(dice: &Dice) -> Value {
 /// Draws a step that must return `expected`, which is one more than `before` does.
 fn step(dice: &Dice, at: u64, expected: u64, before: Option<&str>, depends_on: &Value) -> Value {
     let tool = ["once", "once", "idempotent", "read"][usize::try_from(dice.below(4)).unwrap()];
-    let n = before.map_or(json!(0), |it| json!(format!("{{{{{it}.n}}}}")));
+    let n = before.map_or(json!(0), |name| json!(format!("{{{{{name}.n}}}}")));
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let seconds = dice.below(60) as f64 / 1_000.0;
     let mut step = json!({

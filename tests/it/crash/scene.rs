@@ -68,7 +68,7 @@ impl Scene {
 
     /// Lets clients come.
     pub(super) fn crowd(self: &Arc<Self>, clients: u64, seed: u64) -> JoinSet<Vec<Story>> {
-        (0..clients).map(|it| Arc::clone(self).client(seed * 1_000 + it)).collect()
+        (0..clients).map(|number| Arc::clone(self).client(seed * 1_000 + number)).collect()
     }
 
     /// Waits until clients have been told `more` things, or for `longest`.
@@ -76,7 +76,7 @@ impl Scene {
         let mut told = self.told.subscribe();
         let target = *told.borrow() + more;
         // Either is a moment as good as the other.
-        let _ = timeout(longest, told.wait_for(|it| *it >= target)).await;
+        let _ = timeout(longest, told.wait_for(|count| *count >= target)).await;
     }
 
     /// Returns the executions that were acknowledged, and have not ended as far as clients know.
@@ -123,7 +123,7 @@ impl Scene {
         let begun = self.insist(EXECUTE, json!({ "id": plan, "options": options })).await;
         let execution = begun["executionId"].as_str().unwrap().to_owned();
         self.open.lock().unwrap().insert(execution.clone());
-        self.told.send_modify(|it| *it += 1);
+        self.told.send_modify(|count| *count += 1);
         Story { execution, plan, options, events: Vec::new() }
     }
 
@@ -142,14 +142,14 @@ impl Scene {
 
     /// Follows an execution for as long as the server lives. Returns whether it was to the end.
     async fn listen(&self, address: &str, story: &mut Story) -> bool {
-        let after = story.events.last().map_or(0, |it| it["seq"].as_u64().unwrap());
+        let after = story.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": story.execution, "after": after });
         let Ok(mut events) = Events::of(address, EVENTS, variables).await else { return false };
         loop {
             match events.next().await {
                 Ok(Some(event)) => {
                     story.events.push(event);
-                    self.told.send_modify(|it| *it += 1);
+                    self.told.send_modify(|count| *count += 1);
                 }
                 Ok(None) => return true,
                 Err(_) => return false,

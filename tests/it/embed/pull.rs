@@ -48,9 +48,9 @@ impl Place {
 /// Serves a file, from where it is asked for.
 fn send(place: &Place, path: &Path, headers: &HeaderMap) -> Response {
     let Ok(bytes) = fs::read(path) else { return StatusCode::NOT_FOUND.into_response() };
-    let range = headers.get(header::RANGE).map(|it| it.to_str().unwrap().to_owned());
-    let from = range.as_ref().map_or(0, |it| {
-        it.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
+    let range = headers.get(header::RANGE).map(|value| value.to_str().unwrap().to_owned());
+    let from = range.as_ref().map_or(0, |range| {
+        range.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
     });
     place
         .asked
@@ -132,7 +132,7 @@ async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
 
 async fn fetch_request(request: Request<'_>, places: &Places) -> Result<Pulled, PullError> {
     let mut last = 0;
-    let mut report = |it: planner::embed::pull::Progress| last = it.bytes;
+    let mut report = |progress: planner::embed::pull::Progress| last = progress.bytes;
     let pulled = pull(request, places, &mut report).await;
     if let Ok(Pulled { from: Some(_), .. }) = &pulled {
         assert!(last > 80_000_000, "{last} bytes were reported last");

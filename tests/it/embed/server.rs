@@ -42,7 +42,9 @@ pub(crate) async fn serve(
         let texts = body["input"].as_array().unwrap();
         let mut seen = state.lock().unwrap();
         seen.asked.push(texts.len());
-        if headers.get("authorization").map(|it| it.to_str().unwrap()) != Some("Bearer sk-test") {
+        if headers.get("authorization").map(|value| value.to_str().unwrap())
+            != Some("Bearer sk-test")
+        {
             return (StatusCode::UNAUTHORIZED, "no key").into_response();
         }
         assert_eq!(body["model"], "small");

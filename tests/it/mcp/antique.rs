@@ -131,7 +131,7 @@ async fn hear(
                     say(Err(io::Error::other("broken")));
                 }
                 "huge" => {
-                    huge(&message["id"]).for_each(|it| say(Ok(it)));
+                    huge(&message["id"]).for_each(|part| say(Ok(part)));
                 }
                 "forget" => {
                     done();

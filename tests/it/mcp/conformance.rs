@@ -89,14 +89,14 @@ async fn checks(scenario: &str) -> (Vec<Value>, String) {
     let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
     // The results of `auth/…` lie in a folder of that name.
     let below = |folder: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-        entries.filter(|it| it.is_dir()).collect()
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
     };
     let read = |name: &str| {
         let folders = below(results.path());
-        let all = folders.iter().flat_map(|it| [vec![it.clone()], below(it)].concat());
-        let files = all.map(|it| it.join(name)).filter(|it| it.exists());
-        files.map(|it| fs::read_to_string(it).unwrap()).collect::<String>()
+        let all = folders.iter().flat_map(|folder| [vec![folder.clone()], below(folder)].concat());
+        let files = all.map(|folder| folder.join(name)).filter(|file| file.exists());
+        files.map(|file| fs::read_to_string(file).unwrap()).collect::<String>()
     };
     let checks = serde_json::from_str(&read("checks.json")).unwrap_or_default();
     let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -108,10 +108,10 @@ async fn what_the_suite_asks_of_clients_is_done() {
     let runs = SUPPORTED.map(|scenario| async move {
         let (checks, printed) = checks(scenario).await;
         let is = |check: &Value, status: &str| check["status"] == status;
-        let passed = checks.iter().filter(|it| is(it, "SUCCESS")).count();
-        let bad = checks.iter().filter(|it| {
-            let may_warn = MAY_WARN.iter().any(|name| it["id"] == *name);
-            is(it, "FAILURE") || is(it, "WARNING") && !may_warn
+        let passed = checks.iter().filter(|check| is(check, "SUCCESS")).count();
+        let bad = checks.iter().filter(|check| {
+            let may_warn = MAY_WARN.iter().any(|name| check["id"] == *name);
+            is(check, "FAILURE") || is(check, "WARNING") && !may_warn
         });
         let bad: Vec<_> = bad.collect();
         assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{printed}");
@@ -125,7 +125,7 @@ async fn nothing_that_the_suite_asks_is_forgotten() {
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
-        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
     assert_eq!(listed, SUPPORTED.into());
 }

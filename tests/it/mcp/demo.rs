@@ -32,12 +32,17 @@ async fn all_tools_are_offered_with_their_effects() {
     let mut lines: Vec<_> = sets[0]
         .tools
         .iter()
-        .map(|it| {
-            let it = it.definition();
-            let output = if it.output_schema.is_some() { " -> object" } else { "" };
-            let required = it.input_schema["required"].as_array().unwrap().iter();
+        .map(|tool| {
+            let definition = definition.definition();
+            let output = if definition.output_schema.is_some() { " -> object" } else { "" };
+            let required = definition.input_schema["required"].as_array().unwrap().iter();
             let required: Vec<_> = required.filter_map(Value::as_str).collect();
-            format!("{} {:?} ({}){output}\n", it.name, it.effect, required.join(" "))
+            format!(
+                "{} {:?} ({}){output}\n",
+                definition.name,
+                definition.effect,
+                required.join(" ")
+            )
         })
         .collect();
     lines.sort();

@@ -144,7 +144,7 @@ async fn a_server_that_dies_again_and_again_is_put_off() {
     let err = tokio::time::timeout(PATIENCE, dying).await.expect("it is put off");
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true));
     assert!(err.message.contains("exited with status 7"), "{err}");
-    let lives = world.record().lines().filter(|it| it.starts_with("start ")).count();
+    let lives = world.record().lines().filter(|line| line.starts_with("start ")).count();
     assert!(lives >= 4, "{lives}");
 }
 

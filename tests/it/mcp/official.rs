@@ -34,7 +34,7 @@ async fn everything_is_understood() {
     assert!(weather["temperature"].is_number(), "{weather}");
 
     let image = everything.call("get-tiny-image", json!({})).await.unwrap();
-    let kinds: Vec<_> = image.as_array().unwrap().iter().map(|it| it.get("type")).collect();
+    let kinds: Vec<_> = image.as_array().unwrap().iter().map(|part| part.get("type")).collect();
     assert_eq!(kinds, [None, Some(&json!("image")), None]);
     let links = everything.call("get-resource-links", json!({ "count": 2 })).await.unwrap();
     assert_eq!(links[1]["type"], "resource_link");
@@ -112,6 +112,6 @@ async fn memories_outlive_their_server() {
 
     let second = Connected::ready(&memory).await;
     let graph = second.call("read_graph", json!({})).await;
-    let entities: Option<Value> = graph.ok().and_then(|it| it.get("entities").cloned());
+    let entities: Option<Value> = graph.ok().and_then(|graph| graph.get("entities").cloned());
     assert_eq!(entities, Some(json!([entity])));
 }

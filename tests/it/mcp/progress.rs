@@ -16,7 +16,7 @@ fn heard() -> (ToolContext, Listener) {
 }
 
 fn newest(listener: &mut Listener) -> Option<Progress> {
-    listener.next().now_or_never().map(|it| it.progress)
+    listener.next().now_or_never().map(|progress| progress.progress)
 }
 
 #[tokio::test]

@@ -86,7 +86,8 @@ async fn everything_is_understood_over_http() {
     assert!(image[1]["data"].as_str().unwrap().len() > 1_000);
     let resource = json!({ "resourceType": "Text", "resourceId": 1 });
     let resource = everything.call("get-resource-reference", resource).await.unwrap();
-    let kinds: Vec<_> = resource.as_array().unwrap().iter().map(|it| &it["type"]).collect();
+    let kinds: Vec<_> =
+        resource.as_array().unwrap().iter().map(|content| &content["type"]).collect();
     assert!(kinds.contains(&&json!("resource")), "{resource}");
 
     let calls = (0..100).map(|n| {

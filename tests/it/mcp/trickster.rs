@@ -99,7 +99,7 @@ impl Trickster {
     }
 
     pub(super) fn has_heard(&self, method: &str) -> bool {
-        self.scene.told.lock().unwrap().iter().any(|it| it == method)
+        self.scene.told.lock().unwrap().iter().any(|told| told == method)
     }
 
     pub(super) fn listeners(&self) -> usize {
@@ -134,15 +134,15 @@ async fn hear(
 fn answer(scene: &Arc<Scene>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
     if let Some(status) = *scene.mood.lock().unwrap() {
         let status = StatusCode::from_u16(status).unwrap();
-        let token = headers.get("authorization").map_or("", |it| it.to_str().unwrap());
+        let token = headers.get("authorization").map_or("", |value| value.to_str().unwrap());
         return (status, [("location", "/elsewhere")], format!("no, {token}")).into_response();
     }
-    let session = headers.get("mcp-session-id").map(|it| it.to_str().unwrap().to_owned());
+    let session = headers.get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
     let message: Value = serde_json::from_slice(body).unwrap_or_default();
     if message["method"] == "initialize" {
         return greet(scene, &message);
     }
-    let is_known = session.is_some_and(|it| scene.sessions.lock().unwrap().contains(&it));
+    let is_known = session.is_some_and(|id| scene.sessions.lock().unwrap().contains(&id));
     if !is_known {
         return StatusCode::NOT_FOUND.into_response();
     }
@@ -272,9 +272,9 @@ fn resumed(id: &str) -> Response {
 
 fn listen(scene: &Scene) -> Response {
     scene.listeners.fetch_add(1, Ordering::SeqCst);
-    let unasked = stream::unfold(scene.unasked.subscribe(), async |mut it| {
-        let message = it.recv().await.ok()?;
-        Some((Ok(message.into()), it))
+    let unasked = stream::unfold(scene.unasked.subscribe(), async |mut receiver| {
+        let message = receiver.recv().await.ok()?;
+        Some((Ok(message.into()), receiver))
     });
     stream_of("text/event-stream", unasked.boxed())
 }

@@ -58,17 +58,17 @@ async fn runs_to_the_end(world: &World) {
 async fn goes_on(world: &World) {
     write(world, 3.0);
     let first = world.home.begin(&["run", "--plan", "plan.json"]);
-    world.until_said("a child is about", |said| said.iter().any(|it| it.begins)).await;
+    world.until_said("a child is about", |said| said.iter().any(|mark| mark.begins)).await;
     first.kill().await;
     let parent = root(world).await.execution.to_string();
     let status = world.home.begin(&["execute", &parent]).end().await;
     assert!(status.success(), "{status}");
     assert_whole(world).await;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    for mark in world.home.ledger().into_iter().filter(|it| it.begins) {
+    for mark in world.home.ledger().into_iter().filter(|mark| mark.begins) {
         *calls.entry(mark.key).or_default() += 1;
     }
-    assert!(calls.values().any(|it| *it > 1), "it was killed too late: {calls:?}");
+    assert!(calls.values().any(|count| *count > 1), "it was killed too late: {calls:?}");
 }
 
 fn write(world: &World, seconds: f64) {
@@ -77,7 +77,7 @@ fn write(world: &World, seconds: f64) {
 
 async fn root(world: &World) -> ExecutionHead {
     let heads = world.heads().await;
-    heads.into_iter().find(|it| it.parent.is_none()).expect("there is one")
+    heads.into_iter().find(|head| head.parent.is_none()).expect("there is one")
 }
 
 /// Nobody else will: when the process has ended, everything is over.

@@ -55,9 +55,9 @@ async fn is_cached(world: &World, node: &Node, plan: &str) -> bool {
     };
     let found = timeout(PATIENCE, ends).await.expect("it ends");
     let n = found["outputs"]["ledger.read"]["n"].as_u64();
-    assert!(n.is_some_and(|it| it == 7 || it == 8), "{found}");
+    assert!(n.is_some_and(|n| n == 7 || n == 8), "{found}");
     let log = world.log(id(&execution)).await;
-    let cached = log.iter().find_map(|it| match &it.event {
+    let cached = log.iter().find_map(|recorded| match &recorded.event {
         Event::StepSucceeded { cached, .. } => Some(*cached),
         _ => None,
     });
@@ -65,5 +65,5 @@ async fn is_cached(world: &World, node: &Node, plan: &str) -> bool {
 }
 
 fn calls(world: &World) -> usize {
-    world.home.ledger().iter().filter(|it| it.begins).count()
+    world.home.ledger().iter().filter(|mark| mark.begins).count()
 }

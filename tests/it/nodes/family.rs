@@ -89,17 +89,19 @@ async fn a_stopped_parent_stops_its_child(world: &World, far: &Node) {
 /// Begins a family, and waits until the child's tool is called. Returns parent and child.
 async fn begin(world: &World, node: &Node, plan: &str) -> (ExecutionId, ExecutionId) {
     let parent = id(&node.execute(plan, &json!({})).await);
-    let is_child = |it: &ExecutionHead| it.parent == Some(parent);
+    let is_child = |head: &ExecutionHead| head.parent == Some(parent);
     world.until("there is a child", |heads| heads.iter().any(is_child)).await;
     let child = world.heads().await.into_iter().find(is_child).unwrap().execution;
     let name = child.to_string();
-    world.until_said("the child calls", |said| said.iter().any(|it| it.execution == name)).await;
+    world
+        .until_said("the child calls", |said| said.iter().any(|mark| mark.execution == name))
+        .await;
     (parent, child)
 }
 
 async fn completed(world: &World, count: usize) {
     world.all_completed(count).await;
-    for head in world.heads().await.iter().filter(|it| it.parent.is_none()) {
+    for head in world.heads().await.iter().filter(|head| head.parent.is_none()) {
         assert_eq!(outputs(world, head).await["z"], json!({ "got": 5 }));
     }
 }
@@ -124,7 +126,7 @@ async fn no_parent_waits_for_ever_whenever_nodes_are_killed() {
     let plan = nodes[0].plan(&generations()).await;
     let mut begun = 0;
     for _ in 0..kills {
-        let server = nodes.iter().find(|it| it.serves()).unwrap();
+        let server = nodes.iter().find(|node| node.serves()).unwrap();
         for _ in 0..PER_KILL {
             // Those that begin later are spread over all nodes.
             let ms = i64::try_from(200 + dice.below(500)).unwrap();
@@ -142,7 +144,7 @@ async fn no_parent_waits_for_ever_whenever_nodes_are_killed() {
         nodes.push(other);
     }
     world.all_completed(begun * 7).await;
-    for head in world.heads().await.iter().filter(|it| it.parent.is_none()) {
+    for head in world.heads().await.iter().filter(|head| head.parent.is_none()) {
         let expected =
             json!([1, 2, 3].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));
         assert_eq!(outputs(&world, head).await["each"], expected);

@@ -159,7 +159,7 @@ impl Home {
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("HOME", self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
         for variable in ["PATH", "FABER_LOG"] {
-            command.envs(std::env::var_os(variable).map(|it| (variable, it)));
+            command.envs(std::env::var_os(variable).map(|value| (variable, value)));
         }
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());

@@ -45,7 +45,7 @@ async fn no_two_nodes_call_more_often_than_a_limit_allows() {
     let took = begun.elapsed();
 
     let ledger = world.home.ledger();
-    assert_eq!(ledger.iter().filter(|it| it.begins).count(), PAIRED);
+    assert_eq!(ledger.iter().filter(|mark| mark.begins).count(), PAIRED);
     let most = most_at_once(&ledger);
     assert_eq!(most, 2, "as many as allowed, and no more: {ledger:#?}");
 
@@ -72,10 +72,11 @@ async fn starts(world: &World, tool: &str) -> Vec<Timestamp> {
     let mut starts = Vec::new();
     for head in world.heads().await {
         let plan = world.store.plan(head.plan).await.unwrap().unwrap();
-        if plan.called_tools().all(|it| it.as_str() == tool) {
+        if plan.called_tools().all(|name| name.as_str() == tool) {
             let log = world.log(head.execution).await;
-            let started = log.iter().filter(|it| matches!(it.event, Event::StepStarted(_)));
-            starts.extend(started.map(|it| it.at));
+            let started =
+                log.iter().filter(|recorded| matches!(recorded.event, Event::StepStarted(_)));
+            starts.extend(started.map(|recorded| recorded.at));
         }
     }
     starts.sort();
@@ -113,12 +114,12 @@ async fn a_lost_place_is_free(world: &World, node: &Node, lost: Node) {
     let long = lost.plan(&json!([call("ledger.held", 8.0)])).await;
     let short = lost.plan(&json!([call("ledger.held", 0.0)])).await;
     let holder = lost.execute(&long, &json!({})).await;
-    world.until_said("it is held", |said| said.iter().any(|it| it.execution == holder)).await;
+    world.until_said("it is held", |said| said.iter().any(|mark| mark.execution == holder)).await;
     let waiting = node.execute(&short, &json!({})).await;
     lost.kill().await;
     let freed = Instant::now();
     let gets_it =
-        world.until_said("it is free", |said| said.iter().any(|it| it.execution == waiting));
+        world.until_said("it is free", |said| said.iter().any(|mark| mark.execution == waiting));
     gets_it.await;
     let took = freed.elapsed();
     assert!(took < LEASE + MARGIN, "{took:?}");
@@ -128,20 +129,20 @@ async fn a_lost_place_is_free(world: &World, node: &Node, lost: Node) {
 async fn the_urgent_go_first(world: &World, node: &Node) {
     let plan = node.plan(&json!([call("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call("ledger.single", 15.0)])).await;
-    world.until_said("it is full", |said| said.iter().any(|it| it.execution == holder)).await;
+    world.until_said("it is full", |said| said.iter().any(|mark| mark.execution == holder)).await;
     let mut wanted = Vec::new();
     for priority in [0, 0, 1, 0, 2, 1, 2, 0] {
         let id = node.execute(&plan, &json!({ "priority": priority })).await;
         wanted.push((-priority, wanted.len(), id));
     }
     let is_done = |said: &[Mark]| {
-        said.iter().filter(|it| it.begins && it.tool == "ledger.single").count() == 9
+        said.iter().filter(|mark| mark.begins && mark.tool == "ledger.single").count() == 9
     };
     world.until_said("everybody had his turn", is_done).await;
     wanted.sort();
     let said = world.home.ledger();
-    let turns = said.iter().filter(|it| it.begins && it.tool == "ledger.single").skip(1);
-    let turns: Vec<&str> = turns.map(|it| it.execution.as_str()).collect();
+    let turns = said.iter().filter(|mark| mark.begins && mark.tool == "ledger.single").skip(1);
+    let turns: Vec<&str> = turns.map(|mark| mark.execution.as_str()).collect();
     let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();
     assert_eq!(turns, wanted);
 }
@@ -160,7 +161,7 @@ async fn leave_no_places_behind(world: &World, node: &Node) {
     }
     let last = node.execute(&plan, &json!({})).await;
     let done = world.until_said("the last one has its turn", |said| {
-        said.iter().any(|it| !it.begins && it.execution == last)
+        said.iter().any(|mark| !mark.begins && mark.execution == last)
     });
     done.await;
     world.all_over(4 * 6 + 1 + 9 + 2).await;
@@ -170,7 +171,7 @@ async fn leave_no_places_behind(world: &World, node: &Node) {
 async fn who_only_waits_is_handed_over_at_once(world: &World, node: Node) {
     let other = world.home.serve().await;
     let holder = other.start(&json!([call("ledger.single", 30.0)])).await;
-    world.until_said("it is full", |said| said.iter().any(|it| it.execution == holder)).await;
+    world.until_said("it is full", |said| said.iter().any(|mark| mark.execution == holder)).await;
     let plan = node.plan(&json!([call("ledger.single", 0.0)])).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -179,7 +180,7 @@ async fn who_only_waits_is_handed_over_at_once(world: &World, node: Node) {
     node.drain().await;
     other.control("cancelExecution", &holder, "").await;
     let have_had_turns = |said: &[Mark]| {
-        ids.iter().all(|id| said.iter().any(|it| !it.begins && it.execution == *id))
+        ids.iter().all(|id| said.iter().any(|mark| !mark.begins && mark.execution == *id))
     };
     world.until_said("they have their turns on the other node", have_had_turns).await;
     world.all_over(4 * 6 + 1 + 9 + 2 + 5).await;

@@ -41,7 +41,7 @@ impl Process {
                 look.tick().await;
                 let ended = self.child.try_wait().unwrap();
                 let said = read(&self.said);
-                if let Some(line) = said.lines().find(|it| it.contains(part)) {
+                if let Some(line) = said.lines().find(|line| line.contains(part)) {
                     return line.to_owned();
                 }
                 assert!(ended.is_none(), "it ended before it said `{part}`: {said}");

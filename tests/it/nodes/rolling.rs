@@ -29,12 +29,12 @@ async fn a_node_that_is_told_to_end_hands_everything_over() {
         plans.push(node.plan(&tools).await);
     }
     let holder = hold(&world, &node).await;
-    for plan in plans.iter().flat_map(|it| std::iter::repeat_n(it, EACH)) {
+    for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, EACH)) {
         node.execute(plan, &json!({})).await;
     }
     let has_begun = |what: &str, world: &World| {
         let said = world.home.ledger();
-        said.iter().filter(|it| it.begins && it.tool == what).count()
+        said.iter().filter(|mark| mark.begins && mark.tool == what).count()
     };
     world
         .until_said("everything is about", |_| {
@@ -62,7 +62,7 @@ fn kinds() -> Vec<Value> {
     let mut chain: Vec<Value> = Vec::new();
     for at in 0..30_usize {
         let mut step = call(&format!("c{at}"), "ledger.once", 0.25);
-        step["dependsOn"] = json!(at.checked_sub(1).map(|it| format!("c{it}")));
+        step["dependsOn"] = json!(at.checked_sub(1).map(|before| format!("c{before}")));
         chain.push(step);
     }
     let list = json!([
@@ -89,7 +89,7 @@ fn kinds() -> Vec<Value> {
 async fn hold(world: &World, node: &Node) -> String {
     let call = json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG } });
     let id = node.start(&json!([call])).await;
-    world.until_said("it is held", |said| said.iter().any(|it| it.execution == id)).await;
+    world.until_said("it is held", |said| said.iter().any(|mark| mark.execution == id)).await;
     id
 }
 
@@ -112,7 +112,10 @@ async fn assert_handed_over(
         let Some(at) = claims.windows(2).position(is_handed_over) else { continue };
         handed_over += 1;
         let after = &claims[at + 1..];
-        assert!(after.iter().all(|(it, _)| *it != leaver), "it was claimed again: {log:#?}");
+        assert!(
+            after.iter().all(|(worker, _)| *worker != leaver),
+            "it was claimed again: {log:#?}"
+        );
         let late = after[0].1 - left_at;
         assert!(late < bound, "{late} {log:#?}");
     }
@@ -121,8 +124,8 @@ async fn assert_handed_over(
 
 /// Returns who claimed an execution and when, in the order of claims.
 fn claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
-    let claims = log.iter().filter_map(|it| match &it.event {
-        Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, it.at)),
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
+        Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),
         _ => None,
     });
     claims.collect()

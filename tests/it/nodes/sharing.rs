@@ -47,29 +47,30 @@ async fn what_comes_due_is_shared_also_with_a_node_that_has_just_come() {
     let before = claims(&world, &BTreeSet::new()).await;
     assert_fair(&before, 2);
 
-    let old: BTreeSet<_> = world.heads().await.iter().map(|it| it.execution).collect();
+    let old: BTreeSet<_> = world.heads().await.iter().map(|head| head.execution).collect();
     let _third = world.home.work().await;
     schedule(&first, &plan).await;
     world.all_completed(2 * COUNT).await;
     let after = claims(&world, &old).await;
     assert_fair(&after, 3);
-    assert!(before.keys().all(|it| after.contains_key(it)), "{before:?} {after:?}");
+    assert!(before.keys().all(|execution| after.contains_key(execution)), "{before:?} {after:?}");
 }
 
 /// Asks for executions that all begin at the same time, a little later.
 async fn schedule(node: &Node, plan: &str) {
     let at = WallClock.now() + TimeDelta::from_std(AHEAD).unwrap();
     let each = |text: fn(usize) -> String| (0..AT_ONCE).map(text).collect::<String>();
-    let given = each(|it| format!(", $o{it}: ExecutionOptions"));
-    let begin =
-        each(|it| format!("e{it}: executePlan(planId: $id, options: $o{it}) {{ executionId }}\n"));
+    let given = each(|number| format!(", $o{number}: ExecutionOptions"));
+    let begin = each(|number| {
+        format!("e{number}: executePlan(planId: $id, options: $o{number}) {{ executionId }}\n")
+    });
     let query = format!("mutation ($id: ID!{given}) {{ {begin} }}");
     let asked: JoinSet<()> = (0..COUNT / AT_ONCE)
         .map(|_| {
             let (address, query) = (node.address.clone(), query.clone());
             let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": fresh_key() });
             let mut variables: Map<String, Value> =
-                (0..AT_ONCE).map(|it| (format!("o{it}"), options())).collect();
+                (0..AT_ONCE).map(|number| (format!("o{number}"), options())).collect();
             variables.insert("id".to_owned(), json!(plan));
             async move { drop(ask_at(&address, &query, &Value::Object(variables)).await) }
         })
@@ -80,7 +81,7 @@ async fn schedule(node: &Node, plan: &str) {
 /// Counts the first claims of every worker.
 async fn claims(world: &World, but: &BTreeSet<ExecutionId>) -> BTreeMap<WorkerId, usize> {
     let mut claims = BTreeMap::new();
-    for head in world.heads().await.iter().filter(|it| !but.contains(&it.execution)) {
+    for head in world.heads().await.iter().filter(|head| !but.contains(&head.execution)) {
         let log = world.log(head.execution).await;
         *claims.entry(claimers(&log)[0]).or_default() += 1;
     }
@@ -91,5 +92,5 @@ async fn claims(world: &World, but: &BTreeSet<ExecutionId>) -> BTreeMap<WorkerId
 /// begins where it was asked for.
 fn assert_fair(claims: &BTreeMap<WorkerId, usize>, workers: usize) {
     assert_eq!(claims.len(), workers, "{claims:?}");
-    assert!(claims.values().all(|it| it * 100 >= 8 * COUNT), "{claims:?}");
+    assert!(claims.values().all(|count| count * 100 >= 8 * COUNT), "{claims:?}");
 }

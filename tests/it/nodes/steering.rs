@@ -44,7 +44,7 @@ impl Story {
 
     /// Waits until it is told of an event of a kind and of a step, unless it was already.
     async fn until_once(&mut self, kind: &str, step: &str) {
-        if !self.told.iter().any(|it| it["type"] == kind && it["stepId"] == step) {
+        if !self.told.iter().any(|event| event["type"] == kind && event["stepId"] == step) {
             self.until(kind, step).await;
         }
     }
@@ -72,8 +72,8 @@ impl Story {
         let end = timeout(PATIENCE, self.events.next()).await.expect("it is complete").unwrap();
         assert_eq!(end, None);
         let log = world.log(id(execution)).await;
-        let told: Vec<_> = self.told.iter().map(|it| it["seq"].as_u64().unwrap()).collect();
-        let kept: Vec<_> = log.iter().map(|it| it.seq.0).collect();
+        let told: Vec<_> = self.told.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        let kept: Vec<_> = log.iter().map(|recorded| recorded.seq.0).collect();
         assert_eq!(told, kept);
         assert_eq!(told, (1..=log.len() as u64).collect::<Vec<_>>());
     }
@@ -89,8 +89,8 @@ async fn any_node_steers_and_watches_what_another_one_does() {
 
 /// Pauses, resumes, signals and approves by the other node.
 async fn steer(world: &World, doer: &Node, other: &Node) {
-    let call = |it: &str, after: &str| {
-        json!({ "id": it, "name": "ledger.once", "dependsOn": after,
+    let call = |tool: &str, after: &str| {
+        json!({ "id": tool, "name": "ledger.once", "dependsOn": after,
             "parameters": { "n": 1, "seconds": 0.3 } })
     };
     let id = doer
@@ -119,7 +119,7 @@ async fn stop(world: &World, doer: &Node, other: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = doer.start(&json!([call])).await;
     let begins =
-        world.until_said("it runs", |said| said.iter().any(|it| it.execution == execution));
+        world.until_said("it runs", |said| said.iter().any(|mark| mark.execution == execution));
     begins.await;
     let begun = Instant::now();
     other.control("cancelExecution", &execution, ", reason: \"enough\"").await;
@@ -129,14 +129,15 @@ async fn stop(world: &World, doer: &Node, other: &Node) {
     let head = world.store.head(id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(claimers(&world.log(id(&execution)).await).len(), 1, "its own node stopped it");
-    let has_ended = world.home.ledger().iter().any(|it| !it.begins && it.execution == execution);
+    let has_ended =
+        world.home.ledger().iter().any(|mark| !mark.begins && mark.execution == execution);
     assert!(!has_ended, "the tool was cut off");
 }
 
 /// Follows by one node what another one does until that is killed, and a third one goes on.
 async fn watch_a_take_over(world: &World, doer: Node, other: &Node) {
     let step = |at: usize| {
-        let after = at.checked_sub(1).map(|it| format!("s{it}"));
+        let after = at.checked_sub(1).map(|before| format!("s{before}"));
         json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };

@@ -56,7 +56,7 @@ impl World {
     pub(super) async fn log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
         let mut log: Vec<RecordedEvent> = Vec::new();
         loop {
-            let after = log.last().map_or(Seq::START, |it| it.seq);
+            let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
             let more = insist(async || self.store.read(id, after).await).await;
             if more.is_empty() {
                 return log;
@@ -98,7 +98,7 @@ impl World {
 
     #[expect(clippy::print_stderr, reason = "whoever looks for what went wrong reads it")]
     async fn show(&self) {
-        for head in self.heads().await.iter().filter(|it| !it.state.is_finished()) {
+        for head in self.heads().await.iter().filter(|head| !head.state.is_finished()) {
             eprintln!("{head:?}");
             for recorded in self.log(head.execution).await {
                 eprintln!("    {recorded:?}");
@@ -150,12 +150,12 @@ impl World {
 }
 
 pub(super) fn are_over(heads: &[ExecutionHead]) -> bool {
-    heads.iter().all(|it| it.state.is_finished())
+    heads.iter().all(|head| head.state.is_finished())
 }
 
 /// Returns who claimed an execution, in the order of claims.
 pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
-    let claims = log.iter().filter_map(|it| match &it.event {
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
         _ => None,
     });

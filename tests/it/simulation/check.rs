@@ -24,8 +24,8 @@ impl Simulation {
             };
             let head = truth.head(*id).await.expect("the truth");
             let expected = ExecutionHead::from_execution(&execution, None, None);
-            let is_right = head.as_ref().is_some_and(|it| {
-                (it.state, it.owner, it.due, it.epoch, it.needs_person)
+            let is_right = head.as_ref().is_some_and(|head| {
+                (head.state, head.owner, head.due, head.epoch, head.needs_person)
                     == (expected.state, expected.owner, expected.due, expected.epoch, false)
             });
             if !is_right {
@@ -44,7 +44,7 @@ impl Simulation {
     pub(super) async fn check_waits(&mut self) {
         let mut states = BTreeMap::new();
         for id in self.all().await {
-            states.extend(self.state(id).await.map(|it| (id, it)));
+            states.extend(self.state(id).await.map(|state| (id, state)));
         }
         for execution in states.values() {
             if !is_excused(execution, &states) {
@@ -60,8 +60,9 @@ impl Simulation {
 fn is_excused(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
     let agenda = execution.agenda();
     let waits = |task: &Task| {
-        let child = execution.task(*task).and_then(|it| it.child).and_then(|it| all.get(&it));
-        child.is_some_and(|it| !it.state().is_finished() && is_excused(it, all))
+        let child =
+            execution.task(*task).and_then(|task| task.child).and_then(|child| all.get(&child));
+        child.is_some_and(|child| !child.state().is_finished() && is_excused(child, all))
     };
     let only_parts = agenda.running().len() == agenda.in_children().len();
     match execution.state() {
@@ -134,7 +135,8 @@ fn check_log(
 /// Checks that where steps go one after another, all that stand before a step are over.
 fn in_turn(before: &Execution, number: StepNumber) -> Result<(), String> {
     let is_sequential = before.options().mode == ExecutionMode::Sequential;
-    if is_sequential && !before.steps()[..number.get()].iter().all(|it| it.state.is_finished()) {
+    if is_sequential && !before.steps()[..number.get()].iter().all(|step| step.state.is_finished())
+    {
         return Err(format!("{} was not next", before.plan().step(number).id));
     }
     Ok(())
@@ -145,7 +147,7 @@ fn check_undone(execution: &Execution, log: &[RecordedEvent]) -> Result<(), Stri
     let plan = execution.plan();
     let (mut done, mut undone) = (Vec::new(), Vec::new());
     for RecordedEvent { event, .. } in log {
-        let Some(step) = event.step().and_then(|it| plan.step_number(it)) else { continue };
+        let Some(step) = event.step().and_then(|step| plan.step_number(step)) else { continue };
         let task = Task { step, part: event.part() };
         if task.part.undo {
             undone.push(task);
@@ -169,7 +171,7 @@ fn check_undone(execution: &Execution, log: &[RecordedEvent]) -> Result<(), Stri
 fn check_lists(execution: &Execution) -> Result<(), String> {
     for (planned, step) in execution.plan().steps().iter().zip(execution.steps()) {
         let (Some(items), Some(output)) = (&step.items, step.output()) else { continue };
-        let succeeded = items.as_slice().iter().filter(|it| it.output().is_some()).count();
+        let succeeded = items.as_slice().iter().filter(|item| item.output().is_some()).count();
         let must = if planned.policy.on_error == OnError::Continue {
             succeeded
         } else {
@@ -190,7 +192,7 @@ fn check_parts(
 ) -> Vec<String> {
     let mut wrongs = Vec::new();
     let parent = &ends[&id];
-    let children = log.iter().filter_map(|it| match &it.event {
+    let children = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(StepStarted { child: Some(child), step, part, attempt, .. }) => {
             Some((*child, step, *part, *attempt))
         }
@@ -201,20 +203,22 @@ fn check_parts(
             wrongs.push(format!("{id}: `{step}` began {child}, which never was"));
             continue;
         };
-        let of = end.parent().map(|it| (it.execution, &it.step, it.part, it.attempt));
+        let of = end
+            .parent()
+            .map(|parent| (parent.execution, &parent.step, parent.part, parent.attempt));
         if of != Some((id, step, part, attempt)) {
             wrongs.push(format!("{child} is a part of {of:?}"));
         }
         let task = Task { step: parent.plan().step_number(step).expect("it is of the plan"), part };
-        let done = parent.task(task).filter(|it| it.child == Some(child));
-        let output = done.and_then(|it| it.output());
-        if output.is_some_and(|it| *it != end.outputs()) {
+        let done = parent.task(task).filter(|task| task.child == Some(child));
+        let output = done.and_then(|task| task.output());
+        if output.is_some_and(|output| *output != end.outputs()) {
             wrongs.push(format!("{id}: `{step}` is not what {child} returned"));
         }
     }
-    let is_known = parent.parent().is_none_or(|it| {
-        let of = ends.get(&it.execution);
-        of.is_some_and(|of| of.plan().step_number(&it.step).is_some())
+    let is_known = parent.parent().is_none_or(|parent| {
+        let of = ends.get(&parent.execution);
+        of.is_some_and(|of| of.plan().step_number(&parent.step).is_some())
     });
     if !is_known {
         wrongs.push(format!("{id} is a part of nothing"));
@@ -225,12 +229,12 @@ fn check_parts(
 /// Checks what an event says against the state before it.
 fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), String> {
     let plan = before.plan();
-    let number = recorded.event.step().and_then(|it| plan.step_number(it));
+    let number = recorded.event.step().and_then(|step| plan.step_number(step));
     match &recorded.event {
         Event::StepStarted(started) => {
             let number = number.ok_or("no such step")?;
             if started.part.undo {
-                let next = before.undoable().last().map(|it| it.compensation());
+                let next = before.undoable().last().map(|task| task.compensation());
                 let is_next = next == Some(Task { step: number, part: started.part });
                 let is_time = matches!(before.phase(), Phase::Compensating(_));
                 return if is_next && is_time {
@@ -266,7 +270,7 @@ fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), Strin
             if is_once && error.is_none() {
                 return Err(format!("{step} would be called twice"));
             }
-            let state = before.task(Task { step: number, part: *part }).map(|it| &it.state);
+            let state = before.task(Task { step: number, part: *part }).map(|task| &task.state);
             if !matches!(state, Some(StepState::Running { how: AttemptKind::Calling, .. })) {
                 return Err(format!("{step} only sleeps, and was interrupted"));
             }

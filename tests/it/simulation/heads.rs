@@ -113,7 +113,7 @@ async fn an_execution_that_cannot_be_put_aside_hears_what_is_asked_of_it() {
         let log = scene.truth.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{why}: it was claimed again and again: {log:#?}");
         scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
-        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
+        let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
         scene.until(id, Duration::from_secs(5), is_over).await;
     }
 }
@@ -124,7 +124,7 @@ async fn an_execution_that_cannot_be_put_aside_wakes_in_time() {
     for why in reasons() {
         let scene = Scene::new(&why);
         let id = scene.start("flow.sleep", json!({ "ms": 30_000 })).await;
-        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
+        let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
         scene.until(id, Duration::from_secs(35), is_over).await;
     }
 }
@@ -139,13 +139,13 @@ async fn an_execution_is_given_up_as_soon_as_its_head_can_be_written() {
         let first = scene.head(id).await.owner;
         assert!(first.is_some(), "{why}");
         scene.store.refuse_heads(None);
-        scene.until(id, Duration::from_secs(6), |it| it.owner.is_none()).await;
+        scene.until(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
         let log = scene.truth.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{why}: {log:#?}");
         // Whoever is there takes it.
         scene.workers.shutdown().await;
         scene.employ();
-        let is_over = |it: &ExecutionHead| it.state == ExecutionState::Completed;
+        let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
         scene.until(id, Duration::from_mins(2), is_over).await;
     }
 }

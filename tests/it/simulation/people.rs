@@ -61,7 +61,7 @@ impl Simulation {
     async fn do_again(&mut self, id: ExecutionId) {
         let Some(ended) = self.state(id).await else { return };
         let steps = ended.plan().steps();
-        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|it| it.id.as_str());
+        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|step| step.id.as_str());
         if ended.parent().is_some() {
             return;
         }
@@ -134,13 +134,15 @@ impl Simulation {
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
         for Told { execution: id, command } in told {
             let log = self.world.log(id).await;
-            let last = log.last().filter(|it| it.event.is_last());
+            let last = log.last().filter(|recorded| recorded.event.is_last());
             // By the clock of whoever wrote it.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
-            if last.is_some_and(|it| it.at <= calm + chrono::TimeDelta::seconds(seconds)) {
+            if last
+                .is_some_and(|recorded| recorded.at <= calm + chrono::TimeDelta::seconds(seconds))
+            {
                 continue;
             }
-            let is_heard = log.iter().any(|it| match (&it.event, &command) {
+            let is_heard = log.iter().any(|recorded| match (&recorded.event, &command) {
                 (Event::CancelRequested { .. }, Command::Cancel { .. }) => true,
                 (Event::SignalReceived { payload, .. }, Command::Signal { payload: sent, .. }) => {
                     payload == sent
@@ -149,7 +151,8 @@ impl Simulation {
             });
             // Also what changed nothing leaves a trace: else it might change something later.
             if !matches!(command, Command::Cancel { .. }) {
-                let heard: BTreeSet<_> = log.iter().filter_map(|it| it.event.command()).collect();
+                let heard: BTreeSet<_> =
+                    log.iter().filter_map(|recorded| recorded.event.command()).collect();
                 let n = traces.entry(id).or_default();
                 *n += 1;
                 if heard.len() < *n {
@@ -157,7 +160,7 @@ impl Simulation {
                 }
             }
             // What is being undone stops by itself.
-            let is_undone = log.iter().any(|it| it.event == Event::CompensationStarted);
+            let is_undone = log.iter().any(|recorded| recorded.event == Event::CompensationStarted);
             let must = match command {
                 Command::Cancel { .. } => !is_undone,
                 Command::Signal { .. } => true,
@@ -176,7 +179,7 @@ fn wanted(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
         // Some things never work.
-        let approved = execution.task(*task).is_some_and(|it| it.attempts < PATIENCE);
+        let approved = execution.task(*task).is_some_and(|task| task.attempts < PATIENCE);
         Command::Approve { step, item, approved, comment: None }
     };
     let waiting = execution.agenda().waiting().iter();

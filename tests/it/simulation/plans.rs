@@ -26,7 +26,7 @@ pub(super) fn random(dice: &Dice, n: usize) -> Vec<Plan> {
 }
 
 fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) -> Plan {
-    let steps = (0..=most).map(|it| step(dice, it, parts)).collect();
+    let steps = (0..=most).map(|number| step(dice, number, parts)).collect();
     let about = PlanInfo {
         id: format!("plan_{}_simulate{version}", n + 1).parse().expect("well-formed"),
         request: format!("req_{}_simulated", n + 1).parse().expect("well-formed"),
@@ -41,7 +41,7 @@ fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) ->
 
 fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
     let after: Vec<u64> = (0..n).filter(|_| dice.happens(300)).collect();
-    let outputs: Vec<String> = after.iter().map(|it| format!("{{{{s{it}}}}}")).collect();
+    let outputs: Vec<String> = after.iter().map(|number| format!("{{{{s{number}}}}}")).collect();
     let is_part = !parts.is_empty() && dice.happens(300);
     let (tool, effect, parameters) = if is_part {
         ("sim.part", Effect::Once, json!({ "x": n }))
@@ -67,14 +67,17 @@ fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
         id: format!("s{n}").parse().expect("well-formed"),
         tool: tool.parse().expect("well-formed"),
         parameters: Arc::new(parameters),
-        depends_on: after.iter().map(|it| format!("s{it}").parse().expect("well-formed")).collect(),
+        depends_on: after
+            .iter()
+            .map(|number| format!("s{number}").parse().expect("well-formed"))
+            .collect(),
         output_mapping: Vec::new(),
         policy,
         plan: is_part.then(|| parts[dice.index(parts.len())]),
         inputs: None,
         when: dice.happens(150).then(|| condition(dice, after.last().copied())),
         for_each: dice.happens(200).then(|| match after.last() {
-            Some(it) => format!("{{{{s{it}.list}}}}"),
+            Some(number) => format!("{{{{s{number}.list}}}}"),
             None => "{{input.list}}".to_owned(),
         }),
         compensate: dice.happens(300).then(|| Box::new(compensation(dice, n))),

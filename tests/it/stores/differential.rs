@@ -178,7 +178,7 @@ fn kind() -> impl Strategy<Value = RecordKind> {
 fn record_page() -> impl Strategy<Value = RecordPage> {
     let name = || some(prop::sample::select(NAMES.to_vec()));
     (name(), name(), 0..4_usize, any::<bool>()).prop_map(|(prefix, after, first, newest)| {
-        let owned = |it: Option<&str>| it.map(str::to_owned);
+        let owned = |text: Option<&str>| text.map(str::to_owned);
         RecordPage { prefix: owned(prefix), after: owned(after), first, newest, names_only: false }
     })
 }
@@ -259,7 +259,7 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
     match doing {
         Doing::Append { of, after, events, head, heard } => {
             let mut append: Append = some_events(execution(*of), *after, *events);
-            append.head = head.as_ref().map(|it| head_of(*of, append.end().0, it));
+            append.head = head.as_ref().map(|head| head_of(*of, append.end().0, head));
             append.heard = vec![command_id(*heard)];
             text(store.append(append).await)
         }
@@ -270,9 +270,9 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
         }
         Doing::Orphans { now } => {
             let heads = store.find_heads(HeadQuery::Orphans { now: at(*now) }, 100).await;
-            text(heads.map(|mut it| {
-                it.sort_by_key(|it| it.execution);
-                it
+            text(heads.map(|mut heads| {
+                heads.sort_by_key(|head| head.execution);
+                heads
             }))
         }
         Doing::NextDue => text(store.next_due_at().await),
@@ -296,7 +296,7 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
 /// Asks for permits. Stores may go by clocks of their own when they count calls, and those do not
 /// go back: so where there is a rate it is always the same time.
 async fn acquire(store: &dyn Store, ask: &PermitAsk, now: i64) -> String {
-    let has_rate = ask.limits.iter().any(|it| it.rate.is_some());
+    let has_rate = ask.limits.iter().any(|limit| limit.rate.is_some());
     match store.acquire_permits(ask, at(if has_rate { 2 } else { now })).await {
         Ok(Permission::NotBefore(_)) => "not now".to_owned(),
         other => text(other),

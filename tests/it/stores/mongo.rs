@@ -78,8 +78,8 @@ async fn who_does_not_read_on_holds_no_connection() {
         store.append(some_events(execution(number), 0, 3)).await.unwrap();
     }
     let mut idle: Vec<_> = (1..=8).map(follow).collect();
-    for it in &mut idle {
-        assert!(futures::poll!(it.try_next()).is_pending());
+    for head in &mut idle {
+        assert!(futures::poll!(head.try_next()).is_pending());
     }
     let mut told = follow(9);
     let first = timeout(Duration::from_mins(1), told.try_next()).await;
@@ -105,7 +105,7 @@ async fn damage_stays_where_it_is() {
     edit(&url, "plans", first, doc! { "$set": { "json": "{}" } }).await;
 
     let store = Mongo::open(&url).await.unwrap();
-    let is_damaged = |it: &StoreError| matches!(it, StoreError::Corrupt { .. });
+    let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {
         let err = store.read(execution(n), Seq(0)).await.unwrap_err();
         assert!(is_damaged(&err) && err.to_string().contains(&execution(n).to_string()), "{err}");
@@ -159,7 +159,7 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
     let store = Mongo::open(&url).await.unwrap();
     let over = store.head(execution(1)).await.unwrap().unwrap();
-    assert!(over.finished_at.is_some_and(|it| it > at(0)), "it counts as ended now");
+    assert!(over.finished_at.is_some_and(|at_end| at_end > at(0)), "it counts as ended now");
     assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "and is kept for long");
     let open = store.head(execution(2)).await.unwrap().unwrap();
     assert_eq!(open.finished_at, None);
@@ -318,7 +318,7 @@ async fn outputs_do_not_grow_without_bound() {
     let outputs = database(&url).await.collection::<Document>("outputs");
     let row = |n: i64| doc! { "_id": format!("key {n}"), "until": n, "json": "1" };
     for chunk in 0..10 {
-        let rows = (0..10_050_i64).map(|it| row(chunk * 10_050 + it));
+        let rows = (0..10_050_i64).map(|number| row(chunk * 10_050 + number));
         outputs.insert_many(rows).await.unwrap();
     }
     any(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
@@ -381,7 +381,7 @@ async fn a_damaged_head_keeps_nobody_from_the_others() {
         edit(&url, "executions", one, doc! { "$set": damage }).await;
     }
     let due = store.find_heads(HeadQuery::Due { now: at(10) }, 10).await.unwrap();
-    assert_eq!(due.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(4)]);
+    assert_eq!(due.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(4)]);
     assert_eq!(
         store.find_heads(HeadQuery::DueAfter { now: at(10), after: None }, 10).await.unwrap(),
         due
@@ -405,10 +405,11 @@ async fn who_has_something_is_read_from_the_index() {
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
     let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
-    let count =
-        |key: &str| asked.get(key).and_then(|it| it.as_i32().map(i64::from).or(it.as_i64()));
+    let count = |key: &str| {
+        asked.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
+    };
     assert_eq!(count("docsExamined"), Some(0), "{asked}");
-    assert!(count("keysExamined").is_some_and(|it| it < 5), "{asked}");
+    assert!(count("keysExamined").is_some_and(|count| count < 5), "{asked}");
 }
 
 /// They stayed for an hour.

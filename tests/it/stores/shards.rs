@@ -97,13 +97,13 @@ fn query(operation: &Document) -> Option<Document> {
 }
 
 fn is_by_execution(query: &Document) -> bool {
-    query.get_str("_id.x").is_ok_and(|it| it.starts_with("exec_"))
+    query.get_str("_id.x").is_ok_and(|id| id.starts_with("exec_"))
 }
 
 fn is_by_id(query: &Document) -> bool {
     match query.get("_id") {
         Some(Bson::String(_)) => true,
-        Some(Bson::Document(it)) => it.contains_key("$in") || it.contains_key("$eq"),
+        Some(Bson::Document(query)) => query.contains_key("$in") || query.contains_key("$eq"),
         _ => false,
     }
 }

@@ -84,7 +84,7 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
     assert_eq!(dead.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     drop(dead);
     let orphans = alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap();
-    assert_eq!(orphans.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(1)]);
+    assert_eq!(orphans.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(1)]);
     // Its row is gone, too, so the answer stays.
     assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), orphans);
     let mut locks = std::fs::read_dir(folder.path().join("faber.db-workers")).unwrap();
@@ -113,7 +113,7 @@ async fn damage_stays_where_it_is() {
     );
     // Whoever wrote the plan has a good copy of it.
     let store = Sqlite::open(&path).unwrap();
-    let is_damaged = |it: &StoreError| matches!(it, StoreError::Corrupt { .. });
+    let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {
         let err = store.read(execution(n), Seq(0)).await.unwrap_err();
         assert!(is_damaged(&err) && err.to_string().contains(&execution(n).to_string()), "{err}");
@@ -232,7 +232,7 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
     };
     // Several processes may be the first.
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
@@ -270,7 +270,7 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "what was there is there");
@@ -301,7 +301,7 @@ async fn a_file_of_version_3_is_brought_up_to_date() {
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
     assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept), "it is there");
     let text = TextHash([1; 32]);
@@ -434,7 +434,7 @@ async fn a_damaged_record_hides_no_other() {
     let err = store.find_record(RecordKind::Tool, "a").await.unwrap_err();
     assert!(matches!(&err, StoreError::Corrupt { what, .. } if what == "tool a"), "{err}");
     let found = store.list_records(RecordKind::Tool, RecordPage::first_records(2)).await.unwrap();
-    assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(found.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
 }
 
@@ -450,7 +450,7 @@ async fn a_damaged_name_of_a_plan_hides_no_other() {
     edit(&path, "UPDATE saved SET inputs = '{' WHERE name = 'b'");
     let names = async |after, first| {
         let found = any(&store).list_saved_plans(after, first).await.unwrap();
-        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+        found.into_iter().map(|record| record.name).collect::<Vec<_>>()
     };
     assert_eq!(names(None, 2).await, ["a", "c"], "fewer would say that there are no more");
     assert_eq!(names(Some("c"), 2).await, ["d"]);

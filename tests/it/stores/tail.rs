@@ -36,7 +36,7 @@ async fn the_last_events_are_told_to_whoever_comes_back() {
             truth.append(append).await.unwrap();
         };
         let (told, ()) = tokio::join!(told.try_collect::<Vec<_>>(), rest);
-        let told: Vec<_> = told.unwrap().iter().map(|it| it.seq.0).collect();
+        let told: Vec<_> = told.unwrap().iter().map(|recorded| recorded.seq.0).collect();
         assert_eq!(told, [4, 5], "seed {seed}");
     }
 }

@@ -90,7 +90,7 @@ pub(super) struct Audit<'a> {
 
 impl<'a> Audit<'a> {
     pub(super) fn new(home: &'a Home, scene: &'a Scene, stories: Vec<Story>) -> Self {
-        let stories = stories.into_iter().map(|it| (it.execution.clone(), it)).collect();
+        let stories = stories.into_iter().map(|story| (story.execution.clone(), story)).collect();
         let (known, wrongs) = (BTreeMap::new(), Vec::new());
         Self { home, scene, stories, known, children: 0, wrongs }
     }
@@ -131,9 +131,9 @@ impl<'a> Audit<'a> {
     /// who did one again and got no answer does not know.
     async fn strangers(&self) -> Vec<String> {
         let store = self.store().await;
-        let heads = heads(&*store).await.into_iter().filter(|it| it.parent.is_none());
-        let ids = heads.map(|it| it.execution.to_string());
-        ids.filter(|it| !self.stories.contains_key(it)).collect()
+        let heads = heads(&*store).await.into_iter().filter(|head| head.parent.is_none());
+        let ids = heads.map(|head| head.execution.to_string());
+        ids.filter(|id| !self.stories.contains_key(id)).collect()
     }
 
     /// Makes the story of an execution that nobody told, if it follows from one that is known.
@@ -142,7 +142,7 @@ impl<'a> Audit<'a> {
             return true;
         }
         let created = &known.log[0]["data"];
-        let origin = created["retryOf"].as_str().and_then(|it| self.stories.get(it));
+        let origin = created["retryOf"].as_str().and_then(|id| self.stories.get(id));
         let Some(origin) = origin else {
             self.wrongs.push(format!("nobody asked for {id}: {created}"));
             return false;
@@ -156,10 +156,10 @@ impl<'a> Audit<'a> {
     fn children_of(&mut self, id: &str, known: &Known) -> Vec<String> {
         let draft = self.stories[id].draft.clone();
         let mut children = Vec::new();
-        for event in known.log.iter().filter(|it| it["type"] == "step_started") {
+        for event in known.log.iter().filter(|event| event["type"] == "step_started") {
             let child = event["data"]["childExecutionId"].as_str();
-            let step = event["stepId"].as_str().and_then(|it| draft.steps.get(it));
-            let draft = step.and_then(|it| it.child.as_deref());
+            let step = event["stepId"].as_str().and_then(|id| draft.steps.get(id));
+            let draft = step.and_then(|step| step.child.as_deref());
             let (Some(child), Some(draft)) = (child, draft) else { continue };
             children.push(child.to_owned());
             let story = Story::following(draft, child.to_owned());
@@ -191,13 +191,13 @@ impl<'a> Audit<'a> {
             let mut lags = Vec::new();
             for head in heads(&*store).await {
                 let log = read(&*store, head.execution).await;
-                let is_over = log.last().is_some_and(|it| it.event.is_last());
+                let is_over = log.last().is_some_and(|recorded| recorded.event.is_last());
                 if is_over != head.state.is_finished() {
                     lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
                 }
             }
             let inbox = insist(async || store.list_commands(None).await).await;
-            lags.extend(inbox.iter().map(|it| format!("nobody has heard {it:?}")));
+            lags.extend(inbox.iter().map(|command| format!("nobody has heard {command:?}")));
             if lags.is_empty() {
                 return;
             }
@@ -213,10 +213,11 @@ impl<'a> Audit<'a> {
         let json = self.debug(&["debug", id, "--json", "--server", &url]).await?;
         let document: Value = serde_json::from_str(&json).map_err(|err| err.to_string())?;
         let executions = document["executions"].as_array().cloned().unwrap_or_default();
-        let execution = executions.iter().find(|it| it["executionId"] == id);
+        let execution = executions.iter().find(|execution| execution["executionId"] == id);
         let execution = execution.ok_or("`faber debug` does not know it")?;
         let waits = execution["waitsFor"].as_array().cloned().unwrap_or_default();
-        let lasts = |it: &&Value| it["kind"].as_str().is_some_and(|it| REASONS.contains(&it));
+        let lasts =
+            |reason: &&Value| reason["kind"].as_str().is_some_and(|kind| REASONS.contains(&kind));
         let wait = waits.iter().find(lasts).ok_or_else(|| execution.to_string())?;
         let reason = wait["message"].as_str().unwrap_or_default();
         let text = self.debug(&["debug", id, "--full", "--server", &url]).await?;
@@ -270,7 +271,9 @@ impl<'a> Audit<'a> {
             self.wrongs.push(format!("{stirring} executions went on when all was said"));
         }
         // What only reads is called while the creation of its execution is on its way, too.
-        for (id, lines) in calls.iter().filter(|it| it.1.iter().any(|line| line.tool != "read")) {
+        for (id, lines) in
+            calls.iter().filter(|entry| entry.1.iter().any(|line| line.tool != "read"))
+        {
             self.wrongs.push(format!("`{id}` is no execution, and was called for: {lines:?}"));
         }
         self.check_store().await;
@@ -321,7 +324,7 @@ impl<'a> Audit<'a> {
     /// Checks that no process has seen what must not happen.
     fn check_sayings(&mut self) {
         for (path, said) in self.home.said() {
-            for line in said.lines().filter(|it| it.contains("panicked")) {
+            for line in said.lines().filter(|line| line.contains("panicked")) {
                 self.wrongs.push(format!("{}: {line}", path.display()));
             }
         }
@@ -355,7 +358,7 @@ pub(super) async fn heads(store: &dyn Store) -> Vec<ExecutionHead> {
 pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
     let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
-        let after = log.last().map_or(Seq::START, |it| it.seq);
+        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
         let more = insist(async || store.read(id, after).await).await;
         if more.is_empty() {
             return log;

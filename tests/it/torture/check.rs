@@ -66,7 +66,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(story: &'a Story) -> Self {
-        let whole = story.draft.steps.keys().map(|it| ((it.as_str(), None, false), it));
+        let whole = story.draft.steps.keys().map(|name| ((name.as_str(), None, false), name));
         Self {
             story,
             courses: whole.map(|(task, _)| (task, Course::default())).collect(),
@@ -129,7 +129,8 @@ impl<'a> Reading<'a> {
     fn created(&mut self, data: &Value) {
         self.options = data.clone();
         for (name, output) in data["reused"].as_object().into_iter().flatten() {
-            let Some((task, course)) = self.courses.iter_mut().find(|(it, _)| it.0 == name) else {
+            let Some((task, course)) = self.courses.iter_mut().find(|(task, _)| task.0 == name)
+            else {
                 return self.wrong("reuses what it does not have", data);
             };
             course.over = Some("step_succeeded".to_owned());
@@ -184,8 +185,11 @@ impl<'a> Reading<'a> {
 
     fn undoing(&mut self, event: &Value) {
         let is_asked_for = self.options["compensateOnFailure"] == true;
-        let is_over =
-            self.courses.iter().filter(|(it, _)| it.1.is_none()).all(|(_, it)| it.over.is_some());
+        let is_over = self
+            .courses
+            .iter()
+            .filter(|(task, _)| task.1.is_none())
+            .all(|(_, course)| course.over.is_some());
         if self.is_undoing || !is_asked_for || !is_over {
             self.wrong("undone too early, twice, or unasked", event);
         }
@@ -227,7 +231,7 @@ impl<'a> Reading<'a> {
             }
             "step_succeeded" if task.2 => {
                 self.outcome.undone += 1;
-                self.undoable.retain(|it| (it.0, it.1) != (task.0, task.1));
+                self.undoable.retain(|done| (done.0, done.1) != (task.0, task.1));
             }
             "step_succeeded" => {
                 let is_leaf = task.1.is_some() || step.items.is_none();
@@ -239,7 +243,7 @@ impl<'a> Reading<'a> {
             _ => (),
         }
         if task.2 && kind == "step_failed" {
-            self.undoable.retain(|it| (it.0, it.1) != (task.0, task.1));
+            self.undoable.retain(|done| (done.0, done.1) != (task.0, task.1));
         }
     }
 
@@ -249,7 +253,7 @@ impl<'a> Reading<'a> {
             self.wrong("begun in a dry run", event);
         }
         if task.2 {
-            let latest = self.undoable.last().map(|it| (it.0, it.1));
+            let latest = self.undoable.last().map(|done| (done.0, done.1));
             if !self.is_undoing || latest != Some((task.0, task.1)) {
                 self.wrong("undone out of turn", event);
             }
@@ -265,7 +269,7 @@ impl<'a> Reading<'a> {
         }
         if let Some(parent) = &step.when {
             let course = self.whole(parent);
-            let is_even = course.output["n"].as_u64().is_some_and(|it| it % 2 == 0);
+            let is_even = course.output["n"].as_u64().is_some_and(|n| n % 2 == 0);
             if !course.succeeded() || !is_even {
                 self.wrong("begun, and its condition does not hold", event);
             }
@@ -285,11 +289,12 @@ impl<'a> Reading<'a> {
         let is_sequential = self.options["mode"] == "SEQUENTIAL";
         let width = self.options["maxParallel"].as_u64().filter(|_| !is_sequential);
         let width = width.unwrap_or(if is_sequential { 1 } else { u64::MAX });
-        let counts = |it: &Task<'_>| {
-            let step = &self.story.draft.steps[it.0];
-            it.1.is_none() && step.items.is_none() && step.child.is_none()
+        let counts = |task: &Task<'_>| {
+            let step = &self.story.draft.steps[task.0];
+            task.1.is_none() && step.items.is_none() && step.child.is_none()
         };
-        let running = self.courses.iter().filter(|(it, course)| counts(it) && course.is_running);
+        let running =
+            self.courses.iter().filter(|(task, course)| counts(task) && course.is_running);
         if running.count() as u64 >= width {
             self.wrong("too many run at once", event);
         }
@@ -318,7 +323,8 @@ impl<'a> Reading<'a> {
         if state != known.state {
             self.wrong("its state is not what the log says", &(&known.state, &state));
         }
-        let open: Vec<_> = self.courses.iter().filter(|(_, it)| it.over.is_none()).collect();
+        let open: Vec<_> =
+            self.courses.iter().filter(|(_, course)| course.over.is_none()).collect();
         if !open.is_empty() {
             let open = format!("{open:?}");
             self.wrong("ended, and not everything is over", &open);
@@ -326,7 +332,7 @@ impl<'a> Reading<'a> {
         if self.options["dryRun"] == true {
             return;
         }
-        let has_done_all = self.courses.iter().filter(|(it, _)| !it.2).all(|(task, course)| {
+        let has_done_all = self.courses.iter().filter(|(task, _)| !task.2).all(|(task, course)| {
             if task.1.is_some() {
                 // What became of the others is what became of the whole.
                 return !course.was_cut;
@@ -383,7 +389,7 @@ impl<'a> Reading<'a> {
     fn compare(&mut self, who: &str, told: &[Value], log: &[Value]) {
         for event in told {
             let seq = usize::try_from(event["seq"].as_u64().unwrap_or_default()).unwrap();
-            let kept = seq.checked_sub(1).and_then(|it| log.get(it));
+            let kept = seq.checked_sub(1).and_then(|index| log.get(index));
             if kept != Some(event) {
                 let why = format!("{who} was told what the log does not have, but {kept:?}");
                 self.wrong(&why, event);
@@ -393,7 +399,7 @@ impl<'a> Reading<'a> {
 
     /// Checks that what people did counts once, and that what was acknowledged counts.
     fn check_acts(&mut self) {
-        for act in self.story.acts.iter().filter(|it| !it.mark().is_empty()) {
+        for act in self.story.acts.iter().filter(|act| !act.mark().is_empty()) {
             let count = self.marks.get(act.mark()).copied().unwrap_or_default();
             if act.what == "signal" && act.is_acknowledged && count == 0 && self.state.is_none() {
                 self.wrong("a signal was acknowledged and is lost", act);
@@ -406,7 +412,7 @@ impl<'a> Reading<'a> {
 
     /// Checks that what is to stop has stopped.
     fn check_stop(&mut self) {
-        let stops = |it: &&Act| it.what == "cancel" && it.is_acknowledged;
+        let stops = |act: &&Act| act.what == "cancel" && act.is_acknowledged;
         if let Some(act) = self.story.acts.iter().find(stops)
             && self.state.is_none()
         {

@@ -64,7 +64,7 @@ enum End {
 
 /// Lets clients come.
 pub(super) fn crowd(scene: &Arc<Scene>, clients: u64, seed: u64) -> JoinSet<Vec<Story>> {
-    (0..clients).map(|it| client(Arc::clone(scene), seed * 1_000 + it)).collect()
+    (0..clients).map(|number| client(Arc::clone(scene), seed * 1_000 + number)).collect()
 }
 
 async fn client(scene: Arc<Scene>, seed: u64) -> Vec<Story> {
@@ -229,7 +229,7 @@ async fn listen_along(scene: &Scene, id: &str, heard: &Mutex<Vec<Value>>) {
 }
 
 async fn subscribe(scene: &Scene, id: &str, told: &[Value]) -> Option<Events> {
-    let after = told.last().map_or(0, |it| it["seq"].as_u64().unwrap());
+    let after = told.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     let variables = json!({ "id": id, "after": after });
     scene.count("subscriptions");
     Events::of(&scene.server().await, EVENTS, &variables).await.ok()
@@ -243,7 +243,7 @@ async fn next(
     told: &mut Vec<Value>,
     events: &mut Events,
 ) -> Result<Option<()>, bool> {
-    let last = told.last().map_or(0, |it| it["seq"].as_u64().unwrap());
+    let last = told.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     match timeout(SILENCE, events.next()).await {
         Err(_) => Err(true),
         Ok(Ok(Some(event))) => {
@@ -254,7 +254,7 @@ async fn next(
             Ok(Some(()))
         }
         Ok(Ok(None)) => {
-            let is_over = told.last().is_some_and(|it| it["type"] == "finished");
+            let is_over = told.last().is_some_and(|event| event["type"] == "finished");
             if is_over {
                 return Ok(None);
             }
@@ -297,7 +297,7 @@ pub(super) async fn ask_again(scene: &Scene, story: &Story) {
 pub(super) async fn ask_for(scene: &Scene, execution: &str) -> Option<Known> {
     let mut log: Vec<Value> = Vec::new();
     loop {
-        let after = log.last().map_or(json!(0), |it| it["seq"].clone());
+        let after = log.last().map_or(json!(0), |event| event["seq"].clone());
         let variables = json!({ "id": execution, "after": after });
         let answer = scene.insist(LOG, &variables).await;
         let answer = expected(scene, "a log", answer)?;

@@ -125,7 +125,7 @@ impl Cluster {
     /// Returns the address of a store that no other test has.
     pub(super) fn fresh_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
-        let hosts: Vec<String> = (0..MEMBERS).map(|it| self.address(it)).collect();
+        let hosts: Vec<String> = (0..MEMBERS).map(|number| self.address(number)).collect();
         format!("mongodb://{}/torture_{number}?replicaSet=rs0", hosts.join(","))
     }
 
@@ -156,7 +156,9 @@ impl Cluster {
                 look.tick().await;
                 for number in 0..MEMBERS {
                     let hello = self.ask(number, doc! { "hello": 1 }).await;
-                    if hello.is_ok_and(|it| it.get_bool("isWritablePrimary").unwrap_or_default()) {
+                    if hello.is_ok_and(|answer| {
+                        answer.get_bool("isWritablePrimary").unwrap_or_default()
+                    }) {
                         return number;
                     }
                 }
@@ -213,8 +215,9 @@ impl Cluster {
                 let status = self.ask(primary, doc! { "replSetGetStatus": 1 }).await;
                 let status = status.unwrap_or_default();
                 let members = status.get_array("members").cloned().unwrap_or_default();
-                let those = members.iter().filter_map(|it| it.as_document()?.get_i32("state").ok());
-                let well = those.filter(|it| [1, 2].contains(it)).count();
+                let those =
+                    members.iter().filter_map(|member| member.as_document()?.get_i32("state").ok());
+                let well = those.filter(|state| [1, 2].contains(state)).count();
                 if well == MEMBERS {
                     return;
                 }

@@ -46,7 +46,7 @@ pub(super) struct Manner {
 impl Manner {
     /// Returns how a task of a step is carried out.
     pub(super) fn of(step: &Step, (_, item, is_undo): Task<'_>) -> Self {
-        let at = |it: u64| step.items.as_ref()?.get(usize::try_from(it).ok()?).copied();
+        let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
         let n = match (item, step.items.is_some()) {
             (Some(item), _) => at(item),
             (None, true) => None,
@@ -151,15 +151,15 @@ impl Course {
             *attempts.entry(line.attempt).or_insert(0) += 1;
         }
         let is_read = kind == Kind::Read;
-        if !is_read && attempts.values().any(|it| *it > 1) {
+        if !is_read && attempts.values().any(|count| *count > 1) {
             return Err("one attempt, two calls");
         }
-        if !is_read && attempts.keys().any(|it| *it > self.attempts) {
+        if !is_read && attempts.keys().any(|attempt| *attempt > self.attempts) {
             return Err("called before the log said so");
         }
-        let is_released = |it: &u64| self.released.iter().any(|released| released >= it);
+        let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
         let last = attempts.keys().next_back();
-        let mut earlier = attempts.keys().filter(|it| Some(*it) != last);
+        let mut earlier = attempts.keys().filter(|attempt| Some(*attempt) != last);
         if kind == Kind::Once && !earlier.all(is_released) {
             return Err("called twice");
         }

@@ -132,7 +132,7 @@ async fn check(home: &Home, damaged: &str, waits: &str) {
         timeout(PATIENCE, over).await.expect("the others go on");
     }
     let said = node.process.said();
-    let complaints = said.lines().filter(|it| it.contains(damaged)).count();
+    let complaints = said.lines().filter(|line| line.contains(damaged)).count();
     assert!(complaints > 0, "nobody says what is damaged: {said}");
     assert!(complaints <= COMPLAINTS, "{complaints} times: {said}");
 }

@@ -35,7 +35,7 @@ impl Disk {
     ///
     /// If the machine does not allow it and nobody said so: what is not tested must be known.
     pub(super) fn small(bytes: u64) -> Option<Self> {
-        if std::env::var_os(WITHOUT).is_some_and(|it| it == "1") {
+        if std::env::var_os(WITHOUT).is_some_and(|value| value == "1") {
             return None;
         }
         let path = tempfile::tempdir().unwrap().keep();
@@ -87,7 +87,7 @@ impl Disk {
     pub(super) fn protect(&self) {
         let mut mount = Command::new("mount");
         let status = mount.args(["-o", "remount,ro"]).arg(&self.path).status();
-        assert!(status.is_ok_and(|it| it.success()), "the disk cannot be protected");
+        assert!(status.is_ok_and(|status| status.success()), "the disk cannot be protected");
     }
 
     fn filler(&self) -> PathBuf {

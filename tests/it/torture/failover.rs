@@ -36,7 +36,7 @@ async fn a_key_that_no_majority_has_yet_means_one_execution() {
     let cluster = Cluster::borrow().await;
     let store = open_store(&cluster.fresh_url()).await.unwrap();
     let primary = cluster.primary().await;
-    let others: Vec<usize> = (0..3).filter(|it| *it != primary).collect();
+    let others: Vec<usize> = (0..3).filter(|number| *number != primary).collect();
     let (first, second) = (reservation("k"), reservation("k"));
     assert_eq!(store.reserve_key(&reservation("other")).await, Ok(None));
 
@@ -90,7 +90,7 @@ async fn what_was_acknowledged_survives_the_primary() {
     ] } });
     let made = scene.insist(plan, &wait).await.unwrap();
     let id = begin(&scene, &made["plan"]["planId"]).await;
-    let told = follow(&scene, &id, |it| it["type"] == "step_waiting").await;
+    let told = follow(&scene, &id, |event| event["type"] == "step_waiting").await;
 
     let primary = cluster.primary().await;
     cluster.kill(primary);
@@ -102,8 +102,8 @@ async fn what_was_acknowledged_survives_the_primary() {
             "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
         scene.insist(signal, &json!({ "id": id })).await.unwrap();
     }
-    let again = follow(&scene, &id, |it| it["type"] == "finished").await;
-    follow(&scene, &other, |it| it["type"] == "finished").await;
+    let again = follow(&scene, &id, |event| event["type"] == "finished").await;
+    follow(&scene, &other, |event| event["type"] == "finished").await;
 
     assert_eq!(again[..told.len()], told, "what was told is still what is kept");
     assert_eq!(again.last().unwrap()["data"]["state"], "COMPLETED");

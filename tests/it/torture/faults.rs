@@ -168,7 +168,7 @@ impl<'a> Tormentor<'a> {
 
     /// Returns where a server listens.
     pub(super) fn address(&self) -> &str {
-        let mut addresses = self.nodes.iter().filter_map(|it| it.address.as_deref());
+        let mut addresses = self.nodes.iter().filter_map(|node| node.address.as_deref());
         addresses.next().expect("some nodes serve")
     }
 

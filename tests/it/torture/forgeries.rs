@@ -12,7 +12,7 @@ use super::{
 };
 
 fn step(kind: Kind, after: &[&str], n: u64) -> Step {
-    let after = after.iter().map(|it| (*it).to_owned()).collect();
+    let after = after.iter().map(|name| (*name).to_owned()).collect();
     let (on_error, fate, items, when, child) = ("fail", "ok", None, None, None);
     Step { kind, after, on_error, n, fate, asks: false, items, when, child, is_undone: false }
 }
@@ -57,7 +57,10 @@ fn notices(what: &str, forge: impl FnOnce(&mut Story, &mut Known, &mut Vec<Line>
     let (mut story, mut known, mut lines) = truth();
     forge(&mut story, &mut known, &mut lines);
     let (_, wrongs) = check(&story, &known, &lines.iter().collect::<Vec<_>>());
-    assert!(wrongs.iter().any(|it| it.contains(what)), "nobody notices: {what}; but {wrongs:?}");
+    assert!(
+        wrongs.iter().any(|wrong| wrong.contains(what)),
+        "nobody notices: {what}; but {wrongs:?}"
+    );
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn only_what_reads_may_be_called_ahead_of_its_record() {
         let key = format!("exec_1/list[{item}]");
         lines.push(Line { step: "list".to_owned(), key, ..lines[0].clone() });
         let (_, wrongs) = check(&story, &known, &lines.iter().collect::<Vec<_>>());
-        wrongs.iter().any(|it| it.contains("under a key that nothing of it has"))
+        wrongs.iter().any(|wrong| wrong.contains("under a key that nothing of it has"))
     };
     assert!(!called_for_an_item(Kind::Read, 1));
     assert!(called_for_an_item(Kind::Read, 2), "the list has two items");

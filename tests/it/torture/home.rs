@@ -125,7 +125,7 @@ impl Home {
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("HOME", self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
         for variable in ["PATH", "FABER_LOG"] {
-            command.envs(std::env::var_os(variable).map(|it| (variable, it)));
+            command.envs(std::env::var_os(variable).map(|value| (variable, value)));
         }
         command
     }
@@ -142,8 +142,8 @@ impl Home {
     /// Returns what every process said, by its file.
     pub(super) fn said(&self) -> Vec<(PathBuf, String)> {
         let count = self.processes.load(Ordering::Relaxed);
-        let files = (0..count).map(|it| self.path(&format!("said-{it:03}")));
-        files.map(|it| (it.clone(), read(&it))).collect()
+        let files = (0..count).map(|number| self.path(&format!("said-{number:03}")));
+        files.map(|file| (file.clone(), read(&file))).collect()
     }
 
     /// Leaves everything where it is, for whoever looks for what went wrong.

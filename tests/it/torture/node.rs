@@ -43,7 +43,7 @@ impl Process {
                 look.tick().await;
                 let ended = self.child.try_wait().unwrap();
                 let said = read(&self.said);
-                if let Some(line) = said.lines().find(|it| it.contains(part)) {
+                if let Some(line) = said.lines().find(|line| line.contains(part)) {
                     return Ok(line.to_owned());
                 }
                 if let Some(status) = ended {

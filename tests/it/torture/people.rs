@@ -78,8 +78,8 @@ pub(super) struct Person {
 
 impl Person {
     pub(super) fn new(dice: Dice, draft: &Draft) -> Self {
-        let waits = draft.steps.values().filter(|it| it.kind == Kind::Wait);
-        let names = waits.map(|it| format!("news-{}", it.n)).collect();
+        let waits = draft.steps.values().filter(|step| step.kind == Kind::Wait);
+        let names = waits.map(|step| format!("news-{}", step.n)).collect();
         let (cancels, pauses) = (dice.happens(80), dice.happens(120));
         let cancels_after = cancels.then(|| 1 + dice.below(12));
         let pauses_after = pauses.then(|| 1 + dice.below(8));
@@ -96,7 +96,7 @@ impl Person {
     pub(super) fn hurry(&mut self) -> Vec<Act> {
         let early: Vec<String> =
             self.names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
-        early.into_iter().map(|it| self.signal(&it)).collect()
+        early.into_iter().map(|name| self.signal(&name)).collect()
     }
 
     /// Returns what is done about an event.

@@ -157,9 +157,9 @@ impl Author<'_> {
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
         let takes_numbers = kind.is_counted() || kind == Kind::Echo;
         let numbers: Vec<String> =
-            after.iter().filter(|it| draft.steps[*it].has_number()).cloned().collect();
+            after.iter().filter(|name| draft.steps[*name].has_number()).cloned().collect();
         let given = if takes_numbers { numbers.clone() } else { Vec::new() };
-        let others: Vec<&String> = after.iter().filter(|it| !given.contains(it)).collect();
+        let others: Vec<&String> = after.iter().filter(|name| !given.contains(name)).collect();
         let mut tool = json!({ "id": name, "dependsOn": others });
         let mut step = Step {
             kind,
@@ -273,7 +273,7 @@ impl Author<'_> {
     fn parameters(&self, step: &Step, given: &[String]) -> Value {
         let dice = self.dice;
         let from: Map<String, Value> =
-            given.iter().map(|it| (it.clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
+            given.iter().map(|name| (name.clone(), json!(format!("{{{{{name}.n}}}}")))).collect();
         match step.kind {
             Kind::Once | Kind::Idempotent | Kind::Read => {
                 let fate = if step.fate == "hang" { "ok" } else { step.fate };

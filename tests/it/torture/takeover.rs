@@ -55,12 +55,13 @@ async fn take_over(url: &str) -> Duration {
     let mut node = Node::start(&home, Role::Serve).await.unwrap();
     begin(node.address.as_deref().unwrap(), count).await;
     let store = open_store(url).await.unwrap();
-    let (begun, _) = until(&*store, |it| it.owner.is_some(), count).await;
+    let (begun, _) = until(&*store, |head| head.owner.is_some(), count).await;
     let owner = begun[0].owner.unwrap();
     let other = Node::start(&home, Role::Work).await.unwrap();
     node.process.kill().await;
     let killed_at = Instant::now();
-    let is_taken = |it: &ExecutionHead| it.owner.is_some_and(|it: WorkerId| it != owner);
+    let is_taken =
+        |head: &ExecutionHead| head.owner.is_some_and(|worker: WorkerId| worker != owner);
     let (_, at) = until(&*store, is_taken, count).await;
     let took = at - killed_at;
     let kind = url.split(':').next().unwrap();

@@ -142,7 +142,7 @@ async fn post(
 fn field(text: &str) -> Result<Value, Trouble> {
     let answer: Value = serde_json::from_str(text).map_err(|_| Trouble::Gone)?;
     if let Some(error) = answer["errors"].get(0) {
-        let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let code = text(&error["extensions"]["code"]);
         return Err(Trouble::Refused { code, message: text(&error["message"]) });
     }

@@ -65,8 +65,8 @@ pub async fn a_plan_is_kept_once(world: World) {
 /// Of those that make the same version at the same time exactly one does.
 pub async fn a_version_is_made_once(world: World) {
     let plans: Vec<_> = (0..8).map(|n| plan(n, 1, 1, &["a.b"])).collect();
-    let answers = join_all(plans.iter().map(|it| world.one.put_plan(it))).await;
-    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 1, "{answers:?}");
+    let answers = join_all(plans.iter().map(|plan| world.one.put_plan(plan))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
     assert_eq!(world.other.plan_versions(request_id(1)).await.unwrap().len(), 1);
 }
 
@@ -100,10 +100,10 @@ pub async fn a_key_means_one_execution(world: World) {
         .await;
         let answers = taken(&answers);
         let winners: Vec<usize> =
-            answers.iter().filter(|(_, it)| it.is_none()).map(|(n, _)| *n).collect();
+            answers.iter().filter(|(_, answer)| answer.is_none()).map(|(n, _)| *n).collect();
         let [winner] = winners[..] else { panic!("`{key}` was reserved by {winners:?}") };
         let kept = Some(reservation(key, winner));
-        assert!(answers.iter().all(|(n, it)| *n == winner || *it == kept), "{answers:?}");
+        assert!(answers.iter().all(|(n, answer)| *n == winner || *answer == kept), "{answers:?}");
         assert_eq!(world.other.find_reservation(key).await.unwrap(), kept);
     }
 }

@@ -20,7 +20,7 @@ fn ids(listing: &Listing<PlanVersion>) -> Vec<PlanId> {
 async fn request_numbers(world: &World, filter: RequestFilter) -> Vec<RequestId> {
     let found = world.other.list_requests(&filter, &all()).await.unwrap();
     assert!(!found.has_more);
-    found.items.into_iter().map(|(_, it)| it.id).collect()
+    found.items.into_iter().map(|(_, request)| request.id).collect()
 }
 
 async fn plan_ids(world: &World, filter: PlanFilter) -> Vec<PlanId> {
@@ -29,7 +29,7 @@ async fn plan_ids(world: &World, filter: PlanFilter) -> Vec<PlanId> {
 
 async fn head_ids(world: &World, filter: ExecutionFilter) -> Vec<ExecutionId> {
     let found = world.other.list_heads(&filter, &all()).await.unwrap();
-    found.items.into_iter().map(|(_, it)| it.execution).collect()
+    found.items.into_iter().map(|(_, head)| head.execution).collect()
 }
 
 /// Pages follow each other without a gap or a repeat, whatever is added at the front meanwhile and
@@ -45,7 +45,7 @@ pub async fn pages_follow_each_other(world: World) {
         let part = world.other.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         let newer = ExecutionHead { created_at: at(100), ..head(100 + round, 1) };
         world.put_head(newer).await;
-        found.extend(part.items.iter().map(|(_, it)| it.execution));
+        found.extend(part.items.iter().map(|(_, head)| head.execution));
         page.after = part.items.last().map(|(cursor, _)| cursor.clone());
         if !part.has_more {
             break;
@@ -83,7 +83,7 @@ pub async fn requests_are_filtered(world: World) {
     let none = RequestFilter::default;
     let [zero, one, two] = [0, 1, 2].map(request_id);
     let search = |text: &str| RequestFilter { search: Some(text.to_owned()), ..none() };
-    let state = |it| RequestFilter { state: Some(it), ..none() };
+    let state = |wanted| RequestFilter { state: Some(wanted), ..none() };
     let cases = [
         (none(), vec![two, one, zero]),
         (search("ALICE"), vec![one, zero]),
@@ -194,8 +194,11 @@ pub async fn a_person_is_needed(world: World) {
     assert!(first.items[0].1.needs_person, "the head says so, too");
     let rest = Page { first: 5, after: Some(first.items[0].0.clone()) };
     let rest = world.other.list_heads(&executions(true, false), &rest).await.unwrap();
-    assert_eq!(rest.items.iter().map(|(_, it)| it.execution).collect::<Vec<_>>(), [execution(3)]);
-    let needs = |it| RequestFilter { needs_person: Some(it), ..RequestFilter::default() };
+    assert_eq!(
+        rest.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>(),
+        [execution(3)]
+    );
+    let needs = |wanted| RequestFilter { needs_person: Some(wanted), ..RequestFilter::default() };
     assert_eq!(request_numbers(&world, needs(true)).await, [2, 1].map(request_id));
     assert_eq!(request_numbers(&world, needs(false)).await, [4, 3].map(request_id));
     let pending = Some(ExecutionState::InProgress);
@@ -218,7 +221,7 @@ pub async fn plans_are_filtered(world: World) {
     let page = Page { first: 2, after: None };
     let first = world.other.list_plans(&none(), &page).await.unwrap();
     assert!(first.has_more);
-    let rest = Page { first: 2, after: first.items.last().map(|(it, _)| it.clone()) };
+    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
     let rest = world.other.list_plans(&none(), &rest).await.unwrap();
     assert_eq!((ids(&rest), rest.has_more), (vec![plan_id(1)], false));
 }
@@ -236,8 +239,8 @@ pub async fn executions_are_filtered(world: World) {
         world.put_head(head).await;
     }
     let none = ExecutionFilter::default;
-    let states = |it: &[_]| ExecutionFilter { states: it.to_vec(), ..none() };
-    let tool = |it: &str| ExecutionFilter { tool: Some(it.parse().unwrap()), ..none() };
+    let states = |wanted: &[_]| ExecutionFilter { states: wanted.to_vec(), ..none() };
+    let tool = |name: &str| ExecutionFilter { tool: Some(name.parse().unwrap()), ..none() };
     let cases = [
         (none(), vec![4, 3, 2, 1]),
         (states(&[Failed]), vec![4, 2]),

@@ -49,7 +49,7 @@ pub async fn a_read_begins_anywhere(world: World) {
         world.append(id, after, events).await;
     }
     for after in 0..=9_u64 {
-        let found: Vec<u64> = world.log(id, after).await.iter().map(|it| it.seq.0).collect();
+        let found: Vec<u64> = world.log(id, after).await.iter().map(|event| event.seq.0).collect();
         assert_eq!(found, (after + 1..=7).collect::<Vec<_>>(), "after {after}");
     }
 }
@@ -172,9 +172,10 @@ pub async fn json_survives(world: World) {
         json!(["{{a.b}}", "\"\\\n\t'; DROP TABLE events; --", "\u{2028}"]),
         deep,
     ];
-    let events: Vec<_> = values.iter().zip(1..).map(|(it, n)| signal(n, it.clone())).collect();
+    let events: Vec<_> =
+        values.iter().zip(1..).map(|(value, n)| signal(n, value.clone())).collect();
     world.one.append(Append::new(execution(1), Seq(0), &events)).await.unwrap();
-    let text = |it: &[_]| format!("{it:?}");
+    let text = |commands: &[_]| format!("{commands:?}");
     assert_eq!(text(&world.log(execution(1), 0).await), text(&events));
     for (value, n) in values.iter().zip(1..) {
         let command =
@@ -182,11 +183,11 @@ pub async fn json_survives(world: World) {
         world.one.send_command(envelope(n, 1, command)).await.unwrap();
     }
     let waiting = world.other.list_commands(None).await.unwrap();
-    let payload = |it: &Command| match it {
+    let payload = |command: &Command| match command {
         Command::Signal { payload, .. } => payload.to_string(),
         other => panic!("{other:?}"),
     };
-    let found: Vec<String> = waiting.iter().map(|it| payload(&it.command)).collect();
+    let found: Vec<String> = waiting.iter().map(|waiting| payload(&waiting.command)).collect();
     assert_eq!(found, values.iter().map(Value::to_string).collect::<Vec<_>>());
 }
 

@@ -24,7 +24,7 @@ pub fn in_all(key: &str, calls: u32) -> CallLimit {
 
 /// Returns the ask of a holder.
 pub fn ask(holder: &str, by: usize, limits: &[CallLimit]) -> PermitAsk {
-    let keys = limits.iter().map(|it| it.key.clone()).collect();
+    let keys = limits.iter().map(|limit| limit.key.clone()).collect();
     let permit = Permit { holder: holder.to_owned(), worker: worker(by), limits: keys };
     PermitAsk { permit, limits: limits.to_vec() }
 }
@@ -54,9 +54,12 @@ pub async fn a_limit_holds_everywhere(world: World) {
         (ask.clone(), store.acquire_permits(&ask, at(0)).await.unwrap())
     }))
     .await;
-    let granted: Vec<_> = answers.iter().filter(|(_, it)| *it == Permission::Granted).collect();
+    let granted: Vec<_> =
+        answers.iter().filter(|(_, answer)| *answer == Permission::Granted).collect();
     assert_eq!(granted.len(), 3, "{answers:?}");
-    assert!(answers.iter().all(|(_, it)| matches!(it, Permission::Granted | Permission::Full)));
+    assert!(
+        answers.iter().all(|(_, answer)| matches!(answer, Permission::Granted | Permission::Full))
+    );
     world.other.release_permits(vec![granted[0].0.permit.clone()]).await.unwrap();
     assert_eq!(acquire(&world, "next", 1, &limit).await, Permission::Granted);
     assert_eq!(acquire(&world, "late", 1, &limit).await, Permission::Full);

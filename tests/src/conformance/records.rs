@@ -29,10 +29,14 @@ async fn put(store: &Arc<dyn Store>, kind: RecordKind, name: &str) {
 async fn names(world: &World, kind: RecordKind, page: RecordPage) -> Vec<String> {
     let listed = world.other.list_records(kind, page.clone().names_only()).await.unwrap();
     let found = world.other.list_records(kind, page).await.unwrap();
-    let names = |records: &[Record]| records.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let names =
+        |records: &[Record]| records.iter().map(|record| record.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&found), names(&listed));
-    assert!(found.iter().all(|it| it.kind == kind && *it.value == json!(it.name)), "{found:?}");
-    found.into_iter().map(|it| it.name).collect()
+    assert!(
+        found.iter().all(|record| record.kind == kind && *record.value == json!(record.name)),
+        "{found:?}"
+    );
+    found.into_iter().map(|record| record.name).collect()
 }
 
 /// The last write counts, or the first, as its writer wants; and nothing is left of what was
@@ -61,21 +65,22 @@ pub async fn a_record_is_written_over_or_not(world: World) {
 pub async fn one_record_is_the_first(world: World) {
     for kind in [RecordKind::ToolSet, RecordKind::Call] {
         let records: Vec<_> = (0..8).map(|n| record(kind, "a", json!(n), n)).collect();
-        let answers = join_all(records.iter().enumerate().map(async |(n, it)| {
+        let answers = join_all(records.iter().enumerate().map(async |(n, record)| {
             let store = if n % 2 == 0 { &world.one } else { &world.other };
-            store.put_record(it, WriteCondition::Exists).await.unwrap()
+            store.put_record(record, WriteCondition::Exists).await.unwrap()
         }))
         .await;
-        let winner = answers.iter().position(|it| *it).expect("one is the first");
-        assert_eq!(answers.iter().filter(|it| **it).count(), 1, "{answers:?}");
+        let winner = answers.iter().position(|is_first| *is_first).expect("one is the first");
+        assert_eq!(answers.iter().filter(|is_first| **is_first).count(), 1, "{answers:?}");
         let kept = world.other.find_record(kind, "a").await.unwrap();
         assert_eq!(kept.as_ref(), Some(&records[winner]));
-        let last =
-            join_all(records.iter().map(|it| world.one.put_record(it, WriteCondition::Never)))
-                .await;
-        assert!(last.iter().all(|it| it == &Ok(true)), "{last:?}");
+        let last = join_all(
+            records.iter().map(|record| world.one.put_record(record, WriteCondition::Never)),
+        )
+        .await;
+        assert!(last.iter().all(|answer| answer == &Ok(true)), "{last:?}");
         let removed = join_all((0..4).map(|_| world.one.remove_record(kind, "a"))).await;
-        assert_eq!(removed.iter().filter(|it| **it == Ok(true)).count(), 1, "{removed:?}");
+        assert_eq!(removed.iter().filter(|answer| **answer == Ok(true)).count(), 1, "{removed:?}");
     }
 }
 
@@ -128,7 +133,7 @@ pub async fn records_come_in_order(world: World) {
     let kind = RecordKind::Memory;
     let mut all =
         ["a", "a/", "a/b", "a/Ö", "a/ö", "a0", "b", "$x.y", "日本", "a/\u{d7ff}x", "a/👋", "_id"];
-    join_all(all.iter().map(|it| put(&world.one, kind, it))).await;
+    join_all(all.iter().map(|name| put(&world.one, kind, name))).await;
     put(&world.one, RecordKind::Call, "a/other").await;
     put(&world.one, RecordKind::Context, "a/another").await;
     all.sort_unstable();
@@ -143,7 +148,7 @@ pub async fn records_come_in_order(world: World) {
     for prefix in ["", "a", "a/", "a/Ö", "日", "z", "\u{10ffff}"] {
         for newest in [false, true] {
             let mut expected: Vec<&str> =
-                all.iter().copied().filter(|it| it.starts_with(prefix)).collect();
+                all.iter().copied().filter(|name| name.starts_with(prefix)).collect();
             if newest {
                 expected.reverse();
             }
@@ -178,7 +183,7 @@ pub async fn a_record_is_exact(world: World) {
         json!({ "z": 1, "a": { "$set": null, "b.c": [true] }, "": "\u{0}" }),
         json!([u64::MAX, i64::MIN, 0.1, 5e-324, 1e300, -0.0, 1.0, "👋"]),
         json!(null),
-        (1..limits::JSON_DEPTH).fold(json!([]), |it, _| json!([it])),
+        (1..limits::JSON_DEPTH).fold(json!([]), |inner, _| json!([inner])),
     ];
     for (value, n) in values.into_iter().zip(0..) {
         let name = format!("{n} Grüße $x.y/'\"\\%_* 日本 👋");
@@ -237,7 +242,7 @@ pub async fn a_revision_says_what_changed(world: World) {
         assert!(world.one.remove_record(kind, "a").await.unwrap());
         assert_eq!(revision().await > replaced, kind.is_shared_by_nodes(), "{kind:?} is gone");
     }
-    assert!(RecordKind::DOCUMENTS.iter().filter(|it| it.is_shared_by_nodes()).count() == 5);
+    assert!(RecordKind::DOCUMENTS.iter().filter(|kind| kind.is_shared_by_nodes()).count() == 5);
 }
 
 /// Calls are added up, whoever counts them.
@@ -286,7 +291,7 @@ pub async fn old_calls_are_forgotten(world: World) {
     // One that was written again is as new as that.
     let again = record(RecordKind::Call, "0000", json!("0000"), 700);
     assert!(world.one.put_record(&again, WriteCondition::Never).await.unwrap());
-    for kind in RecordKind::DOCUMENTS.into_iter().filter(|it| *it != RecordKind::Call) {
+    for kind in RecordKind::DOCUMENTS.into_iter().filter(|kind| *kind != RecordKind::Call) {
         put(&world.one, kind, "0001").await;
     }
     world.one.prune(at(590), 1).await.unwrap();
@@ -295,7 +300,7 @@ pub async fn old_calls_are_forgotten(world: World) {
     assert_eq!(names(&world, RecordKind::Call, RecordPage::first_records(1_000)).await, left);
     let newest = RecordPage { newest: true, ..RecordPage::first_records(2) };
     assert_eq!(names(&world, RecordKind::Call, newest).await, ["0599", "0598"]);
-    for kind in RecordKind::DOCUMENTS.into_iter().filter(|it| *it != RecordKind::Call) {
+    for kind in RecordKind::DOCUMENTS.into_iter().filter(|kind| *kind != RecordKind::Call) {
         assert!(world.other.find_record(kind, "0001").await.unwrap().is_some(), "{kind:?}");
     }
 }

@@ -25,7 +25,7 @@ const LATER: i64 = 1_000_000_000;
 
 /// An output is there until its time, and no longer.
 pub async fn an_output_is_kept_until_its_time(world: World) {
-    let now = |it: i64| at(LATER + it);
+    let now = |offset: i64| at(LATER + offset);
     assert_eq!(world.other.find_output("k", now(0)).await.unwrap(), None);
     let output = json!({ "z": [u64::MAX, 0.1, "\u{0}"], "$a.b": null });
     world.one.cache_output("k", &output, now(10)).await.unwrap();
@@ -73,7 +73,7 @@ pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
     }
     let names = async |after, first| {
         let found = world.other.list_saved_plans(after, first).await.unwrap();
-        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+        found.into_iter().map(|record| record.name).collect::<Vec<_>>()
     };
     assert_eq!(names(None, 9).await, ["B", "a", "a b", "b", "é"]);
     assert_eq!(names(None, 2).await, ["B", "a"]);
@@ -90,7 +90,7 @@ pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
 
 /// An execution of its own request and plan, created at 0.
 async fn put_execution(world: &World, head: ExecutionHead) {
-    let n = (1..100).find(|it| execution(*it) == head.execution).unwrap();
+    let n = (1..100).find(|n| execution(*n) == head.execution).unwrap();
     world.one.put_request(&request(n, "q", 0)).await.unwrap();
     world.one.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
     let entry = TranscriptEntry { at: at(0), kind: "k".to_owned(), content: json!(n) };
@@ -152,7 +152,7 @@ async fn prune(world: &World, seconds: i64, most: usize) -> Pruned {
 
 async fn executions_left(world: &World) -> BTreeSet<String> {
     let found = world.other.list_heads(&ExecutionFilter::default(), &all()).await.unwrap();
-    found.items.into_iter().map(|(_, it)| it.execution.to_string()).collect()
+    found.items.into_iter().map(|(_, head)| head.execution.to_string()).collect()
 }
 
 async fn counts(world: &World) -> (usize, usize, usize) {
@@ -198,7 +198,7 @@ pub async fn what_is_over_and_old_is_removed(world: World) {
 /// What is not over stays, however old; so does what has something to tell a parent, and what has
 /// a parent that is not over.
 pub async fn what_still_runs_is_never_removed(world: World) {
-    let states = ExecutionState::ALL.into_iter().filter(|it| !it.is_finished());
+    let states = ExecutionState::ALL.into_iter().filter(|state| !state.is_finished());
     for (state, n) in states.zip(1..) {
         put_execution(&world, ExecutionHead { state, ..head(n, 2) }).await;
     }
@@ -247,7 +247,7 @@ pub async fn much_is_removed_in_parts(world: World) {
     }
     let pruned = prune(&world, 100, 3).await;
     assert_eq!(pruned, Pruned { executions: 3, plans: 0, requests: 0, more: true });
-    let left: BTreeSet<String> = (4..=7).map(|it| execution(it).to_string()).collect();
+    let left: BTreeSet<String> = (4..=7).map(|number| execution(number).to_string()).collect();
     assert_eq!(executions_left(&world).await, left);
     let mut calls = 1;
     while prune(&world, 100, 3).await.more {

@@ -50,22 +50,25 @@ pub async fn the_first_vector_stays(world: World) {
     assert_eq!(world.one.find_vectors("other", &[text(1)]).await.unwrap(), [Some(vector(3))]);
     let racing = (0..8).map(async |n| {
         let store = if n % 2 == 0 { &world.one } else { &world.other };
-        let all: Vec<_> = (10..40).map(|it| (text(it), vector(it))).collect();
+        let all: Vec<_> = (10..40).map(|number| (text(number), vector(number))).collect();
         store.put_vectors("m", &all).await
     });
-    join_all(racing).await.into_iter().for_each(|it| it.unwrap());
+    join_all(racing).await.into_iter().for_each(|written| written.unwrap());
     let asked: Vec<_> = (10..40).map(text).collect();
     let found = world.other.find_vectors("m", &asked).await.unwrap();
-    assert_eq!(found, (10..40).map(|it| Some(vector(it))).collect::<Vec<_>>());
+    assert_eq!(found, (10..40).map(|number| Some(vector(number))).collect::<Vec<_>>());
 }
 
 /// So many that they are neither written nor read at once.
 pub async fn many_vectors_are_kept(world: World) {
-    let all: Vec<_> = (0..6_000).map(|it| (text(it), vec![f32::from(it); 512])).collect();
+    let all: Vec<_> =
+        (0..6_000).map(|number| (text(number), vec![f32::from(number); 512])).collect();
     world.one.put_vectors("m", &all).await.unwrap();
     let asked: Vec<_> = all.iter().rev().map(|(text, _)| *text).collect();
     let found = world.other.find_vectors("m", &asked).await.unwrap();
-    assert!(found.iter().rev().zip(&all).all(|(it, (_, vector))| it.as_ref() == Some(vector)));
+    assert!(
+        found.iter().rev().zip(&all).all(|(stored, (_, vector))| stored.as_ref() == Some(vector))
+    );
 }
 
 /// What is too long is refused, and nothing is written.

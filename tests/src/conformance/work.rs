@@ -34,7 +34,7 @@ async fn due_at(world: &World, now: Timestamp, most: usize) -> Vec<ExecutionHead
 async fn orphans(world: &World, seconds: i64) -> Vec<ExecutionHead> {
     let mut heads =
         world.other.find_heads(HeadQuery::Orphans { now: at(seconds) }, 100).await.unwrap();
-    heads.sort_by_key(|it| it.execution);
+    heads.sort_by_key(|head| head.execution);
     heads
 }
 
@@ -81,7 +81,8 @@ pub async fn what_is_due_comes_in_order(world: World) {
     let not_yet = [due(10, 11, 7), due(11, 11, 99), due(12, 11, 0)];
     put(&world, not_yet).await;
     put(&world, [ExecutionHead { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
-    for (state, n) in ExecutionState::ALL.into_iter().filter(|it| it.is_finished()).zip(30..) {
+    for (state, n) in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()).zip(30..)
+    {
         put(&world, [ExecutionHead { state, ..due(n, 0, 7) }]).await;
     }
     assert_eq!(due_at(&world, at(10), 100).await, ordered);
@@ -98,7 +99,7 @@ pub async fn nobody_starves(world: World) {
     put(&world, patient.clone()).await;
     let found = due_at(&world, at(10), 16).await;
     assert_eq!(found.len(), 16);
-    assert!(found[..14].iter().all(|it| it.priority == 9), "{found:?}");
+    assert!(found[..14].iter().all(|head| head.priority == 9), "{found:?}");
     assert_eq!(found[14..], patient[..2]);
     assert_eq!(due_at(&world, at(10), 2).await, [due(1, 5, 9), due(41, 1, -9)]);
     assert_eq!(due_at(&world, at(10), 1).await, [due(1, 5, 9)]);
@@ -133,7 +134,7 @@ pub async fn what_is_due_can_be_paged_through(world: World) {
         after = part
             .last()
             .and_then(|head| Some(QueuePosition { due: head.due?, execution: head.execution }));
-        found.extend(part.iter().map(|it| it.execution));
+        found.extend(part.iter().map(|head| head.execution));
         if part.len() < 4 {
             break;
         }
@@ -204,7 +205,7 @@ pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
     assert_eq!(orphans(&world, 9).await, []);
     assert_eq!(orphans(&world, 10).await, [owned(1, 1), owned(2, 1)]);
     let mut its = world.other.find_heads(HeadQuery::OwnedBy(worker(1)), 10).await.unwrap();
-    its.sort_by_key(|it| it.execution);
+    its.sort_by_key(|head| head.execution);
     assert_eq!(its, [owned(1, 1), owned(2, 1)]);
     assert_eq!(world.other.find_heads(HeadQuery::OwnedBy(worker(1)), 1).await.unwrap().len(), 1);
     assert_eq!(world.other.find_heads(HeadQuery::OwnedBy(worker(3)), 10).await.unwrap(), []);
@@ -260,10 +261,10 @@ pub async fn commands_wait_in_order(world: World) {
 pub async fn an_inbox_has_a_bound(world: World) {
     let send = |n| world.one.send_command(envelope(n, 1, Command::Pause));
     for chunk in (0..limits::INBOX).collect::<Vec<_>>().chunks(100) {
-        futures::future::join_all(chunk.iter().map(|it| send(*it)))
+        futures::future::join_all(chunk.iter().map(|number| send(*number)))
             .await
             .into_iter()
-            .for_each(|it| it.unwrap());
+            .for_each(|sent| sent.unwrap());
     }
     let refused = send(limits::INBOX).await;
     assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
@@ -288,14 +289,14 @@ pub async fn a_look_at_all_inboxes_is_bounded(world: World) {
     }
     let seen = world.other.list_commands(None).await.unwrap();
     assert_eq!(seen.len(), 16, "the first of them");
-    assert!(seen.iter().zip(0..).all(|(it, n)| it.execution == execution(n)));
+    assert!(seen.iter().zip(0..).all(|(head, n)| head.execution == execution(n)));
     world.one.remove_commands((0..20).map(super::command_id).collect()).await.unwrap();
     let small = |n: usize| world.one.send_command(envelope(n, n / 100, Command::Resume));
     for chunk in (0..limits::INBOX_LOOK + 50).collect::<Vec<_>>().chunks(500) {
-        futures::future::join_all(chunk.iter().map(|it| small(*it)))
+        futures::future::join_all(chunk.iter().map(|number| small(*number)))
             .await
             .into_iter()
-            .for_each(|it| it.unwrap());
+            .for_each(|sent| sent.unwrap());
     }
     assert_eq!(world.other.list_commands(None).await.unwrap().len(), limits::INBOX_LOOK);
 }

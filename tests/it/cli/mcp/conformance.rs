@@ -62,12 +62,12 @@ async fn what_the_suite_asks_of_servers_is_done() {
             String::from_utf8_lossy(&ended.stdout),
             String::from_utf8_lossy(&ended.stderr)
         );
-        let folders = std::fs::read_dir(results.path()).unwrap().map(|it| it.unwrap().path());
-        let checks = folders.map(|it| it.join("checks.json")).filter(|it| it.exists());
-        let checks: String = checks.map(|it| std::fs::read_to_string(it).unwrap()).collect();
+        let folders = std::fs::read_dir(results.path()).unwrap().map(|entry| entry.unwrap().path());
+        let checks = folders.map(|folder| folder.join("checks.json")).filter(|file| file.exists());
+        let checks: String = checks.map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let checks: Vec<Value> = serde_json::from_str(&checks).unwrap_or_default();
-        let passed = checks.iter().filter(|it| it["status"] == "SUCCESS").count();
-        let is_bad = |it: &&Value| it["status"] == "FAILURE" || it["status"] == "WARNING";
+        let passed = checks.iter().filter(|check| check["status"] == "SUCCESS").count();
+        let is_bad = |check: &&Value| check["status"] == "FAILURE" || check["status"] == "WARNING";
         let bad: Vec<_> = checks.iter().filter(is_bad).collect();
         assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{told}");
     }
@@ -79,7 +79,7 @@ async fn nothing_that_the_suite_asks_of_servers_is_forgotten() {
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
-        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
     let known = LEFT_OUT.iter().map(|(name, _)| *name).chain(SUPPORTED);
     assert_eq!(listed, known.collect());

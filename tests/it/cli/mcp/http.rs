@@ -134,7 +134,7 @@ async fn tokens_roles_and_tools_hold() {
     let (error, _) = narrow.refused("execute", json!({ "id": noop })).await;
     assert_eq!(error["code"], "FORBIDDEN");
     let (listed, _) = narrow.done("list_tools", json!({})).await;
-    let names = listed["tools"].as_array().unwrap().iter().map(|it| it["name"].clone());
+    let names = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone());
     assert_eq!(names.collect::<Vec<Value>>(), ["flow.echo"]);
 }
 

@@ -16,7 +16,7 @@ async fn a_client_plans_and_executes() {
 
     let listed = client.ask(&json!({ "do": "tools" })).await;
     let tools = listed["tools"].as_array().unwrap();
-    let names: BTreeSet<_> = tools.iter().filter_map(|it| it["name"].as_str()).collect();
+    let names: BTreeSet<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
     let expected = [
         "approve",
         "cancel",
@@ -34,7 +34,7 @@ async fn a_client_plans_and_executes() {
         "validate",
     ];
     assert_eq!(names, BTreeSet::from(expected));
-    assert!(tools.iter().all(|it| it["outputSchema"]["type"] == "object"), "{listed:#}");
+    assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
     let (plan, told) = client.done("plan", json!({ "query": SEED })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
@@ -44,7 +44,7 @@ async fn a_client_plans_and_executes() {
     assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
     assert_eq!(done["outputs"]["createBlog"]["authorId"], done["outputs"]["createAuthor"]["_id"]);
     let far = check_reports(&answer);
-    assert!(!far.is_empty() && far.iter().all(|it| *it < 3.0), "{answer:#}");
+    assert!(!far.is_empty() && far.iter().all(|progress| *progress < 3.0), "{answer:#}");
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
     assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
@@ -56,7 +56,7 @@ async fn a_client_plans_and_executes() {
     let (request, told) = client.done("debug", json!({ "id": again["requestId"] })).await;
     assert_eq!(request["query"], SEED);
     let transcript = request["transcript"].as_array().unwrap();
-    assert!(transcript.iter().any(|it| it["kind"] == "selection"), "{request:#}");
+    assert!(transcript.iter().any(|entry| entry["kind"] == "selection"), "{request:#}");
     assert!(told.contains("tools shown to the planner"), "{told}");
     let (status, _) = client.done("status", json!({ "id": again["requestId"] })).await;
     assert_eq!(status["executionId"], again["executionId"]);
@@ -69,7 +69,7 @@ async fn tools_are_listed_and_chosen() {
     let asked = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
     let (listed, told) = client.done("list_tools", asked).await;
     let create = listed["tools"].as_array().unwrap().iter();
-    let create = create.clone().find(|it| it["name"] == "createAuthor").unwrap();
+    let create = create.clone().find(|tool| tool["name"] == "createAuthor").unwrap();
     assert_eq!(create["effect"], "ONCE");
     assert_eq!(create["parameters"]["properties"]["email"]["type"], "string");
     assert!(told.contains("createAuthor  (once)"), "{told}");
@@ -89,7 +89,8 @@ async fn plans_are_checked_and_every_problem_is_told() {
     ] });
     let (verdict, told) = client.done("validate", json!({ "plan": bad })).await;
     assert_eq!(verdict["valid"], false);
-    let codes = verdict["diagnostics"].as_array().unwrap().iter().map(|it| &it["code"]);
+    let codes =
+        verdict["diagnostics"].as_array().unwrap().iter().map(|diagnostic| &diagnostic["code"]);
     let codes: Vec<_> = codes.collect();
     assert_eq!(codes, ["plan.unknown_tool", "plan.unknown_step_in_template"]);
     assert!(told.contains("did you mean `createAuthor`?"), "{told}");

@@ -32,8 +32,12 @@ async fn an_agent_that_has_read_very_much_still_answers() {
     assert_eq!(ran["outputs"]["answer"]["answer"], "These were quotation marks.");
     let read = ran["outputs"]["read_1"].as_array().unwrap();
     assert_eq!(read.len(), 32);
-    for it in read {
-        assert_eq!((&it["status"], &it["cut"]), (&json!("success"), &json!(true)), "{it}");
+    for output in read {
+        assert_eq!(
+            (&output["status"], &output["cut"]),
+            (&json!("success"), &json!(true)),
+            "{output}"
+        );
     }
     // Its turns are steps, and no tools that anybody could look up.
     let usage = home.json(&["tools", "usage"], 0).await.to_string();

@@ -8,8 +8,8 @@ use super::{Home, Model, SEED, configure, plan};
 async fn taken(home: &Home, planned: &Value) -> Value {
     let request = home.json(&["debug", planned["requestId"].as_str().unwrap()], 0).await;
     let entries = request["transcript"].as_array().unwrap();
-    let found = entries.iter().find(|it| it["kind"] == "cache");
-    found.map(|it| it["content"].clone()).unwrap_or_default()
+    let found = entries.iter().find(|entry| entry["kind"] == "cache");
+    found.map(|entry| entry["content"].clone()).unwrap_or_default()
 }
 
 #[tokio::test]

@@ -41,12 +41,12 @@ async fn a_plan_is_mended_after_a_failure_and_keeps_what_succeeded() {
 
     let request = home.json(&["debug", ran["requestId"].as_str().unwrap()], 0).await;
     let kinds = kinds(&request);
-    let anew = kinds.iter().rposition(|it| it == "replan").expect("it is on record");
+    let anew = kinds.iter().rposition(|kind| kind == "replan").expect("it is on record");
     let expected =
         ["replan", "selection", "prompt", "reply", "repair", "prompt", "reply", "usage", "draft"];
     assert_eq!(kinds[anew..anew + expected.len()], expected);
     let versions: Vec<_> = request["plans"].as_array().unwrap().iter().collect();
-    assert_eq!(versions.iter().map(|it| &it["version"]).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(versions.iter().map(|version| &version["version"]).collect::<Vec<_>>(), [1, 2]);
     let asked = model.asked().await;
     let told = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
     for expected in ["the blog is closed", "\"state\":\"succeeded\"", "<plan>", "<endings>"] {
@@ -138,7 +138,8 @@ async fn what_fails_goes_on_by_itself_and_is_followed() {
     assert_eq!(model.asked().await.len(), 2);
     let executions = home.json(&["list", "executions"], 0).await;
     let executions = executions.as_array().unwrap();
-    let states: Vec<_> = executions.iter().map(|it| it["state"].as_str().unwrap()).collect();
+    let states: Vec<_> =
+        executions.iter().map(|execution| execution["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["COMPLETED", "FAILED"], "{executions:#?}");
     assert_eq!(executions[0]["retryOf"], executions[1]["executionId"]);
     // Whoever watches the first one is led to the last one.
@@ -146,10 +147,10 @@ async fn what_fails_goes_on_by_itself_and_is_followed() {
     assert_eq!(watched["executionId"], executions[0]["executionId"]);
     let request = home.json(&["debug", watched["requestId"].as_str().unwrap()], 0).await;
     let runs = request["executions"].as_array().unwrap();
-    let first = runs.iter().find(|it| it["state"] == "FAILED").unwrap();
+    let first = runs.iter().find(|run| run["state"] == "FAILED").unwrap();
     assert_eq!(first["next"]["executionId"], watched["executionId"]);
     assert_eq!(first["replanning"]["state"], "BEGUN", "{first:#}");
-    let second = runs.iter().find(|it| it["state"] == "COMPLETED").unwrap();
+    let second = runs.iter().find(|run| run["state"] == "COMPLETED").unwrap();
     assert_eq!(second["outputs"]["createAuthor"], first["outputs"]["createAuthor"]);
 }
 
@@ -171,7 +172,12 @@ async fn a_client_waits_for_what_goes_on_by_itself() {
     assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
     // Whoever asks for the first one is told which goes on.
     let executions = home.json(&["list", "executions"], 0).await;
-    let first = executions.as_array().unwrap().iter().find(|it| it["state"] == "FAILED").unwrap();
+    let first = executions
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|execution| execution["state"] == "FAILED")
+        .unwrap();
     let (status, told) = client.done("status", json!({ "id": first["executionId"] })).await;
     assert_eq!((&status["state"], &status["done"]), (&json!("FAILED"), &json!(false)));
     let onward = ran["executionId"].as_str().unwrap();
