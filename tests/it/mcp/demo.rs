@@ -33,7 +33,7 @@ async fn all_tools_are_offered_with_their_effects() {
         .tools
         .iter()
         .map(|tool| {
-            let definition = definition.definition();
+            let definition = tool.definition();
             let output = if definition.output_schema.is_some() { " -> object" } else { "" };
             let required = definition.input_schema["required"].as_array().unwrap().iter();
             let required: Vec<_> = required.filter_map(Value::as_str).collect();

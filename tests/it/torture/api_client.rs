@@ -1,8 +1,7 @@
-//! The API as clients of a system under torture see it: every answer may be late, cut off, or a
-//! refusal.
+//! An API client for systems under faults: every answer may be late, broken off, or an error.
 //!
-//! Plain HTTP/1.0, where the end of an answer is the end of the connection, so that half an answer
-//! cannot be taken for a whole one.
+//! It uses HTTP/1.0, where the end of the connection ends the answer, and rejects half an answer
+//! because it is not valid JSON.
 
 use std::{io, time::Duration};
 
@@ -13,19 +12,16 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a client waits for an answer, or for the next event, before it asks somebody else.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// Time to wait for an answer or an event before the client asks another server.
+const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// Why there is no answer that can be used.
+/// Why a request has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The server went away or is silent.
     Gone,
-    /// The server refused.
     Refused {
-        /// The code of the API.
         code: String,
-        /// What it said.
         message: String,
     },
 }
@@ -37,7 +33,6 @@ impl From<io::Error> for Trouble {
 }
 
 impl Trouble {
-    /// Returns the code of a refusal.
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::Gone => "GONE",
@@ -46,42 +41,40 @@ impl Trouble {
     }
 }
 
-/// Carries an operation out and returns its only field.
+/// Runs an operation and returns its only field.
 pub(crate) async fn ask(address: &str, query: &str, variables: &Value) -> Result<Value, Trouble> {
     let answering = async {
         let mut answer = post(address, query, variables, "application/json").await?;
         let mut text = String::new();
         answer.read_to_string(&mut text).await?;
-        field(&text)
+        only_field(&text)
     };
-    timeout(PATIENCE, answering).await.unwrap_or(Err(Trouble::Gone))
+    timeout(MAX_WAIT, answering).await.unwrap_or(Err(Trouble::Gone))
 }
 
-/// Sends an operation and hangs up before there can be an answer.
+/// Sends an operation and disconnects before the answer.
 pub(crate) async fn ask_and_hang_up(address: &str, query: &str, variables: &Value) {
     let sending = async {
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(&request(address, query, variables, "application/json")).await
+        stream.write_all(&encode_request(address, query, variables, "application/json")).await
     };
-    // Whether it arrived is what nobody knows.
-    let _ = timeout(PATIENCE, sending).await;
+    // The request may or may not have arrived.
+    let _ = timeout(MAX_WAIT, sending).await;
 }
 
-/// A subscription over server-sent events.
 #[derive(Debug)]
 pub(crate) struct Events {
     answer: BufReader<TcpStream>,
 }
 
 impl Events {
-    /// Subscribes.
     pub(crate) async fn of(address: &str, query: &str, variables: &Value) -> Result<Self, Trouble> {
         let answering = post(address, query, variables, "text/event-stream");
-        let answer = timeout(PATIENCE, answering).await.unwrap_or(Err(Trouble::Gone))?;
+        let answer = timeout(MAX_WAIT, answering).await.unwrap_or(Err(Trouble::Gone))?;
         Ok(Self { answer })
     }
 
-    /// Returns the next event, or nothing once the server has said that there is none.
+    /// Returns the next event, or `None` after the server completed the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>, Trouble> {
         let (mut line, mut kind) = (String::new(), String::new());
         loop {
@@ -93,7 +86,7 @@ impl Events {
             if let Some(name) = line.strip_prefix("event:") {
                 name.trim().clone_into(&mut kind);
             } else if let Some(data) = line.strip_prefix("data:").filter(|_| kind == "next") {
-                return field(data).map(Some);
+                return only_field(data).map(Some);
             }
             if kind == "complete" {
                 return Ok(None);
@@ -102,7 +95,7 @@ impl Events {
     }
 }
 
-fn request(address: &str, query: &str, variables: &Value, accept: &str) -> Vec<u8> {
+fn encode_request(address: &str, query: &str, variables: &Value, accept: &str) -> Vec<u8> {
     let body = json!({ "query": query, "variables": variables }).to_string();
     let head = format!(
         "POST /graphql HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -119,7 +112,7 @@ async fn post(
     accept: &str,
 ) -> Result<BufReader<TcpStream>, Trouble> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(&request(address, query, variables, accept)).await?;
+    stream.write_all(&encode_request(address, query, variables, accept)).await?;
     let mut answer = BufReader::new(stream);
     let mut line = String::new();
     answer.read_line(&mut line).await?;
@@ -139,7 +132,7 @@ async fn post(
     Ok(answer)
 }
 
-fn field(text: &str) -> Result<Value, Trouble> {
+fn only_field(text: &str) -> Result<Value, Trouble> {
     let answer: Value = serde_json::from_str(text).map_err(|_| Trouble::Gone)?;
     if let Some(error) = answer["errors"].get(0) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

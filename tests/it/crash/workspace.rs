@@ -1,4 +1,4 @@
-//! A home with a configuration, tools that keep a ledger, and the binary that is killed in it.
+//! A folder with a configuration, tools that write a ledger, and the binary that tests kill.
 
 use std::{
     ffi::OsString,
@@ -18,8 +18,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Writes down that it was called, with the size of its parameters, makes that durable, works for
-/// `$3` seconds, and adds one.
+/// Writes a ledger entry with the size of the parameters, syncs it, works for `$3` seconds, and
+/// returns `$2` plus one.
 const TOOL: &str = r#"
 bytes=$(wc -c)
 printf '%s %s %s %s %s\n' \
@@ -29,50 +29,48 @@ sleep "$3"
 echo "{\"n\":$(($2 + 1))}"
 "#;
 
-/// A home of its own, with a store and a ledger.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct Workspace {
     folder: TempDir,
     store: String,
 }
 
-/// A call that really happened.
+/// A call that the tool really executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LedgerEntry {
     pub(super) tool: String,
     pub(super) step: String,
     pub(super) attempt: u32,
     pub(super) key: String,
-    /// Bytes of its parameters that it read from standard input.
+    /// Bytes of parameters that the tool read from standard input.
     pub(super) bytes: usize,
 }
 
-impl Home {
-    /// Makes a home whose store is the file in it.
-    pub(super) fn with_file() -> Self {
+impl Workspace {
+    /// Creates a workspace whose store is a SQLite file in it.
+    pub(super) fn with_sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("sqlite:{}", folder.path().join("faber.db").display());
-        Self::furnish(folder, store)
+        Self::create(folder, store)
     }
 
-    /// Makes a home whose store is elsewhere.
     pub(super) fn with_store(store: String) -> Self {
-        Self::furnish(tempfile::tempdir().unwrap(), store)
+        Self::create(tempfile::tempdir().unwrap(), store)
     }
 
-    fn furnish(folder: TempDir, store: String) -> Self {
-        let home = Self { folder, store };
-        fs::write(home.path("tool.sh"), TOOL).unwrap();
-        fs::write(home.path("ledger"), "").unwrap();
-        let tools = ["once", "idempotent", "read"].map(|effect| home.tool(effect));
+    fn create(folder: TempDir, store: String) -> Self {
+        let workspace = Self { folder, store };
+        fs::write(workspace.path("tool.sh"), TOOL).unwrap();
+        fs::write(workspace.path("ledger"), "").unwrap();
+        let tools = ["once", "idempotent", "read"].map(|effect| workspace.tool(effect));
         let config = json!({
-            "store": home.store,
+            "store": workspace.store,
             "toolsets": [{ "name": "ledger", "source": { "tools": tools } }],
-            // Others take over soon, and whatever sleeps for long is put aside.
+            // Other workers take over soon, and long sleeps are parked.
             "limits": { "lease_ms": 1_000, "poll_ms": 50, "park_after_ms": 100 },
         });
-        fs::write(home.path("faber.yaml"), config.to_string()).unwrap();
-        home
+        fs::write(workspace.path("faber.yaml"), config.to_string()).unwrap();
+        workspace
     }
 
     fn tool(&self, effect: &str) -> Value {
@@ -97,43 +95,40 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// Returns the address of the store.
     pub(super) fn store(&self) -> &str {
         &self.store
     }
 
-    /// Returns every call that happened.
-    pub(super) fn ledger(&self) -> Vec<Line> {
+    pub(super) fn ledger(&self) -> Vec<LedgerEntry> {
         let text = fs::read_to_string(self.path("ledger")).unwrap();
-        text.lines().map(Line::read).collect()
+        text.lines().map(LedgerEntry::read).collect()
     }
 
-    /// Starts a server and waits until it listens. Returns its address, too.
+    /// Starts a server and waits until it listens. Returns it with its address.
     pub(super) async fn serve(&self) -> (Process, String) {
-        let mut server = self.begin(&["serve", "--listen", "127.0.0.1:0"]);
-        let line = server.line("listening on http://").await;
+        let mut server = self.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+        let line = server.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
-        server.go_on_reading();
+        server.print_later_output();
         (server, address)
     }
 
-    /// Starts a worker and waits until it works.
     pub(super) async fn work(&self) -> Process {
-        let mut worker = self.begin(&["worker"]);
-        worker.line("working on ").await;
-        worker.go_on_reading();
+        let mut worker = self.spawn(&["worker"]);
+        worker.wait_for_line("working on ").await;
+        worker.print_later_output();
         worker
     }
 
-    /// Starts a server and kills it so soon that it hardly listens.
-    pub(super) async fn stillborn(&self, life: Duration) {
-        let mut server = self.begin(&["serve", "--listen", "127.0.0.1:0"]);
+    /// Starts a server and kills it about when it begins to listen.
+    pub(super) async fn kill_early(&self, life: Duration) {
+        let mut server = self.spawn(&["serve", "--listen", "127.0.0.1:0"]);
         let ended = timeout(life, server.child.wait()).await;
-        assert!(ended.is_err(), "it ended by itself: {ended:?}");
+        assert!(ended.is_err(), "the server ended without being killed: {ended:?}");
         server.kill().await;
     }
 
-    fn begin(&self, arguments: &[&str]) -> Process {
+    fn spawn(&self, arguments: &[&str]) -> Process {
         let mut command = tokio::process::Command::new(faber());
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("HOME", self.folder.path()).envs(inherited("PATH"));
@@ -149,7 +144,7 @@ fn inherited(variable: &'static str) -> Option<(&'static str, OsString)> {
     std::env::var_os(variable).map(|value| (variable, value))
 }
 
-impl Line {
+impl LedgerEntry {
     fn read(text: &str) -> Self {
         let words: Vec<&str> = text.split(' ').collect();
         let [tool, step, attempt, key, bytes] = words[..] else { panic!("torn line: `{text}`") };
@@ -158,31 +153,33 @@ impl Line {
     }
 }
 
-/// The binary at work.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     lines: Option<Lines<BufReader<ChildStderr>>>,
-    /// Reads what it says later: a pipe that nobody reads would hold it up.
+    /// Prints later output. An unread pipe would block the process.
     reading: JoinSet<()>,
 }
 
 impl Process {
-    async fn line(&mut self, part: &str) -> String {
+    async fn wait_for_line(&mut self, part: &str) -> String {
         let lines = self.lines.as_mut().unwrap();
         let found = async {
             loop {
                 let line = lines.next_line().await.unwrap();
-                let line = line.unwrap_or_else(|| panic!("it ended before it said `{part}`"));
+                let line =
+                    line.unwrap_or_else(|| panic!("the process ended before it printed `{part}`"));
                 if line.contains(part) {
                     return line;
                 }
             }
         };
-        timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it does not say `{part}`"))
+        timeout(PATIENCE, found)
+            .await
+            .unwrap_or_else(|_| panic!("the process does not print `{part}`"))
     }
 
-    fn go_on_reading(&mut self) {
+    fn print_later_output(&mut self) {
         let mut lines = self.lines.take().unwrap();
         self.reading.spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
@@ -191,21 +188,19 @@ impl Process {
         });
     }
 
-    /// Kills it, and waits until it is dead.
     pub(super) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Sends a signal.
     pub(super) fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Sends SIGTERM and waits for the end.
     pub(super) async fn end(mut self) {
         self.signal("-TERM");
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("the process ends").unwrap();
         assert!(status.success(), "{status}");
     }
 }

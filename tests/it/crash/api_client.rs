@@ -1,5 +1,5 @@
-//! The API over plain HTTP/1.0, where the end of an answer is the end of the connection: an
-//! answer that a crash cut off cannot be taken for a whole one.
+//! An API client over HTTP/1.0, where the end of the connection ends the answer. A crash cannot
+//! make half an answer look whole, because half an answer is not valid JSON.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The server went away, or said nothing that can be used; perhaps for a moment only.
+/// The server went away, or cannot reach its store at the moment.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -19,33 +19,30 @@ impl From<io::Error> for Gone {
     }
 }
 
-/// Carries an operation out and returns its only field.
+/// Runs an operation and returns its only field.
 ///
 /// # Panics
 ///
-/// If the server refuses it: nothing that the tests ask for may be refused, unless the store is away
-/// for a moment.
+/// If the server returns another error, because these tests send only valid requests.
 pub(super) async fn ask(address: &str, query: &str, variables: Value) -> Result<Value, Gone> {
     let mut answer = post(address, query, variables, "application/json").await?;
     let mut text = String::new();
     answer.read_to_string(&mut text).await?;
-    field(&text).ok_or(Gone)
+    only_field(&text).ok_or(Gone)
 }
 
-/// A subscription over server-sent events.
 #[derive(Debug)]
 pub(super) struct Events {
     answer: BufReader<TcpStream>,
 }
 
 impl Events {
-    /// Subscribes.
     pub(super) async fn of(address: &str, query: &str, variables: Value) -> Result<Self, Gone> {
         let answer = post(address, query, variables, "text/event-stream").await?;
         Ok(Self { answer })
     }
 
-    /// Returns the next event, or nothing once the server has said that there is none.
+    /// Returns the next event, or `None` after the server completed the stream.
     pub(super) async fn next(&mut self) -> Result<Option<Value>, Gone> {
         let (mut line, mut kind) = (String::new(), String::new());
         loop {
@@ -57,7 +54,7 @@ impl Events {
             if let Some(name) = line.strip_prefix("event:") {
                 name.trim().clone_into(&mut kind);
             } else if let Some(data) = line.strip_prefix("data:").filter(|_| kind == "next") {
-                return field(data).map(Some).ok_or(Gone);
+                return only_field(data).map(Some).ok_or(Gone);
             }
             if kind == "complete" {
                 return Ok(None);
@@ -96,7 +93,7 @@ async fn post(
     Ok(answer)
 }
 
-fn field(text: &str) -> Option<Value> {
+fn only_field(text: &str) -> Option<Value> {
     let answer: Value = serde_json::from_str(text).ok()?;
     if answer["errors"][0]["extensions"]["code"] == "STORE_UNAVAILABLE" {
         return None;

@@ -1,5 +1,4 @@
-//! A home with a configuration, a tool that writes down when its calls begin and end, and the
-//! binary.
+//! A folder with a configuration, a tool that logs start and end of its calls, and the binary.
 
 use std::{
     fs::{self, File},
@@ -16,8 +15,8 @@ use tokio::process::Command;
 
 use super::node::{Node, Process};
 
-/// Says that a call begins, works for `$2` seconds, and says that it ends. Every line is one write
-/// at the end of one file, so the order of lines is the order of time on every node.
+/// Logs the start of a call, works for `$2` seconds, and logs its end. Every line is one write to
+/// the end of one file, so the order of lines is the order in time on all nodes.
 const TOOL: &str = r#"
 say() { printf '%s %s %s %s %s\n' "$1" "$2" "$FABER_EXECUTION_ID" "$FABER_IDEMPOTENCY_KEY" \
   "$FABER_ATTEMPT" >>"$LEDGER"; }
@@ -27,16 +26,15 @@ say end "$1"
 echo "{\"n\":$3}"
 "#;
 
-/// How long a worker may be silent in these tests, unless they say otherwise.
+/// Default lease of these tests.
 pub(super) const LEASE: Duration = Duration::from_secs(4);
-/// How long a worker may be silent where nobody is to be taken for lost, in milliseconds.
-pub(super) const CALM_MS: u64 = 30_000;
-/// How long running steps have to end when a process is told to.
+/// A lease for tests in which no node may be taken for lost, in milliseconds.
+pub(super) const LONG_LEASE_MS: u64 = 30_000;
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
-/// What a machine that does other things at the same time may need on top of anything.
+/// Extra time for everything, because the machine may be busy.
 pub(super) const MARGIN: Duration = Duration::from_secs(20);
 
-/// The names of the tools in the set `ledger`, and what a second call of each does.
+/// Names and effects of the tools in the set `ledger`.
 const TOOLS: [(&str, &str); 5] = [
     ("read", "read"),
     ("once", "once"),
@@ -45,58 +43,56 @@ const TOOLS: [(&str, &str); 5] = [
     ("held", "once"),
 ];
 
-/// A home of its own, with a ledger.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct Workspace {
     folder: TempDir,
     store: String,
     processes: AtomicU32,
 }
 
-/// Something that a tool said.
+/// A line of the ledger: the start or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// Whether a call begins; else it ends.
-    pub(super) begins: bool,
+pub(super) struct LedgerEntry {
+    /// Whether the call starts. Otherwise it ends.
+    pub(super) is_start: bool,
     pub(super) tool: String,
     pub(super) execution: String,
-    /// The same for every attempt of a step, or of an item.
+    /// The same for all attempts of a step or an item.
     pub(super) key: String,
     pub(super) attempt: u64,
 }
 
-impl Home {
-    /// Makes a home over a store, with other limits than these tests usually have.
+impl Workspace {
     pub(super) fn new(store: String, limits: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let home = Self { folder, store, processes: AtomicU32::new(0) };
-        fs::write(home.path("tool.sh"), TOOL).unwrap();
-        fs::write(home.path("ledger"), "").unwrap();
-        home.configure("faber.yaml", &[home.set("ledger", &TOOLS)], limits);
-        let far = home.set("far", &TOOLS[..2]);
-        home.configure("far.yaml", &[home.set("ledger", &TOOLS), far], limits);
-        home
+        let workspace = Self { folder, store, processes: AtomicU32::new(0) };
+        fs::write(workspace.path("tool.sh"), TOOL).unwrap();
+        fs::write(workspace.path("ledger"), "").unwrap();
+        workspace.configure("faber.yaml", &[workspace.toolset_json("ledger", &TOOLS)], limits);
+        let far = workspace.toolset_json("far", &TOOLS[..2]);
+        workspace.configure("far.yaml", &[workspace.toolset_json("ledger", &TOOLS), far], limits);
+        workspace
     }
 
     fn configure(&self, file: &str, sets: &[Value], limits: &Value) {
-        let mut all = json!({
+        let mut limits_json = json!({
             "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
             "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
         });
         for (key, value) in limits.as_object().into_iter().flatten() {
-            all[key] = value.clone();
+            limits_json[key] = value.clone();
         }
-        let config = json!({ "store": self.store, "toolsets": sets, "limits": all });
+        let config = json!({ "store": self.store, "toolsets": sets, "limits": limits_json });
         fs::write(self.path(file), config.to_string()).unwrap();
     }
 
-    fn set(&self, name: &str, tools: &[(&str, &str)]) -> Value {
+    fn toolset_json(&self, name: &str, tools: &[(&str, &str)]) -> Value {
         let tools: Vec<Value> =
-            tools.iter().map(|(tool, effect)| self.tool(name, tool, effect)).collect();
+            tools.iter().map(|(tool, effect)| self.tool_json(name, tool, effect)).collect();
         json!({ "name": name, "source": { "tools": tools } })
     }
 
-    fn tool(&self, set: &str, name: &str, effect: &str) -> Value {
+    fn tool_json(&self, set: &str, name: &str, effect: &str) -> Value {
         let number = json!({ "type": "number" });
         let full = format!("{set}.{name}");
         json!({
@@ -118,41 +114,38 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// Returns everything that tools have said so far.
-    pub(super) fn ledger(&self) -> Vec<Mark> {
+    pub(super) fn ledger(&self) -> Vec<LedgerEntry> {
         let text = read(&self.path("ledger"));
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().map(Mark::read).collect()
+        whole.lines().map(LedgerEntry::read).collect()
     }
 
-    /// Starts a server that works, too.
+    /// Starts a server that also executes.
     pub(super) async fn serve(&self) -> Node {
-        Node::serving(self.begin(&["serve", "--listen", "127.0.0.1:0"])).await
+        Node::serving(self.spawn(&["serve", "--listen", "127.0.0.1:0"])).await
     }
 
-    /// Starts one that has tools which others lack: the set `far`.
+    /// Starts a server with the set `far`, which the others lack.
     pub(super) async fn serve_far(&self) -> Node {
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "far.yaml"];
-        Node::serving(self.begin(&arguments)).await
+        Node::serving(self.spawn(&arguments)).await
     }
 
-    /// Starts a worker without a server.
     pub(super) async fn work(&self) -> Node {
-        Node::working(self.begin(&["worker"])).await
+        Node::working(self.spawn(&["worker"])).await
     }
 
-    /// Starts a server whose environment has more variables.
     pub(super) async fn serve_with(&self, variables: &[(&str, PathBuf)]) -> Node {
-        Node::serving(self.begin_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
+        Node::serving(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
     }
 
-    /// Starts the binary; what it says goes into a file.
-    pub(super) fn begin(&self, arguments: &[&str]) -> Process {
-        self.begin_with(arguments, &[])
+    /// Starts the binary. Its standard error goes to a file.
+    pub(super) fn spawn(&self, arguments: &[&str]) -> Process {
+        self.spawn_with(arguments, &[])
     }
 
-    fn begin_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
+    fn spawn_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let said = self.path(&format!("said-{number:03}"));
         let mut command = Command::new(faber());
@@ -167,14 +160,14 @@ impl Home {
     }
 }
 
-impl Mark {
+impl LedgerEntry {
     fn read(text: &str) -> Self {
         let words: Vec<&str> = text.split(' ').collect();
         let [what, tool, execution, key, attempt] = words[..] else {
             panic!("torn line: `{text}`")
         };
         Self {
-            begins: what == "begin",
+            is_start: what == "begin",
             tool: tool.to_owned(),
             execution: execution.to_owned(),
             key: key.to_owned(),
@@ -183,7 +176,7 @@ impl Mark {
     }
 }
 
-/// Reads what a process said so far, also where it is not quite text.
+/// Reads a process's output so far, even if it is not valid UTF-8.
 pub(super) fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! What a store stands on, and what can happen to that: a file on a small disk, or a replica set.
+//! The stores that the test tortures, a file on a small disk or a replica set, and their faults.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,47 +12,43 @@ use tokio::{
 
 use super::{cluster::Cluster, disk::Disk};
 
-/// How long SQLite itself waits for a lock.
-const BUSY: Duration = Duration::from_secs(5);
-/// Room for the store of a run: a full WAL is 64 MiB.
+/// SQLite's own limit for waiting for a lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Size of the disk. A full WAL alone is 64 MiB.
 const DISK_BYTES: u64 = 192 << 20;
 
-/// What a store stands on.
 #[derive(Debug)]
-pub(super) enum Ground {
-    File(FileGround),
-    Set(SetGround),
+pub(super) enum TorturedStore {
+    Sqlite(TorturedFile),
+    Set(TorturedReplicaSet),
 }
 
-impl Ground {
-    /// Makes a file.
-    pub(super) fn file() -> Self {
-        Self::File(FileGround::new())
+impl TorturedStore {
+    pub(super) fn sqlite() -> Self {
+        Self::Sqlite(TorturedFile::new())
     }
 
-    /// Borrows the replica set.
-    pub(super) async fn set() -> Self {
+    /// Borrows the shared replica set.
+    pub(super) async fn replica_set() -> Self {
         let cluster = Cluster::borrow().await;
-        Self::Set(SetGround { url: cluster.fresh_url(), cluster: Mutex::new(cluster) })
+        Self::Set(TorturedReplicaSet { url: cluster.fresh_url(), cluster: Mutex::new(cluster) })
     }
 
-    /// Returns the address of the store.
     pub(super) fn url(&self) -> String {
         match self {
-            Self::File(file) => format!("sqlite:{}", file.path().display()),
+            Self::Sqlite(file) => format!("sqlite:{}", file.path().display()),
             Self::Set(set) => set.url.clone(),
         }
     }
 
-    /// Does harm for a while, and returns which.
-    pub(super) async fn harm(&self, dice: &Dice) -> &'static str {
+    /// Injects a fault for a while. Returns its name.
+    pub(super) async fn inject_fault(&self, dice: &Dice) -> &'static str {
         match self {
-            Self::File(file) => file.harm(dice).await,
-            Self::Set(set) => set.harm(dice).await,
+            Self::Sqlite(file) => file.inject_fault(dice).await,
+            Self::Set(set) => set.inject_fault(dice).await,
         }
     }
 
-    /// Puts everything right.
     pub(super) async fn heal(&self) {
         if let Self::Set(set) = self {
             set.cluster.lock().await.heal().await;
@@ -60,23 +56,22 @@ impl Ground {
     }
 }
 
-/// A file as a store.
 #[derive(Debug)]
-pub(super) struct FileGround {
+pub(super) struct TorturedFile {
     folder: TempDir,
     disk: Option<Disk>,
 }
 
-impl FileGround {
+impl TorturedFile {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), disk: Disk::small(DISK_BYTES) }
+        Self { folder: tempfile::tempdir().unwrap(), disk: Disk::mount(DISK_BYTES) }
     }
 
     fn path(&self) -> PathBuf {
         self.disk.as_ref().map_or(self.folder.path(), Disk::path).join("faber.db")
     }
 
-    async fn harm(&self, dice: &Dice) -> &'static str {
+    async fn inject_fault(&self, dice: &Dice) -> &'static str {
         match &self.disk {
             Some(disk) if dice.happens(450) => {
                 disk.fill();
@@ -86,19 +81,19 @@ impl FileGround {
             }
             _ => {
                 let ms = if dice.happens(150) { 5_200 } else { 50 + dice.below(1_500) };
-                hold(self.path(), Duration::from_millis(ms)).await;
+                lock_file(self.path(), Duration::from_millis(ms)).await;
                 "store locked"
             }
         }
     }
 }
 
-/// Keeps a file locked for a while, as a program of somebody else would.
-async fn hold(path: PathBuf, long: Duration) {
+/// Locks the file for a while, as another program would.
+async fn lock_file(path: PathBuf, long: Duration) {
     let holding = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(path).unwrap();
-        // SQLite gives a lock in no order, and everybody wants it.
-        connection.busy_timeout(12 * BUSY).unwrap();
+        // SQLite hands out locks in no order, and many connections wait.
+        connection.busy_timeout(12 * BUSY_TIMEOUT).unwrap();
         let lock = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
         std::thread::sleep(long);
         drop(lock);
@@ -106,15 +101,14 @@ async fn hold(path: PathBuf, long: Duration) {
     holding.await.unwrap();
 }
 
-/// A replica set as a store.
 #[derive(Debug)]
-pub(super) struct SetGround {
+pub(super) struct TorturedReplicaSet {
     url: String,
     cluster: Mutex<MutexGuard<'static, Cluster>>,
 }
 
-impl SetGround {
-    async fn harm(&self, dice: &Dice) -> &'static str {
+impl TorturedReplicaSet {
+    async fn inject_fault(&self, dice: &Dice) -> &'static str {
         let mut cluster = self.cluster.lock().await;
         let primary = cluster.primary().await;
         let secondary = (primary + 1 + dice.index(2)) % 3;
@@ -123,7 +117,7 @@ impl SetGround {
             0..30 => {
                 cluster.kill(primary);
                 sleep(long).await;
-                cluster.start_again(primary).await;
+                cluster.restart_member(primary).await;
                 "primary killed"
             }
             30..60 => {
@@ -140,7 +134,7 @@ impl SetGround {
                 "primary frozen"
             }
             80..90 => {
-                // Without a second member there is no majority: the store stalls.
+                // Without a second member there is no majority, so the store stalls.
                 let other = 3 - primary - secondary;
                 for number in [secondary, other] {
                     cluster.freeze(number);
@@ -154,7 +148,7 @@ impl SetGround {
             _ => {
                 cluster.kill(secondary);
                 sleep(long).await;
-                cluster.start_again(secondary).await;
+                cluster.restart_member(secondary).await;
                 "secondary killed"
             }
         }

@@ -1,50 +1,49 @@
-//! What a log says of one thing that is done: a step, one item of it, or what undoes either.
+//! What a log says about one task: a step, an item, or the compensation of either.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::{
-    home::Line,
     plans::{Kind, Step},
+    workspace::LedgerEntry,
 };
 
-/// What is done: the step, the item of its list, and whether that is undone.
+/// The step, the index of the item, and whether this is the compensation.
 pub(super) type Task<'a> = (&'a str, Option<u64>, bool);
 
-/// What a log says of one thing that is done.
+/// State of one task after the events that were read.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
-pub(super) struct Course {
+pub(super) struct TaskState {
     pub(super) attempts: u64,
-    /// Whether an attempt is under way.
     pub(super) is_running: bool,
-    /// Whether a worker was lost while it was.
+    /// A worker was lost during the attempt.
     pub(super) is_lost: bool,
     pub(super) is_approved: bool,
-    /// How it ended.
-    pub(super) over: Option<String>,
+    /// The event type that ended the task.
+    pub(super) ended_by: Option<String>,
     pub(super) output: Value,
-    /// The output is of an earlier call or execution.
-    pub(super) is_taken_over: bool,
-    /// It failed because the time was up, or may have.
+    /// The output comes from an earlier call or execution.
+    pub(super) is_reused: bool,
+    /// The task failed at the deadline, or may have.
     pub(super) was_cut: bool,
-    /// It was skipped, and not because something else had gone wrong.
-    pub(super) is_passed_over: bool,
-    /// The attempts after which it may be called again though that does something again.
+    /// The task was skipped, and not because the execution failed.
+    pub(super) is_skipped: bool,
+    /// Attempts after which a call may repeat an effect, because the earlier one failed for certain
+    /// or a person agreed.
     released: Vec<u64>,
 }
 
-/// How something is carried out.
+/// How a task is carried out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct TaskSpec {
     pub(super) kind: Kind,
-    /// What it must return, where it is a number of the plan.
+    /// The number that the task must return. `None` if the plan does not fix it.
     pub(super) n: Option<u64>,
 }
 
-impl Manner {
-    /// Returns how a task of a step is carried out.
+impl TaskSpec {
     pub(super) fn of(step: &Step, (_, item, is_undo): Task<'_>) -> Self {
         let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
         let n = match (item, step.items.is_some()) {
@@ -53,28 +52,28 @@ impl Manner {
             (None, false) => Some(step.n),
         };
         let kind = if is_undo { Kind::Idempotent } else { step.kind };
-        Self { kind, n: n.filter(|_| step.kind.is_counted()) }
+        Self { kind, n: n.filter(|_| step.kind.is_in_ledger()) }
     }
 }
 
-impl Course {
-    pub(super) fn succeeded(&self) -> bool {
-        self.over.as_deref() == Some("step_succeeded")
+impl TaskState {
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.ended_by.as_deref() == Some("step_succeeded")
     }
 
-    /// Moves past an event, if it may come now.
-    pub(super) fn event(
+    /// Applies an event. Fails if the event must not come now.
+    pub(super) fn apply(
         &mut self,
         kind: &str,
-        manner: Manner,
+        spec: TaskSpec,
         event: &Value,
     ) -> Result<(), &'static str> {
         let attempt = event["attempt"].as_u64().unwrap_or_default();
-        if self.over.is_some() {
-            return Err("something happens to what is over");
+        if self.ended_by.is_some() {
+            return Err("an event follows the end of its task");
         }
         match kind {
-            "step_started" => return self.started(manner, attempt),
+            "step_started" => return self.apply_start(spec, attempt),
             "step_progress" | "step_checked" => return Ok(()),
             "step_waiting" if event["data"]["for"] != "decision" => return Ok(()),
             "step_approved" => {
@@ -87,12 +86,12 @@ impl Course {
         let ends_attempt =
             ["step_succeeded", "step_failed", "step_retry_scheduled", "step_interrupted"];
         if ends_attempt.contains(&kind) && self.is_running && attempt != self.attempts {
-            return Err("the end of another attempt");
+            return Err("ends another attempt");
         }
         match kind {
-            "step_succeeded" => self.succeeds(manner, &event["data"])?,
-            "step_interrupted" if manner.kind.is_once() || !self.is_lost => {
-                return Err("interrupted, and must not be");
+            "step_succeeded" => self.apply_success(spec, &event["data"])?,
+            "step_interrupted" if spec.kind.is_once() || !self.is_lost => {
+                return Err("interrupted although that is forbidden");
             }
             "step_retry_scheduled" => {
                 let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
@@ -105,57 +104,60 @@ impl Course {
         let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
         let is_cut = ["execution.deadline", "tool.outcome_unknown"].contains(&code);
         self.was_cut = kind == "step_failed" && is_cut;
-        self.is_passed_over =
-            kind == "step_skipped" && event["data"]["reason"] != "execution_failed";
+        self.is_skipped = kind == "step_skipped" && event["data"]["reason"] != "execution_failed";
         (self.is_running, self.is_lost) = (false, false);
         let ends = ["step_succeeded", "step_failed", "step_skipped", "step_cancelled"];
-        self.over = ends.contains(&kind).then(|| kind.to_owned());
+        self.ended_by = ends.contains(&kind).then(|| kind.to_owned());
         Ok(())
     }
 
-    fn started(&mut self, manner: Manner, attempt: u64) -> Result<(), &'static str> {
+    fn apply_start(&mut self, spec: TaskSpec, attempt: u64) -> Result<(), &'static str> {
         if self.is_running {
-            return Err("begun twice");
+            return Err("started twice");
         }
         if attempt != self.attempts + 1 {
-            return Err("attempts are not counted");
+            return Err("the number of the attempt is wrong");
         }
-        if manner.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
-            return Err("begun again, and does something again");
+        if spec.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
+            return Err("started again although that repeats an effect");
         }
         self.attempts = attempt;
         self.is_running = true;
         Ok(())
     }
 
-    fn succeeds(&mut self, manner: Manner, data: &Value) -> Result<(), &'static str> {
+    fn apply_success(&mut self, spec: TaskSpec, data: &Value) -> Result<(), &'static str> {
         if self.is_lost {
-            return Err("nobody can know how it ended");
+            return Err("ended after its worker was lost");
         }
-        self.is_taken_over = data["cached"] == true;
-        if !self.is_running && !self.is_taken_over && manner.kind != Kind::Wait {
+        self.is_reused = data["cached"] == true;
+        if !self.is_running && !self.is_reused && spec.kind != Kind::Wait {
             return Err("succeeded without an attempt");
         }
         self.output = data["output"].clone();
-        if manner.n.is_some() && self.output["n"].as_u64() != manner.n {
-            return Err("another output than the tool's");
+        if spec.n.is_some() && self.output["n"].as_u64() != spec.n {
+            return Err("has another output than the tool's");
         }
         Ok(())
     }
 
-    /// Checks by what the tool is whether it was called as often as it may be, and whether the log
-    /// says what came of it.
-    pub(super) fn check_calls(&self, kind: Kind, lines: &[&Line]) -> Result<(), &'static str> {
+    /// Checks that the ledger has as many calls as the tool's effect allows, and that they agree
+    /// with the log.
+    pub(super) fn check_calls(
+        &self,
+        kind: Kind,
+        lines: &[&LedgerEntry],
+    ) -> Result<(), &'static str> {
         let mut attempts = BTreeMap::new();
         for line in lines {
             *attempts.entry(line.attempt).or_insert(0) += 1;
         }
         let is_read = kind == Kind::Read;
         if !is_read && attempts.values().any(|count| *count > 1) {
-            return Err("one attempt, two calls");
+            return Err("one attempt made two calls");
         }
         if !is_read && attempts.keys().any(|attempt| *attempt > self.attempts) {
-            return Err("called before the log said so");
+            return Err("called before the start was logged");
         }
         let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
         let last = attempts.keys().next_back();
@@ -163,7 +165,7 @@ impl Course {
         if kind == Kind::Once && !earlier.all(is_released) {
             return Err("called twice");
         }
-        if self.succeeded() && !self.is_taken_over && !attempts.contains_key(&self.attempts) {
+        if self.has_succeeded() && !self.is_reused && !attempts.contains_key(&self.attempts) {
             return Err("succeeded without a call");
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A home with a configuration, tools that keep a ledger outside the system, and the binary.
+//! A folder with a configuration, tools that write a ledger outside the system, and the binary.
 
 use std::{
     fs::{self, File},
@@ -15,8 +15,8 @@ use tokio::process::Command;
 
 use super::node::Process;
 
-/// Writes down that it was called, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`,
-/// `odd`, which is to fail if `$2` is, or `flaky`, which is to fail up to attempt `$5`.
+/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`, `odd` (fails
+/// if `$2` is odd), or `flaky` (fails up to attempt `$5`).
 const TOOL: &str = r#"
 printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
   "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
@@ -29,22 +29,19 @@ esac
 echo "{\"n\":$2}"
 "#;
 
-/// How long a worker may be silent in these tests.
 pub(super) const LEASE: Duration = Duration::from_millis(1_500);
-/// How long running steps have to end when a process is told to.
 pub(super) const DRAIN: Duration = Duration::from_secs(1);
 
-/// A home of its own, with a ledger.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct Workspace {
     folder: TempDir,
     store: String,
     processes: AtomicU32,
 }
 
-/// A call that really happened.
+/// A call that the tool really executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LedgerEntry {
     pub(super) tool: String,
     pub(super) execution: String,
     pub(super) step: String,
@@ -52,15 +49,14 @@ pub(super) struct Line {
     pub(super) key: String,
 }
 
-impl Home {
-    /// Makes a home over a store, with other limits than these tests usually have.
+impl Workspace {
     pub(super) fn with_limits(store: String, limits: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let home = Self { folder, store, processes: AtomicU32::new(0) };
-        fs::write(home.path("tool.sh"), TOOL).unwrap();
-        fs::write(home.path("ledger"), "").unwrap();
-        let tools = ["once", "idempotent", "read"].map(|effect| home.tool(effect));
-        let mut all = json!({
+        let workspace = Self { folder, store, processes: AtomicU32::new(0) };
+        fs::write(workspace.path("tool.sh"), TOOL).unwrap();
+        fs::write(workspace.path("ledger"), "").unwrap();
+        let tools = ["once", "idempotent", "read"].map(|effect| workspace.tool(effect));
+        let mut limits_json = json!({
             "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
             "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
             "calls": [
@@ -69,18 +65,17 @@ impl Home {
             ],
         });
         for (key, value) in limits.as_object().into_iter().flatten() {
-            all[key] = value.clone();
+            limits_json[key] = value.clone();
         }
         let config = json!({
-            "store": home.store,
+            "store": workspace.store,
             "toolsets": [{ "name": "ledger", "source": { "tools": tools } }],
-            "limits": all,
+            "limits": limits_json,
         });
-        fs::write(home.path("faber.yaml"), config.to_string()).unwrap();
-        home
+        fs::write(workspace.path("faber.yaml"), config.to_string()).unwrap();
+        workspace
     }
 
-    /// Makes a home over a store.
     pub(super) fn new(store: String) -> Self {
         Self::with_limits(store, &Value::Null)
     }
@@ -108,18 +103,16 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// Returns the address of the store.
     pub(super) fn store(&self) -> &str {
         &self.store
     }
 
-    /// Returns every call that happened.
-    pub(super) fn ledger(&self) -> Vec<Line> {
+    pub(super) fn ledger(&self) -> Vec<LedgerEntry> {
         let text = fs::read_to_string(self.path("ledger")).unwrap();
-        text.lines().map(Line::read).collect()
+        text.lines().map(LedgerEntry::read).collect()
     }
 
-    /// Returns the binary as a command in this home, which ends with whoever holds it.
+    /// Returns the binary as a command in this folder. Dropping the process kills it.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(faber());
         command.args(arguments).current_dir(self.folder.path()).env_clear();
@@ -130,8 +123,8 @@ impl Home {
         command
     }
 
-    /// Starts the binary; what it says goes into a file.
-    pub(super) fn begin(&self, arguments: &[&str]) -> Process {
+    /// Starts the binary. Its standard error goes to a file.
+    pub(super) fn spawn(&self, arguments: &[&str]) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let said = self.path(&format!("said-{number:03}"));
         let mut command = self.command(arguments);
@@ -139,20 +132,20 @@ impl Home {
         Process::new(command.spawn().unwrap(), said)
     }
 
-    /// Returns what every process said, by its file.
+    /// Returns the standard error of every process, with its file.
     pub(super) fn said(&self) -> Vec<(PathBuf, String)> {
         let count = self.processes.load(Ordering::Relaxed);
         let files = (0..count).map(|number| self.path(&format!("said-{number:03}")));
         files.map(|file| (file.clone(), read(&file))).collect()
     }
 
-    /// Leaves everything where it is, for whoever looks for what went wrong.
+    /// Keeps the folder after the test, for debugging.
     pub(super) fn keep(self) -> PathBuf {
         self.folder.keep()
     }
 }
 
-/// Reads what a process said so far, also where it is not quite text.
+/// Reads a process's output so far, even if it is not valid UTF-8.
 pub(super) fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
@@ -161,7 +154,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-impl Line {
+impl LedgerEntry {
     fn read(text: &str) -> Self {
         let words: Vec<&str> = text.split(' ').collect();
         let [tool, execution, step, attempt, key] = words[..] else {

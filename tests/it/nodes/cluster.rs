@@ -1,5 +1,3 @@
-//! A home over a database of its own, and what is in that.
-
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphql::store::open_store;
@@ -14,31 +12,29 @@ use tests::patient::insist;
 use tokio::time::{interval, timeout};
 
 use super::{
-    home::{Home, Mark},
-    node::{LOOK, PATIENCE},
+    node::{MAX_WAIT, POLL},
+    workspace::{LedgerEntry, Workspace},
 };
 use crate::mongod::Mongod;
 
-/// A home over a database of its own.
+/// A workspace with a database of its own, and helpers that read that database.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) home: Home,
+pub(super) struct Cluster {
+    pub(super) workspace: Workspace,
     pub(super) store: Arc<dyn Store>,
 }
 
-impl World {
-    /// Makes one on the shared server, with other limits than usual.
+impl Cluster {
+    /// Creates one on the shared MongoDB server. `limits` override the usual ones.
     pub(super) async fn new(limits: &Value) -> Self {
         Self::over(Mongod::shared().await.fresh_url(), limits).await
     }
 
-    /// Makes one over a store.
     pub(super) async fn over(url: String, limits: &Value) -> Self {
         let store = insist(async || open_store(&url).await).await;
-        Self { home: Home::new(url, limits), store }
+        Self { workspace: Workspace::new(url, limits), store }
     }
 
-    /// Returns the heads of all executions.
     pub(super) async fn heads(&self) -> Vec<ExecutionHead> {
         let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
         loop {
@@ -52,7 +48,6 @@ impl World {
         }
     }
 
-    /// Reads a log.
     pub(super) async fn log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
         let mut log: Vec<RecordedEvent> = Vec::new();
         loop {
@@ -65,39 +60,38 @@ impl World {
         }
     }
 
-    /// Finds out what an execution has come to, by its log alone.
+    /// Computes the state of an execution from its log alone.
     pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
         let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
         Execution::replay(head.execution, plan, &self.log(head.execution).await).unwrap()
     }
 
-    /// Waits until something holds of all heads.
+    /// Waits until a condition holds for the heads of all executions.
     pub(super) async fn until(&self, what: &str, holds: impl Fn(&[ExecutionHead]) -> bool) {
-        self.within(PATIENCE, what, holds).await;
+        self.until_within(MAX_WAIT, what, holds).await;
     }
 
-    /// Waits until something holds of all heads, for no longer than it may take. If it does not,
-    /// shows what is not over.
-    pub(super) async fn within(
+    /// Like [`until`](Self::until), with a limit. Prints unfinished executions if it is reached.
+    pub(super) async fn until_within(
         &self,
         limit: Duration,
         what: &str,
         holds: impl Fn(&[ExecutionHead]) -> bool,
     ) {
-        let mut look = interval(LOOK);
+        let mut look = interval(POLL);
         let looking = async {
             while !holds(&self.heads().await) {
                 look.tick().await;
             }
         };
         if timeout(limit, looking).await.is_err() {
-            self.show().await;
+            self.print_unfinished().await;
             panic!("not within {limit:?}: {what}");
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "whoever looks for what went wrong reads it")]
-    async fn show(&self) {
+    #[expect(clippy::print_stderr, reason = "helps to debug a failed test")]
+    async fn print_unfinished(&self) {
         for head in self.heads().await.iter().filter(|head| !head.state.is_finished()) {
             eprintln!("{head:?}");
             for recorded in self.log(head.execution).await {
@@ -107,15 +101,15 @@ impl World {
         }
     }
 
-    /// Waits until every execution is over, and there are so many.
-    pub(super) async fn all_over(&self, count: usize) {
-        let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_over(heads);
-        self.until("everything is over", is_so).await;
+    /// Waits until there are `count` executions and all are finished.
+    pub(super) async fn wait_for_all_finished(&self, count: usize) {
+        let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
+        self.until("all executions are finished", is_so).await;
     }
 
-    /// Waits until everything is over, and everything went well.
-    pub(super) async fn all_completed(&self, count: usize) {
-        self.all_over(count).await;
+    /// Waits until exactly `count` executions are finished, and all completed.
+    pub(super) async fn wait_for_all_completed(&self, count: usize) {
+        self.wait_for_all_finished(count).await;
         let heads = self.heads().await;
         assert_eq!(heads.len(), count);
         for head in heads {
@@ -124,24 +118,26 @@ impl World {
         }
     }
 
-    /// Waits until tools have said something.
-    pub(super) async fn until_said(&self, what: &str, holds: impl Fn(&[Mark]) -> bool) {
-        let mut look = interval(LOOK);
+    /// Waits until a condition holds for the ledger.
+    pub(super) async fn until_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
+        let mut look = interval(POLL);
         let looking = async {
-            while !holds(&self.home.ledger()) {
+            while !holds(&self.workspace.ledger()) {
                 look.tick().await;
             }
         };
-        let said = timeout(PATIENCE, looking).await;
-        said.unwrap_or_else(|_| panic!("never said: {what}: {:#?}", self.home.ledger()));
+        let said = timeout(MAX_WAIT, looking).await;
+        said.unwrap_or_else(|_| {
+            panic!("the ledger never shows: {what}: {:#?}", self.workspace.ledger())
+        });
     }
 
-    /// Checks that no call of a tool of which a second call does harm happened twice.
-    pub(super) fn called_once(&self) {
+    /// Checks that no call of a `once` tool happened twice.
+    pub(super) fn assert_once_tools_called_once(&self) {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-        for mark in self.home.ledger() {
-            if mark.begins && (mark.tool == "ledger.once" || mark.tool == "far.once") {
-                *calls.entry(mark.key).or_default() += 1;
+        for entry in self.workspace.ledger() {
+            if entry.is_start && (entry.tool == "ledger.once" || entry.tool == "far.once") {
+                *calls.entry(entry.key).or_default() += 1;
             }
         }
         let twice: Vec<_> = calls.iter().filter(|(_, times)| **times > 1).collect();
@@ -149,11 +145,11 @@ impl World {
     }
 }
 
-pub(super) fn are_over(heads: &[ExecutionHead]) -> bool {
+pub(super) fn are_finished(heads: &[ExecutionHead]) -> bool {
     heads.iter().all(|head| head.state.is_finished())
 }
 
-/// Returns who claimed an execution, in the order of claims.
+/// Returns the workers that claimed an execution, in order.
 pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
@@ -162,7 +158,6 @@ pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     claims.collect()
 }
 
-/// Reads an identifier as the API writes it.
-pub(super) fn id(text: &str) -> ExecutionId {
+pub(super) fn execution_id(text: &str) -> ExecutionId {
     text.parse().unwrap()
 }
