@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use self::{
-    log_checker::{Figures, StoredExecution, check, notices_forgeries},
+    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check},
     shared_run::{ClientRecord, SharedRun},
     workspace::{Process, Workspace},
 };
@@ -216,7 +216,7 @@ async fn finish_and_check(
     }
     let ledger = workspace.ledger();
     let mut figures = check(&kept, &ledger);
-    notices_forgeries(&kept, &ledger);
+    assert_forgeries_are_found(&kept, &ledger);
     figures.violations.extend(violations);
     figures
 }

@@ -6,7 +6,7 @@ use mongodb::{Client, bson::Document};
 use serde_json::{Value, json};
 
 use crate::{
-    cli::home::{Ended, Home},
+    cli::workspace::{CommandOutput, Workspace},
     mongod::Mongod,
 };
 
@@ -43,30 +43,30 @@ const PAUSED: usize = 11;
 
 /// A home whose configuration names a copy of the old store.
 struct Upgraded {
-    home: Home,
+    workspace: Workspace,
     ids: Vec<String>,
 }
 
 impl Upgraded {
     async fn open(store: &str, written: (&str, usize)) -> Self {
         let (version, executions) = written;
-        let home = Home::new();
+        let workspace = Workspace::new();
         let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
-        home.file("faber.yaml", &format!("store: {store}\n{tools}"));
+        workspace.file("faber.yaml", &format!("store: {store}\n{tools}"));
         if store.starts_with("sqlite:") {
-            fs::copy(format!("{FOLDER}/{version}.sqlite"), home.path("old.db")).unwrap();
+            fs::copy(format!("{FOLDER}/{version}.sqlite"), workspace.path("old.db")).unwrap();
         }
-        let listed = home.json(&["list", "executions"], 0).await;
+        let listed = workspace.json(&["list", "executions"], 0).await;
         let listed = listed.as_array().unwrap();
         let states: Vec<_> = listed.iter().map(|execution| execution["state"].clone()).collect();
         assert_eq!(states, STATES[..executions], "{version}");
         let ids = listed.iter().map(|execution| execution["executionId"].as_str().unwrap().into());
-        Self { ids: ids.collect(), home }
+        Self { ids: ids.collect(), workspace }
     }
 
-    async fn run(&self, command: &str, execution: usize, arguments: &[&str]) -> Ended {
+    async fn run(&self, command: &str, execution: usize, arguments: &[&str]) -> CommandOutput {
         let id = self.ids[execution].as_str();
-        self.home.run(&[&[command, id], arguments].concat()).await
+        self.workspace.run(&[&[command, id], arguments].concat()).await
     }
 
     /// Runs a command that completes the execution, and returns its outputs.
@@ -84,7 +84,7 @@ impl Upgraded {
             let debug = self.run("debug", execution, &[]).await;
             assert_eq!(debug.status, 0, "{debug:?}");
         }
-        let undone = self.home.json(&["debug", &self.ids[UNDONE]], 0).await;
+        let undone = self.workspace.json(&["debug", &self.ids[UNDONE]], 0).await;
         assert_eq!(undone["executions"][0]["steps"][0]["state"], "COMPENSATED");
 
         let outputs = self.complete("approve", APPROVAL, &["send"]).await;
@@ -112,7 +112,7 @@ impl Upgraded {
     async fn continue_killed_and_paused(&self) {
         let undone = self.run("cancel", UNDOING, &[]).await;
         assert_eq!(undone.status, 0, "{undone:?}");
-        let undone = self.home.json(&["debug", &self.ids[UNDOING]], 0).await;
+        let undone = self.workspace.json(&["debug", &self.ids[UNDOING]], 0).await;
         assert_eq!(undone["executions"][0]["state"], "FAILED");
         assert_eq!(undone["executions"][0]["steps"][0]["state"], "COMPENSATED");
 

@@ -1,4 +1,4 @@
-//! An empty home, and the binary in it.
+//! An empty folder, and the binary in it.
 
 use std::{fs, path::PathBuf, process::Stdio};
 
@@ -7,29 +7,28 @@ use tempfile::TempDir;
 use tests::{binary::faber, toolset::PATIENCE};
 use tokio::{process::Command, time::timeout};
 
-use super::begun::Begun;
+use super::running_command::RunningCommand;
 
-/// The query that everything began with.
+/// The query of the demo.
 pub(crate) const SEED: &str = "Create author Alice with email alice@test.com, then create blog by \
      Alice titled Hello about world";
 
-/// An empty home.
-pub(crate) struct Home(TempDir);
+pub(crate) struct Workspace(TempDir);
 
 /// How a command ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Home {
+impl Workspace {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Prepares a command that finds nothing but this home.
+    /// Prepares a command that sees only this folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(faber());
         command
@@ -44,30 +43,28 @@ impl Home {
         command
     }
 
-    /// Runs a command to its end.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> CommandOutput {
         let output = timeout(PATIENCE, self.command(arguments).output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
-        Ended {
+        CommandOutput {
             status: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
     }
 
-    /// Runs a command with `--json` and returns its one document.
+    /// Runs a command with `--json`, checks its status, and returns its document.
     pub(crate) async fn json(&self, arguments: &[&str], status: i32) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat()).await;
         assert_eq!(ended.status, status, "{ended:?}");
         serde_json::from_str(&ended.out).unwrap_or_else(|err| panic!("{err}: {ended:?}"))
     }
 
-    /// Begins a command and lets it run.
-    pub(super) fn begin(&self, arguments: &[&str]) -> Begun {
-        Begun::new(self.command(arguments).spawn().unwrap())
+    /// Starts a command without waiting.
+    pub(super) fn spawn(&self, arguments: &[&str]) -> RunningCommand {
+        RunningCommand::new(self.command(arguments).spawn().unwrap())
     }
 
-    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).unwrap();

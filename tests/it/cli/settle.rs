@@ -1,4 +1,4 @@
-//! Calls whose outcome is unknown: people settle them, and retries repeat them with the same key.
+//! Calls with an unknown outcome: people settle them, and retries repeat them with the same key.
 
 use std::{
     fs,
@@ -12,23 +12,34 @@ use axum::{Json, Router, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
-use super::home::Home;
+use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
+<<<<<<< HEAD:tests/it/cli/settling.rs
 /// A home whose tool `own.pay` notes its idempotency key, and gives no answer while `slow` exists.
 /// `own.refund` notes the parameters of its calls. `own.pay` and `own.check` fail while `broken` exists.
+=======
+/// A workspace whose tool `own.pay` logs its idempotency key, and gives no answer while `slow`
+/// exists. `own.refund` logs the parameters of its calls.
+>>>>>>> 03060a42 (tests: say plainly what tests of the command line check):tests/it/cli/settle.rs
 struct Shop {
-    home: Home,
+    workspace: Workspace,
 }
 
 impl Shop {
     fn new() -> Self {
+<<<<<<< HEAD:tests/it/cli/settling.rs
         let home = Home::new();
         let (keys, slow, refunds) = (home.path("keys"), home.path("slow"), home.path("refunds"));
         let broken = home.path("broken");
+=======
+        let workspace = Workspace::new();
+        let (keys, slow, refunds) =
+            (workspace.path("keys"), workspace.path("slow"), workspace.path("refunds"));
+>>>>>>> 03060a42 (tests: say plainly what tests of the command line check):tests/it/cli/settle.rs
         let pay = format!(
             "echo \"$FABER_IDEMPOTENCY_KEY\" >> {}; [ -e {} ] && sleep 60; [ -e {} ] && exit 1; \
              echo '{{\"id\": 1}}'",
@@ -42,35 +53,35 @@ impl Shop {
         let tools = [tool("pay", &pay), tool("refund", &refund), tool("check", &check)];
         let set = json!({ "name": "own", "source": { "tools": tools } });
         let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
-        home.file("faber.yaml", &config.to_string());
-        home.file("slow", "");
-        Self { home }
+        workspace.file("faber.yaml", &config.to_string());
+        workspace.file("slow", "");
+        Self { workspace }
     }
 
     fn lines(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.home.path(name)).unwrap_or_default();
+        let text = fs::read_to_string(self.workspace.path(name)).unwrap_or_default();
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    fn answer(&self) {
-        fs::remove_file(self.home.path("slow")).unwrap();
+    fn let_pay_answer(&self) {
+        fs::remove_file(self.workspace.path("slow")).unwrap();
     }
 
-    /// Runs a plan that fails, and returns the execution.
+    /// Runs a plan that fails. Returns the execution.
     async fn run(&self, tools: &Value, arguments: &[&str], status: i32) -> String {
-        let plan = self.home.file("plan.json", &json!({ "tools": tools }).to_string());
+        let plan = self.workspace.file("plan.json", &json!({ "tools": tools }).to_string());
         let arguments = [&["run", "--plan", &plan][..], arguments].concat();
-        text(&self.home.json(&arguments, status).await["executionId"]).to_owned()
+        text(&self.workspace.json(&arguments, status).await["executionId"]).to_owned()
     }
 
     async fn step(&self, id: &str, step: &str) -> Value {
-        let document = self.home.json(&["watch", id], 1).await;
+        let document = self.workspace.json(&["watch", id], 1).await;
         let steps = document["steps"].as_array().expect("steps").clone();
         steps.into_iter().find(|found| found["stepId"] == step).expect("the step")
     }
 }
 
-fn pay(parameters: &Value) -> Value {
+fn pay_step(parameters: &Value) -> Value {
     json!({ "id": "pay", "name": "own.pay", "timeoutMs": 300, "parameters": parameters,
         "compensate": { "name": "own.refund", "parameters": { "payment": "{{pay.id}}" } } })
 }
@@ -78,104 +89,110 @@ fn pay(parameters: &Value) -> Value {
 #[tokio::test]
 async fn a_retry_sends_the_key_of_the_call_whose_outcome_is_unknown() {
     let shop = Shop::new();
-    let first = shop.run(&json!([pay(&json!({}))]), &[], 1).await;
-    let second = shop.home.json(&["retry", &first, "--yes"], 1).await;
+    let first = shop.run(&json!([pay_step(&json!({}))]), &[], 1).await;
+    let second = shop.workspace.json(&["retry", &first, "--yes"], 1).await;
     let second = text(&second["executionId"]).to_owned();
-    shop.answer();
-    shop.home.json(&["retry", &second, "--yes"], 0).await;
+    shop.let_pay_answer();
+    shop.workspace.json(&["retry", &second, "--yes"], 0).await;
     let key = format!("{first}/pay");
-    assert_eq!(shop.lines("keys"), [key.as_str(), &key, &key], "through a chain of retries");
+    assert_eq!(
+        shop.lines("keys"),
+        [key.as_str(), &key, &key],
+        "the key survives a chain of retries"
+    );
 }
 
 #[tokio::test]
-async fn a_settled_call_is_reused_and_undone() {
+async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
     let shop = Shop::new();
     let next = json!({ "id": "ship", "name": "flow.fail", "parameters": { "message": "no" },
         "dependsOn": "pay" });
-    let id = shop.run(&json!([pay(&json!({})), next]), &["--compensate"], 1).await;
-    let home = &shop.home;
+    let id = shop.run(&json!([pay_step(&json!({})), next]), &["--compensate"], 1).await;
+    let workspace = &shop.workspace;
     for (arguments, code) in [
         (&["ship", "--failed"][..], "CONFLICT"),
         (&["pay", "--succeeded", "no JSON"], "INVALID_ARGUMENT"),
         (&["pay", "--failed", "--item", "1"], "INVALID_ARGUMENT"),
         (&["none", "--failed"], "NOT_FOUND"),
     ] {
-        let refused = home.json(&[&["settle", &id], arguments].concat(), 2).await;
+        let refused = workspace.json(&[&["settle", &id], arguments].concat(), 2).await;
         assert_eq!(refused["error"]["code"], code, "{arguments:?} {refused}");
     }
     let settle = ["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#, "--comment", "seen"];
-    let told = home.run(&settle).await;
+    let told = workspace.run(&settle).await;
     assert_eq!(told.status, 0, "{told:?}");
     assert!(told.err.contains("own.refund") && told.err.contains(r#"{"payment":7}"#), "{told:?}");
-    assert_eq!(home.run(&settle).await.status, 0, "the same answer twice");
-    let other = home.json(&["settle", &id, "pay", "--failed"], 2).await;
+    assert_eq!(workspace.run(&settle).await.status, 0, "the same answer twice");
+    let other = workspace.json(&["settle", &id, "pay", "--failed"], 2).await;
     assert_eq!(other["error"]["code"], "CONFLICT", "{other}");
     let step = shop.step(&id, "pay").await;
     assert_eq!((&step["state"], &step["settled"]), (&json!("FAILED"), &json!("SUCCEEDED")));
 
-    let retried = home.json(&["retry", &id], 1).await;
+    let retried = workspace.json(&["retry", &id], 1).await;
     assert_eq!(retried["steps"][0]["reused"], true, "{retried}");
-    assert_eq!(shop.lines("keys").len(), 1, "nothing was paid again");
-    assert_eq!(shop.lines("refunds"), [r#"{"payment":7}"#], "the retry undid it");
+    assert_eq!(shop.lines("keys").len(), 1, "the payment is not repeated");
+    assert_eq!(shop.lines("refunds"), [r#"{"payment":7}"#], "the retry compensated the payment");
 }
 
 /// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
 #[tokio::test]
-async fn an_output_must_fit_the_schema_of_the_tool() {
-    let home = Home::new();
+async fn settle_rejects_an_output_that_violates_the_schema_of_the_tool() {
+    let workspace = Workspace::new();
     let author = json!({ "name": "Eve", "email": "eve@example.com" });
     let step = json!({ "id": "author", "name": "createAuthor", "parameters": author,
         "timeoutMs": 1 });
-    let plan = home.file("plan.json", &json!({ "tools": [step] }).to_string());
-    let ended = home.json(&["run", "--plan", &plan], 1).await;
+    let plan = workspace.file("plan.json", &json!({ "tools": [step] }).to_string());
+    let ended = workspace.json(&["run", "--plan", &plan], 1).await;
     let error = &ended["executionResults"]["errors"][0];
     assert_eq!(error["code"], "tool.outcome_unknown", "{error}");
     let id = text(&ended["executionId"]);
-    let refused = home.json(&["settle", id, "author", "--succeeded", r#"["Eve"]"#], 2).await;
+    let refused = workspace.json(&["settle", id, "author", "--succeeded", r#"["Eve"]"#], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
     assert!(text(&refused["error"]["message"]).contains("outputSchema"), "{refused}");
-    home.json(&["settle", id, "author", "--succeeded"], 0).await;
+    workspace.json(&["settle", id, "author", "--succeeded"], 0).await;
 }
 
 #[tokio::test]
-async fn a_call_that_was_settled_as_failed_is_made_with_a_new_key() {
+async fn a_call_settled_as_failed_is_repeated_with_a_new_key() {
     let shop = Shop::new();
-    let id = shop.run(&json!([pay(&json!({}))]), &[], 1).await;
-    shop.answer();
-    shop.home.json(&["settle", &id, "pay", "--failed"], 0).await;
-    let retried = shop.home.json(&["retry", &id], 0).await;
+    let id = shop.run(&json!([pay_step(&json!({}))]), &[], 1).await;
+    shop.let_pay_answer();
+    shop.workspace.json(&["settle", &id, "pay", "--failed"], 0).await;
+    let retried = shop.workspace.json(&["retry", &id], 0).await;
     let again = format!("{}/pay", text(&retried["executionId"]));
     assert_eq!(shop.lines("keys"), [format!("{id}/pay"), again]);
 }
 
 #[tokio::test]
-async fn a_step_that_waits_goes_on() {
+async fn settling_a_step_that_waits_for_a_decision_continues_the_execution() {
     let shop = Shop::new();
-    let mut waits = pay(&json!({}));
+    let mut waits = pay_step(&json!({}));
     waits["onError"] = json!("wait");
     let next = json!({ "id": "ship", "name": "flow.echo", "parameters": { "of": "{{pay.id}}" } });
     let id = shop.run(&json!([waits, next]), &[], 4).await;
-    let done = shop.home.json(&["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
+    let done = shop.workspace.json(&["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(done["outputs"], json!({ "pay": { "id": 7 }, "ship": { "of": 7 } }), "{done}");
     assert_eq!(done["steps"][0]["settled"], "SUCCEEDED", "{done}");
 }
 
 #[tokio::test]
-async fn items_are_settled_one_by_one() {
+async fn items_of_a_loop_are_settled_one_by_one() {
     let shop = Shop::new();
     let each = json!({ "id": "each", "name": "own.pay", "timeoutMs": 300,
         "forEach": "{{input.list}}", "parameters": { "n": "{{item}}" }, "maxParallel": 2 });
     let input = ["--input", r#"{"list": [5, 6]}"#];
     let id = shop.run(&json!([each]), &input, 1).await;
-    let refused = shop.home.json(&["settle", &id, "each", "--failed"], 2).await;
+    let refused = shop.workspace.json(&["settle", &id, "each", "--failed"], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
     assert!(text(&refused["error"]["message"]).contains("0, 1"), "{refused}");
-    shop.home.json(&["settle", &id, "each", "--item", "1", "--succeeded", r#"{"id": 9}"#], 0).await;
-    shop.answer();
-    let asked = shop.home.run(&["retry", &id]).await;
+    shop.workspace
+        .json(&["settle", &id, "each", "--item", "1", "--succeeded", r#"{"id": 9}"#], 0)
+        .await;
+    shop.let_pay_answer();
+    let asked = shop.workspace.run(&["retry", &id]).await;
     assert_eq!(asked.status, 2, "{asked:?}");
     assert!(asked.err.contains("1 call, with an unknown outcome"), "{asked:?}");
-    let retried = shop.home.json(&["retry", &id, "--yes"], 0).await;
+    let retried = shop.workspace.json(&["retry", &id, "--yes"], 0).await;
     assert_eq!(retried["outputs"], json!({ "each": [{ "id": 1 }, { "id": 9 }] }), "{retried}");
     let mut keys = shop.lines("keys");
     let last = keys.pop().expect("a key");
@@ -183,27 +200,27 @@ async fn items_are_settled_one_by_one() {
 }
 
 #[tokio::test]
-async fn other_parameters_are_another_call() {
+async fn a_retry_with_other_parameters_uses_a_new_key_and_warns() {
     let shop = Shop::new();
-    let home = &shop.home;
+    let workspace = &shop.workspace;
     // The output differs each time.
-    home.file("n", "1");
-    let n = home.path("n").display().to_string();
+    workspace.file("n", "1");
+    let n = workspace.path("n").display().to_string();
     let script = format!("cat {n}; echo 2 > {n}");
     let read =
         json!({ "name": "read", "effect": "read", "run": { "command": ["sh", "-c", script] } });
     let config: Value =
-        serde_json::from_str(&fs::read_to_string(home.path("faber.yaml")).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(workspace.path("faber.yaml")).unwrap()).unwrap();
     let mut config = config;
     config["toolsets"]
         .as_array_mut()
         .unwrap()
         .push(json!({ "name": "more", "source": { "tools": [read] } }));
-    home.file("faber.yaml", &config.to_string());
+    workspace.file("faber.yaml", &config.to_string());
     let sum = json!({ "id": "sum", "name": "more.read" });
-    let id = shop.run(&json!([sum, pay(&json!({ "sum": "{{sum}}" }))]), &[], 1).await;
-    shop.answer();
-    let retried = home.json(&["retry", &id, "--all", "--yes"], 0).await;
+    let id = shop.run(&json!([sum, pay_step(&json!({ "sum": "{{sum}}" }))]), &[], 1).await;
+    shop.let_pay_answer();
+    let retried = workspace.json(&["retry", &id, "--all", "--yes"], 0).await;
     let again = format!("{}/pay", text(&retried["executionId"]));
     assert_eq!(shop.lines("keys"), [format!("{id}/pay"), again]);
     let warnings = retried["steps"][1]["warnings"].to_string();
@@ -213,23 +230,23 @@ async fn other_parameters_are_another_call() {
 #[tokio::test]
 async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let shop = Shop::new();
-    let inner = json!({ "tools": [pay(&json!({}))] });
+    let inner = json!({ "tools": [pay_step(&json!({}))] });
     let sub = json!({ "id": "sub", "plan": inner, "parameters": {} });
     let id = shop.run(&json!([sub]), &[], 1).await;
     let step = shop.step(&id, "sub").await;
     let child = text(&step["childExecutionId"]).to_owned();
-    let refused = shop.home.json(&["settle", &id, "sub", "--failed"], 2).await;
+    let refused = shop.workspace.json(&["settle", &id, "sub", "--failed"], 2).await;
     assert!(text(&refused["error"]["message"]).contains(&child), "{refused}");
-    // Unsettled, the new child sends the key of the old one.
-    let second = shop.home.json(&["retry", &id, "--yes"], 1).await;
+    // Without a settlement, the new child sends the key of the old one.
+    let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
     assert_eq!(shop.lines("keys"), [key.as_str(), &key]);
     let second = text(&second["executionId"]).to_owned();
     let child = text(&shop.step(&second, "sub").await["childExecutionId"]).to_owned();
-    shop.home.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
-    let done = shop.home.json(&["retry", &second], 0).await;
+    shop.workspace.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
+    let done = shop.workspace.json(&["retry", &second], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "pay": { "id": 3 } } }), "{done}");
-    assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
+    assert_eq!(shop.lines("keys").len(), 2, "the payment is not repeated");
 }
 
 /// The second execution repeats the call, which fails for sure. The first call may have happened.

@@ -1,4 +1,4 @@
-//! A command that runs while a test does other things.
+//! A command that runs while the test continues.
 
 use std::process::Command;
 
@@ -9,42 +9,43 @@ use tokio::{
     time::timeout,
 };
 
-use super::home::Ended;
+use super::workspace::CommandOutput;
 
-/// A command that runs.
-pub(super) struct Begun {
+pub(super) struct RunningCommand {
     child: Child,
     lines: Lines<BufReader<ChildStderr>>,
 }
 
-impl Begun {
+impl RunningCommand {
     pub(super) fn new(mut child: Child) -> Self {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         Self { child, lines }
     }
 
-    /// Waits for a line of standard error that has `part`, and returns it.
-    pub(super) async fn line(&mut self, part: &str) -> String {
+    /// Waits for a line of standard error with `part`, and returns the line.
+    pub(super) async fn wait_for_line(&mut self, part: &str) -> String {
         let found = async {
             loop {
                 let line = self.lines.next_line().await.unwrap();
-                let line = line.unwrap_or_else(|| panic!("it ended before it said `{part}`"));
+                let line =
+                    line.unwrap_or_else(|| panic!("the command ended before it printed `{part}`"));
                 if line.contains(part) {
                     return line;
                 }
             }
         };
-        timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it does not say `{part}`"))
+        timeout(PATIENCE, found)
+            .await
+            .unwrap_or_else(|_| panic!("the command does not print `{part}`"))
     }
 
-    /// Sends a signal.
     pub(super) fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Waits for the end.
-    pub(super) async fn end(mut self) -> Ended {
+    /// Waits for the end. Returns the status and the output.
+    pub(super) async fn wait_for_exit(mut self) -> CommandOutput {
         let ending = async {
             let (mut out, mut err) = (String::new(), String::new());
             let mut stdout = self.child.stdout.take().unwrap();
@@ -54,8 +55,8 @@ impl Begun {
             read.unwrap();
             said.unwrap();
             let status = self.child.wait().await.unwrap();
-            Ended { status: status.code().unwrap_or(-1), out, err }
+            CommandOutput { status: status.code().unwrap_or(-1), out, err }
         };
-        timeout(PATIENCE, ending).await.expect("it ends")
+        timeout(PATIENCE, ending).await.expect("the command ends")
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas that are written to keep a server busy: the real binary, asked as a viewer.
+//! Schemas that are built to keep a server busy, sent by a viewer to the real binary.
 
 use std::{
     fmt::Write as _,
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// More than a stop takes, and less than the checks that wait.
-const SOON: Duration = Duration::from_secs(5);
+/// Longer than a stop takes, shorter than the checks that are still running.
+const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE: &str =
     "query ($tools: [ToolExecutionInput!]!) { validatePlan(input: { tools: $tools }) {
     diagnostics { code message } } }";
 
-/// Returns definitions that each apply the next one ten times: 10¹⁴ evaluations in 2 KB.
-fn bomb() -> Value {
+/// Returns a schema whose definitions each apply the next one ten times: 10¹⁴ evaluations in 2 KB.
+fn exponential_schema() -> Value {
     let mut defs = Map::new();
     for at in 0..14 {
         let next = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
@@ -28,31 +28,30 @@ fn bomb() -> Value {
     json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": defs })
 }
 
-/// Returns a schema that costs 2ⁿ evaluations for a value that nests n levels.
-fn multiplier() -> Value {
+/// Returns a schema that costs 2ⁿ evaluations for a value with n levels.
+fn doubling_schema() -> Value {
     let both = json!([{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }]);
     let node = json!({ "properties": { "a": { "anyOf": both } }, "not": { "type": "string" } });
     json!({ "type": "object", "$ref": "#/$defs/n", "$defs": { "n": node } })
 }
 
-/// Nests a value in itself.
-fn nested(depth: usize) -> Value {
+fn nested_value(depth: usize) -> Value {
     (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
 }
 
-/// Returns a configuration with tools of these schemas, and an MCP server that lists them, too.
+/// Returns a configuration with tools of these schemas, and an MCP server with the same tools.
 fn config() -> String {
     let tool = |name: &str, schema: &Value| json!({ "name": name, "parameters": schema, "run": { "command": ["true"] } });
     let tools = [
-        tool("bomb", &bomb()),
-        tool("multiplier", &multiplier()),
+        tool("bomb", &exponential_schema()),
+        tool("multiplier", &doubling_schema()),
         tool("plain", &json!({ "type": "object" })),
     ];
     let listed = |name: &str, input: &Value, output: &Value| json!({ "name": name, "inputSchema": input, "outputSchema": output });
     let plain = json!({ "type": "object" });
     let listed = json!([
-        listed("in", &bomb(), &plain),
-        listed("out", &plain, &bomb()),
+        listed("in", &exponential_schema(), &plain),
+        listed("out", &plain, &exponential_schema()),
         listed("fine", &plain, &plain),
     ]);
     let mut script = String::from("import json, sys\n");
@@ -78,13 +77,13 @@ fn config() -> String {
     json!({ "toolsets": sets, "access": { "tokens": tokens } }).to_string()
 }
 
-/// Two checks on two cores stopped the server, which ignored SIGTERM from then on.
+/// Two checks on two cores once blocked the server, which then ignored SIGTERM.
 #[tokio::test]
-async fn no_schema_stops_the_server() {
-    let server = Server::of(&config()).await;
+async fn expensive_schemas_do_not_block_the_server() {
+    let server = Server::with_config(&config()).await;
     let listed = "{ toolSets { name status tools { name } } }";
     let names = loop {
-        let told = server.data(VIEWER, listed, json!({})).await;
+        let told = server.expect_data(VIEWER, listed, json!({})).await;
         if !told.to_string().contains("\"connecting\"") {
             break told.to_string();
         }
@@ -106,9 +105,9 @@ async fn no_schema_stops_the_server() {
 
     let validate = async |tool: &str, parameters: Value| {
         let tools = json!([{ "name": tool, "parameters": parameters }]);
-        server.data(VIEWER, VALIDATE, json!({ "tools": tools })).await
+        server.expect_data(VIEWER, VALIDATE, json!({ "tools": tools })).await
     };
-    let deep = nested(90);
+    let deep = nested_value(90);
     let (first, second, third, fourth, health) = tokio::join!(
         validate("local.bomb", json!({})),
         validate("local.bomb", json!({})),
@@ -125,23 +124,24 @@ async fn no_schema_stops_the_server() {
 
     let register = "mutation ($parameters: JSON!) { registerTool(input: {
         name: \"more\", description: \"\", parameters: $parameters, run: {} }) { name } }";
-    let (_, told) = server.graphql(ADMIN, register, json!({ "parameters": bomb() })).await;
+    let (_, told) =
+        server.graphql(ADMIN, register, json!({ "parameters": exponential_schema() })).await;
     let why = told["errors"][0]["message"].as_str().unwrap();
     assert!(why.contains("`parameters` of `more` are refused: a check"), "{told}");
-    server.end().await;
+    server.wait_for_exit().await;
 }
 
-/// Their tasks block, so the server waited for all of them: up to 28 seconds.
+/// Schema checks block their thread, so the server once waited up to 28 seconds for all of them.
 #[tokio::test]
-async fn a_server_that_stops_does_not_wait_for_checks_of_clients_that_left() {
-    let server = Server::of(&config()).await;
-    let tools = json!([{ "name": "local.multiplier", "parameters": nested(90) }]);
-    let ask = || server.data(VIEWER, VALIDATE, json!({ "tools": tools }));
+async fn a_stopping_server_does_not_wait_for_schema_checks_of_clients_that_left() {
+    let server = Server::with_config(&config()).await;
+    let tools = json!([{ "name": "local.multiplier", "parameters": nested_value(90) }]);
+    let ask = || server.expect_data(VIEWER, VALIDATE, json!({ "tools": tools }));
     let mut asked: FuturesUnordered<_> = (0..60).map(|_| ask()).collect();
     let first = asked.next().await.unwrap();
     assert!(first.to_string().contains("plan."), "{first}");
     drop(asked);
     let begun = Instant::now();
-    server.end().await;
-    assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
+    server.wait_for_exit().await;
+    assert!(begun.elapsed() < MAX_STOP, "the stop took {:?}", begun.elapsed());
 }
