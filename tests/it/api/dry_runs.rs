@@ -1,34 +1,34 @@
-//! Dry runs check everything and call nothing.
+//! Dry runs check everything and call no tool.
 
 use serde_json::{Value, json};
 
-use super::world::{World, pluck, text, world, worlds};
+use super::test_api::{TestApi, api, apis, pluck, text};
 
 const FIELDS: &str =
     "state dryRun total successful failed skipped outputs node startedAt finishedAt
     executionResults { errors { stepId code message } }
     steps { stepId state attempts resolvedParameters warnings skipReason error { code } }";
 
-async fn dry(world: &World, tools: Value, mut options: Value) -> Value {
+async fn dry_run(api: &TestApi, tools: Value, mut options: Value) -> Value {
     options["dryRun"] = json!(true);
-    let id = world.start(tools, options).await;
-    let events = world.events(&id).await;
+    let id = api.start(tools, options).await;
+    let events = api.events(&id).await;
     let kinds = pluck(&events, "type");
     assert_eq!(kinds.last().map(String::as_str), Some("finished"));
     assert!(!kinds.contains(&"step_started".to_owned()), "{kinds:?}");
-    world.execution(&id, FIELDS).await
+    api.execution(&id, FIELDS).await
 }
 
 #[tokio::test]
-async fn what_fits_is_skipped_and_nothing_is_called() {
-    for world in worlds().await {
+async fn a_dry_run_of_a_valid_plan_skips_every_step() {
+    for api in apis().await {
         let tools = json!([
             { "name": "flow.echo", "id": "a", "parameters": { "who": "{{input.who}}", "as": "{{input.as}}" } },
             { "name": "flow.sleep", "id": "b", "parameters": { "ms": "{{input.ms}}" }, "dependsOn": "a" },
             { "name": "flow.echo", "id": "c", "parameters": { "x": "{{a.x}} and {{input.who}}" } },
         ]);
         let input = json!({ "who": "{{b.braces}}", "as": [1], "ms": 86_400_000 });
-        let execution = dry(&world, tools, json!({ "input": input })).await;
+        let execution = dry_run(&api, tools, json!({ "input": input })).await;
         assert_eq!(
             (&execution["state"], &execution["dryRun"]),
             (&json!("COMPLETED"), &json!(true))
@@ -52,8 +52,8 @@ async fn what_fits_is_skipped_and_nothing_is_called() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_fails() {
-    for world in worlds().await {
+async fn a_dry_run_with_an_unfit_input_fails_with_every_error() {
+    for api in apis().await {
         let tools = json!([
             { "name": "flow.sleep", "id": "fits", "parameters": { "ms": "{{input.ms}}" } },
             { "name": "flow.sleep", "id": "text", "parameters": { "ms": "{{input.text}}" } },
@@ -64,7 +64,7 @@ async fn what_does_not_fit_fails() {
               "forEach": "{{input.list}}" },
         ]);
         let input = json!({ "ms": 1, "text": "soon", "list": [1, 2] });
-        let execution = dry(&world, tools, json!({ "input": input })).await;
+        let execution = dry_run(&api, tools, json!({ "input": input })).await;
         assert_eq!(execution["state"], "FAILED");
         let errors = execution["executionResults"]["errors"].as_array().unwrap();
         let codes: Vec<_> =
@@ -82,22 +82,22 @@ async fn what_does_not_fit_fails() {
 }
 
 #[tokio::test]
-async fn an_input_that_is_missing_is_a_warning_or_with_strict_templates_an_error() {
-    let world = world().await;
+async fn a_missing_input_is_a_warning_or_an_error_with_strict_templates() {
+    let api = api().await;
     let tools = json!([{ "name": "flow.echo", "id": "e", "parameters": { "x": "{{input.y}}" } }]);
-    let execution = dry(&world, tools.clone(), json!({})).await;
+    let execution = dry_run(&api, tools.clone(), json!({})).await;
     assert_eq!(execution["state"], "COMPLETED");
     let warning = text(&execution["steps"][0]["warnings"][0]);
     assert!(warning.starts_with("`{{input.y}}` found nothing"), "{warning}");
-    let execution = dry(&world, tools, json!({ "strictTemplates": true })).await;
+    let execution = dry_run(&api, tools, json!({ "strictTemplates": true })).await;
     assert_eq!(execution["state"], "FAILED");
     assert_eq!(execution["steps"][0]["error"]["code"], "template.unresolved");
 }
 
-/// Mails went out to `{{input.who}}`, and the execution was COMPLETED.
+/// A mail once went out to `{{input.who}}`, and the execution was `COMPLETED`.
 #[tokio::test]
-async fn an_input_that_an_effect_needs_fails_the_execution_before_its_first_step() {
-    let world = world().await;
+async fn a_missing_input_of_a_step_with_an_effect_fails_the_execution_before_its_first_step() {
+    let api = api().await;
     let step = |strict: Value| {
         let parameters = json!({ "text": "Hello {{input.who}}" });
         let mut act =
@@ -115,10 +115,10 @@ async fn an_input_that_an_effect_needs_fails_the_execution_before_its_first_step
         (json!(false), json!({ "strictTemplates": true }), "COMPLETED"),
         (json!(null), json!({ "input": { "who": "Ann" } }), "COMPLETED"),
     ] {
-        let checked = dry(&world, step(of_step.clone()), options.clone()).await;
+        let checked = dry_run(&api, step(of_step.clone()), options.clone()).await;
         assert_eq!(checked["state"], expected, "{of_step} {options} {checked:#}");
-        let id = world.start(step(of_step.clone()), options.clone()).await;
-        let events = world.events(&id).await;
+        let id = api.start(step(of_step.clone()), options.clone()).await;
+        let events = api.events(&id).await;
         let begun = events.iter().filter(|event| event["type"] == "step_started").count();
         let state = &events.last().unwrap()["data"]["state"];
         assert_eq!((state, begun), (&json!(expected), if expected == "FAILED" { 0 } else { 2 }));
@@ -129,18 +129,18 @@ async fn an_input_that_an_effect_needs_fails_the_execution_before_its_first_step
 }
 
 #[tokio::test]
-async fn a_dry_run_has_a_key_of_its_own_and_can_be_done_again() {
-    let world = world().await;
-    let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+async fn a_dry_run_and_a_real_run_cannot_share_an_idempotency_key() {
+    let api = api().await;
+    let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
     let query = "mutation ($id: ID!, $options: ExecutionOptions) {
         executePlan(planId: $id, options: $options) { executionId dryRun } }";
     let dry = json!({ "id": plan, "options": { "dryRun": true, "idempotencyKey": "k" } });
-    let one = world.get(query, dry.clone()).await;
-    assert_eq!(world.get(query, dry).await, one);
+    let one = api.get(query, dry.clone()).await;
+    assert_eq!(api.get(query, dry).await, one);
     let wet = json!({ "id": plan, "options": { "idempotencyKey": "k" } });
-    assert_eq!(world.refused(query, wet).await["code"], "CONFLICT");
+    assert_eq!(api.expect_error(query, wet).await["code"], "CONFLICT");
     let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { dryRun retryOf state } }";
-    let again = world.get(retry, json!({ "id": one["executionId"] })).await;
+    let again = api.get(retry, json!({ "id": one["executionId"] })).await;
     let expected = json!({ "dryRun": true, "retryOf": one["executionId"], "state": "COMPLETED" });
     assert_eq!(again, expected);
 }

@@ -1,15 +1,15 @@
-//! Executions are done again, all of them or from a step on.
+//! Retries: a whole execution, its failed steps, or from a step on.
 
 use serde_json::{Value, json};
 
-use super::world::{World, pluck, text, worlds};
+use super::test_api::{TestApi, apis, pluck, text};
 
 const RETRY: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) {
         executionId requestId planId retryOf priority startAt } }";
 
-/// `a` counts what it was called with, `b` fails, `c` comes last.
-fn tools() -> Value {
+/// `a` returns its input, `b` fails, and `c` comes last.
+fn failing_steps() -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "n": "{{input.n}}" } },
         { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "a" },
@@ -17,24 +17,24 @@ fn tools() -> Value {
     ])
 }
 
-async fn failed(world: &World) -> String {
-    let id = world.start(tools(), json!({ "input": { "n": 7 }, "priority": 3 })).await;
-    let events = world.events(&id).await;
+async fn failed_execution(api: &TestApi) -> String {
+    let id = api.start(failing_steps(), json!({ "input": { "n": 7 }, "priority": 3 })).await;
+    let events = api.events(&id).await;
     assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
     id
 }
 
 #[tokio::test]
-async fn outputs_before_the_step_are_taken_over() {
-    for world in worlds().await {
-        let id = failed(&world).await;
-        let old = world.execution(&id, "requestId planId").await;
+async fn a_retry_from_a_step_reuses_the_outputs_before_it() {
+    for api in apis().await {
+        let id = failed_execution(&api).await;
+        let old = api.execution(&id, "requestId planId").await;
         for (from, reused, attempts) in [
             (None, vec![false; 3], 1),
             (Some("a"), vec![false; 3], 1),
             (Some("b"), vec![true, false, false], 0),
         ] {
-            let again = world.get(RETRY, json!({ "id": id, "from": from })).await;
+            let again = api.get(RETRY, json!({ "id": id, "from": from })).await;
             assert_eq!(again["retryOf"], json!(id));
             assert_eq!(
                 (&again["requestId"], &again["planId"]),
@@ -43,15 +43,15 @@ async fn outputs_before_the_step_are_taken_over() {
             assert_eq!((&again["priority"], &again["startAt"]), (&json!(3), &Value::Null));
             let new = text(&again["executionId"]);
             assert_ne!(new, id);
-            let events = world.events(&new).await;
+            let events = api.events(&new).await;
             let started = events
                 .iter()
                 .any(|event| event["type"] == "step_started" && event["stepId"] == "a");
             assert_eq!(started, attempts == 1, "{from:?}");
-            let execution = world
+            let execution = api
                 .execution(&new, "state input total successful failed skipped outputs steps { reused attempts state }")
                 .await;
-            assert_eq!(execution["state"], "FAILED", "it fails again");
+            assert_eq!(execution["state"], "FAILED", "step `b` fails again");
             assert_eq!(execution["input"], json!({ "n": 7 }));
             let counts =
                 ["total", "successful", "failed", "skipped"].map(|key| execution[key].as_u64());
@@ -69,39 +69,39 @@ async fn outputs_before_the_step_are_taken_over() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_again_is_refused() {
-    for world in worlds().await {
+async fn a_retry_of_an_unfinished_execution_or_an_unknown_step_is_refused() {
+    for api in apis().await {
         let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
-        let open = world.start(wait, json!({})).await;
-        let refusal = world.refused(RETRY, json!({ "id": open })).await;
+        let open = api.start(wait, json!({})).await;
+        let refusal = api.expect_error(RETRY, json!({ "id": open })).await;
         assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
-        let id = failed(&world).await;
-        let refusal = world.refused(RETRY, json!({ "id": id, "from": "bb" })).await;
+        let id = failed_execution(&api).await;
+        let refusal = api.expect_error(RETRY, json!({ "id": id, "from": "bb" })).await;
         assert_eq!(refusal["code"], "NOT_FOUND", "{refusal}");
         assert!(text(&refusal["message"]).contains("has no step `bb`"), "{refusal}");
-        let refusal = world.refused(RETRY, json!({ "id": "exec_1_aaaaaaaaa" })).await;
+        let refusal = api.expect_error(RETRY, json!({ "id": "exec_1_aaaaaaaaa" })).await;
         assert_eq!(refusal["code"], "NOT_FOUND");
     }
 }
 
 #[tokio::test]
-async fn more_than_one_event_can_hold_is_refused() {
-    let [world, _] = worlds().await;
+async fn a_retry_whose_reused_outputs_exceed_an_event_is_refused() {
+    let [api, _] = apis().await;
     let large = "x".repeat(900 << 10);
     let mut tools: Vec<Value> = (0..10)
         .map(|n| json!({ "name": "flow.echo", "id": format!("s{n}"), "parameters": { "x": "{{input}}" } }))
         .collect();
     tools.push(json!({ "name": "flow.noop", "id": "last" }));
-    let id = world.start(json!(tools), json!({ "input": large, "mode": "SEQUENTIAL" })).await;
-    world.events(&id).await;
-    let refusal = world.refused(RETRY, json!({ "id": id, "from": "last" })).await;
+    let id = api.start(json!(tools), json!({ "input": large, "mode": "SEQUENTIAL" })).await;
+    api.events(&id).await;
+    let refusal = api.expect_error(RETRY, json!({ "id": id, "from": "last" })).await;
     assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
-    let again = world.get(RETRY, json!({ "id": id, "from": "s5" })).await;
+    let again = api.get(RETRY, json!({ "id": id, "from": "s5" })).await;
     assert!(again["executionId"].is_string());
 }
 
-/// `a`, each item of `each` and the step inside `sub` have an effect; `b` fails, so `c` never runs.
-fn effects() -> Value {
+/// `a`, each item of `each` and the step inside `sub` have an effect. `b` fails, so `c` never runs.
+fn steps_with_effects() -> Value {
     let inner = json!({ "tools": [
         { "name": "flow.effect", "id": "deep" },
         { "name": "flow.echo", "id": "read", "parameters": {} },
@@ -115,16 +115,16 @@ fn effects() -> Value {
     ])
 }
 
-async fn ended_with_effects(world: &World) -> String {
-    let id = world.start(effects(), json!({ "input": { "list": [1, 2, 3] } })).await;
-    let events = world.events(&id).await;
+async fn failed_execution_with_effects(api: &TestApi) -> String {
+    let id = api.start(steps_with_effects(), json!({ "input": { "list": [1, 2, 3] } })).await;
+    let events = api.events(&id).await;
     assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
     id
 }
 
-async fn repeated(world: &World, id: &str, arguments: &str) -> Vec<String> {
+async fn repeated_calls(api: &TestApi, id: &str, arguments: &str) -> Vec<String> {
     let query = format!("repeatedCalls{arguments} {{ stepId toolName calls outcomeUnknown }}");
-    let found = world.execution(id, &query).await;
+    let found = api.execution(id, &query).await;
     let calls = found["repeatedCalls"].as_array().unwrap_or_else(|| panic!("{found}"));
     let told = calls.iter().map(|call| {
         let unknown = if call["outcomeUnknown"] == true { " unknown" } else { "" };
@@ -134,69 +134,73 @@ async fn repeated(world: &World, id: &str, arguments: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_retry_of_what_failed_takes_every_output_over() {
-    for world in worlds().await {
-        let first = ended_with_effects(&world).await;
+async fn a_retry_of_failed_steps_reuses_every_output() {
+    for api in apis().await {
+        let first = failed_execution_with_effects(&api).await;
         let all = ["a flow.effect 1", "each flow.effect 3", "sub flow.effect 1"];
-        assert_eq!(repeated(&world, &first, "").await, all);
-        assert_eq!(repeated(&world, &first, "(mode: ALL)").await, all);
-        assert_eq!(repeated(&world, &first, "(mode: FAILED)").await, [""; 0]);
+        assert_eq!(repeated_calls(&api, &first, "").await, all);
+        assert_eq!(repeated_calls(&api, &first, "(mode: ALL)").await, all);
+        assert_eq!(repeated_calls(&api, &first, "(mode: FAILED)").await, [""; 0]);
         let from = "(mode: FROM_STEP, fromStep: \"each\")";
-        assert_eq!(repeated(&world, &first, from).await, all[1..]);
+        assert_eq!(repeated_calls(&api, &first, from).await, all[1..]);
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
             executionId } }";
-        let second = text(&world.get(retry, json!({ "id": first })).await["executionId"]);
-        world.events(&second).await;
+        let second = text(&api.get(retry, json!({ "id": first })).await["executionId"]);
+        api.events(&second).await;
         let fields = "retryOf steps { stepId reused state } retries { executionId }";
-        let found = world.execution(&second, fields).await;
+        let found = api.execution(&second, fields).await;
         let steps = found["steps"].as_array().unwrap();
         let reused: Vec<bool> = steps.iter().map(|step| step["reused"] == true).collect();
         assert_eq!(reused, [true, true, true, false, false]);
         assert_eq!((&found["retryOf"], &found["retries"]), (&json!(first), &json!([])));
-        // What was taken over was called in the first execution, and would be called again.
-        assert_eq!(repeated(&world, &second, "").await, all);
-        let third = text(&world.get(retry, json!({ "id": first })).await["executionId"]);
-        let found = world.execution(&first, "retries { executionId requestId }").await;
+        // A reused call happened in the first execution, so `ALL` would repeat it.
+        assert_eq!(repeated_calls(&api, &second, "").await, all);
+        let third = text(&api.get(retry, json!({ "id": first })).await["executionId"]);
+        let found = api.execution(&first, "retries { executionId requestId }").await;
         assert_eq!(pluck(found["retries"].as_array().unwrap(), "executionId"), [second, third]);
     }
 }
 
 #[tokio::test]
-async fn a_retry_never_takes_over_what_was_compensated() {
-    for world in worlds().await {
+async fn a_retry_never_reuses_a_compensated_step() {
+    for api in apis().await {
         let tools = json!([
             { "name": "flow.effect", "id": "a", "compensate": { "name": "flow.noop" } },
             { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "a" },
         ]);
-        let id = world.start(tools, json!({ "compensateOnFailure": true })).await;
-        world.events(&id).await;
+        let id = api.start(tools, json!({ "compensateOnFailure": true })).await;
+        api.events(&id).await;
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
             executionId } }";
-        let again = text(&world.get(retry, json!({ "id": id })).await["executionId"]);
-        world.events(&again).await;
-        let found = world.execution(&again, "steps { reused attempts }").await;
+        let again = text(&api.get(retry, json!({ "id": id })).await["executionId"]);
+        api.events(&again).await;
+        let found = api.execution(&again, "steps { reused attempts }").await;
         assert_eq!(found["steps"][0], json!({ "reused": false, "attempts": 1 }));
-        assert_eq!(repeated(&world, &id, "(mode: ALL)").await, [""; 0], "it was undone");
+        assert_eq!(
+            repeated_calls(&api, &id, "(mode: ALL)").await,
+            [""; 0],
+            "a compensated call is not repeated"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_mode_that_does_not_fit_the_step_is_refused() {
-    let [world, _] = worlds().await;
-    let id = failed(&world).await;
+async fn a_retry_mode_that_contradicts_its_step_is_refused() {
+    let [api, _] = apis().await;
+    let id = failed_execution(&api).await;
     for arguments in
         ["mode: FROM_STEP", "mode: FAILED, fromStep: \"b\"", "mode: ALL, fromStep: \"b\""]
     {
         let retry = format!(
             "mutation ($id: ID!) {{ retryExecution(executionId: $id, {arguments}) {{ state }} }}"
         );
-        let refusal = world.refused(&retry, json!({ "id": id })).await;
+        let refusal = api.expect_error(&retry, json!({ "id": id })).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments} {refusal}");
         let query = format!(
             "query ($id: ID!) {{ execution(executionId: $id) {{ repeatedCalls({arguments}) \
              {{ stepId }} }} }}"
         );
-        let refusal = world.refused(&query, json!({ "id": id })).await;
+        let refusal = api.expect_error(&query, json!({ "id": id })).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments} {refusal}");
     }
 }

@@ -1,4 +1,4 @@
-//! A schema over a store, with a worker that carries out what is asked.
+//! The API over a store, with or without a worker.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,51 +41,50 @@ use toolsets::{
     sources::Sources,
 };
 
-/// How long anything may take. Nothing here needs more than a few seconds.
+/// Limit for every wait. The tests need a few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-pub(super) struct World {
+pub(super) struct TestApi {
     pub(super) schema: Schema,
     pub(super) engine: Engine,
-    /// Ends the worker when the world does.
+    /// Ends the worker with this value.
     _tasks: JoinSet<()>,
-    /// Where the store's file is.
     folder: Option<Arc<TempDir>>,
 }
 
 /// What a process does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It only asks.
-    Asks,
-    /// It asks, and carries out whatever there is.
-    Works,
+    /// Only serves the API.
+    ApiOnly,
+    /// Serves the API and executes.
+    ApiAndWorker,
 }
 
-/// Returns a world with a worker, over each store that needs no server.
-pub(super) async fn worlds() -> [World; 2] {
+/// Returns an API with a worker for each store that needs no server.
+pub(super) async fn apis() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let memory = World::over(&open("memory:").await, Role::Works, None);
-    [memory, World::over(&open(&url).await, Role::Works, Some(folder))]
+    let memory = TestApi::over(&open("memory:").await, Role::ApiAndWorker, None);
+    [memory, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
 }
 
-/// Returns a world with a worker, over the store in memory.
-pub(super) async fn world() -> World {
-    World::over(&open("memory:").await, Role::Works, None)
+/// Returns an API with a worker over the memory store.
+pub(super) async fn api() -> TestApi {
+    TestApi::over(&open("memory:").await, Role::ApiAndWorker, None)
 }
 
-/// Returns a world with a worker that keeps to limits, over the store in memory.
-pub(super) async fn limited(calls: CallLimits) -> World {
-    World::limited(&open("memory:").await, Role::Works, None, Arc::new(calls))
+/// Returns an API with a worker and limits on calls, over the memory store.
+pub(super) async fn limited(calls: CallLimits) -> TestApi {
+    TestApi::limited(&open("memory:").await, Role::ApiAndWorker, None, Arc::new(calls))
 }
 
-/// Returns two processes over one file: one without a worker, and one with.
-pub(super) async fn two_processes() -> [World; 2] {
+/// Returns two processes over one SQLite file: one without a worker, and one with.
+pub(super) async fn two_processes() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let asking = World::over(&open(&url).await, Role::Asks, Some(Arc::clone(&folder)));
-    [asking, World::over(&open(&url).await, Role::Works, Some(folder))]
+    let asking = TestApi::over(&open(&url).await, Role::ApiOnly, Some(Arc::clone(&folder)));
+    [asking, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
 }
 
 fn sqlite(folder: &Arc<TempDir>) -> String {
@@ -96,7 +95,7 @@ async fn open(url: &str) -> Arc<dyn Store> {
     open_store(url).await.unwrap()
 }
 
-impl World {
+impl TestApi {
     pub(super) fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
         Self::limited(store, role, folder, Arc::default())
     }
@@ -121,7 +120,7 @@ impl World {
         });
         let options = Options { calls, connect: PATIENCE, ..Options::default() };
         let mut tasks = JoinSet::new();
-        let worker = (role == Role::Works).then(|| {
+        let worker = (role == Role::ApiAndWorker).then(|| {
             let parts = WorkerParts {
                 node: "here".to_owned(),
                 store: Arc::clone(store),
@@ -136,28 +135,28 @@ impl World {
             handle
         });
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
-        let planner = Arc::new(Literal);
+        let planner = Arc::new(LiteralPlanner);
         let engine = Engine::new(control, registry, planner, clock, options);
         let schema = schema::build(engine.clone(), Limits::default());
         Self { schema, engine, _tasks: tasks, folder }
     }
 
-    /// Returns the same world with another engine.
+    /// Changes the engine.
     pub(super) fn with(mut self, change: impl FnOnce(Engine) -> Engine) -> Self {
         self.engine = change(self.engine);
         self.schema = schema::build(self.engine.clone(), Limits::default());
         self
     }
 
-    /// Returns where the store's file is, if it is one.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.path().join("faber.db"))
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
     ///
-    /// Where time is paused it must not ask for what a `DataLoader` finds, such as an execution's
-    /// `plan` or `request`: that waits on a thread of its own, for which paused time does not wait.
+    /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
+    /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
+    /// outruns.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let asked = self.schema.execute(request(query, variables));
         body(&time::timeout(PATIENCE, asked).await.expect("an answer in time"))
@@ -168,7 +167,7 @@ impl World {
         only_field(self.ask(query, variables).await)
     }
 
-    /// Executes an operation again and again, until its only field is as somebody wants it.
+    /// Repeats an operation until its only field satisfies `is_so`.
     pub(super) async fn get_until(
         &self,
         query: &str,
@@ -184,22 +183,22 @@ impl World {
                 tokio::task::yield_now().await;
             }
         };
-        time::timeout(PATIENCE, asking).await.expect("it is so in time")
+        time::timeout(PATIENCE, asking).await.expect("the condition holds in time")
     }
 
-    /// Executes an operation that must fail with one error. Returns its extensions, with its
-    /// message among them.
-    pub(super) async fn refused(&self, query: &str, variables: Value) -> Value {
-        refusal(&self.ask(query, variables).await)
+    /// Executes an operation that must fail with one error. Returns the extensions of the error,
+    /// with its message added.
+    pub(super) async fn expect_error(&self, query: &str, variables: Value) -> Value {
+        only_error(&self.ask(query, variables).await)
     }
 
-    /// Subscribes. Every item is the only field of what comes.
+    /// Subscribes. Each item is the only field of an answer.
     pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
         let stream = self.schema.execute_stream(request(query, variables));
         stream.map(|answer| only_field(body(&answer))).boxed()
     }
 
-    /// Keeps a plan. Returns its identifier.
+    /// Creates a plan. Returns its id.
     pub(super) async fn plan(&self, tools: Value) -> String {
         let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
             plan { planId } diagnostics { message } } }";
@@ -207,7 +206,7 @@ impl World {
         text(&payload["plan"]["planId"])
     }
 
-    /// Keeps a plan and starts an execution of it. Returns its identifier.
+    /// Creates a plan and starts an execution. Returns the id of the execution.
     pub(super) async fn start(&self, tools: Value, options: Value) -> String {
         let plan = self.plan(tools).await;
         let query = "mutation ($id: ID!, $options: ExecutionOptions) {
@@ -216,20 +215,20 @@ impl World {
         text(&execution["executionId"])
     }
 
-    /// Waits until an execution has ended. Returns its events.
+    /// Waits for the end of an execution. Returns its events.
     pub(super) async fn events(&self, id: &str) -> Vec<Value> {
-        self.events_behind(id, 0).await
+        self.events_after(id, 0).await
     }
 
-    pub(super) async fn events_behind(&self, id: &str, after: u64) -> Vec<Value> {
+    pub(super) async fn events_after(&self, id: &str, after: u64) -> Vec<Value> {
         let query = "subscription ($id: ID!, $after: Int) {
             executionEvents(executionId: $id, afterSeq: $after) {
                 seq type stepId attempt executionId data } }";
-        all(self.subscribe(query, json!({ "id": id, "after": after }))).await
+        collect_all(self.subscribe(query, json!({ "id": id, "after": after }))).await
     }
 
-    /// Waits until a step is in a state.
-    pub(super) async fn until(&self, id: &str, step: &str, state: &str) {
+    /// Waits until a step has a state.
+    pub(super) async fn wait_for_step(&self, id: &str, step: &str, state: &str) {
         let query = "subscription ($id: ID!, $step: String!) {
             executionStatus(executionId: $id) { step(stepId: $step) { state } } }";
         let mut states = self.subscribe(query, json!({ "id": id, "step": step }));
@@ -244,13 +243,12 @@ impl World {
         time::timeout(PATIENCE, reached).await.expect("the state in time");
     }
 
-    /// Returns an execution as it now stands.
     pub(super) async fn execution(&self, id: &str, fields: &str) -> Value {
         self.get(&execution(fields), json!({ "id": id })).await
     }
 
-    /// Returns an execution once it is as somebody wants it.
-    pub(super) async fn execution_until(
+    /// Waits until an execution satisfies `is_so`, and returns it.
+    pub(super) async fn wait_for_execution(
         &self,
         id: &str,
         fields: &str,
@@ -264,18 +262,18 @@ fn execution(fields: &str) -> String {
     format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}")
 }
 
-/// Returns everything a stream gives until it ends.
-pub(super) async fn all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
-    time::timeout(PATIENCE, stream.collect()).await.expect("the end in time")
+/// Collects a stream that must end in time.
+pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
+    time::timeout(PATIENCE, stream.collect()).await.expect("the stream ends in time")
 }
 
-/// Returns what comes next.
-pub(super) async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
-    let next = time::timeout(PATIENCE, stream.next()).await.expect("something in time");
-    next.expect("something")
+/// Waits for the next item.
+pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
+    let next = time::timeout(PATIENCE, stream.next()).await.expect("an item in time");
+    next.expect("the stream has an item")
 }
 
-/// Returns one field of each of several things, as text.
+/// Returns one field of each value, as text.
 pub(super) fn pluck(things: &[Value], field: &str) -> Vec<String> {
     things.iter().map(|thing| text(&thing[field])).collect()
 }
@@ -302,7 +300,7 @@ fn only_field(mut body: Value) -> Value {
     fields.values_mut().next().unwrap().take()
 }
 
-pub(super) fn refusal(body: &Value) -> Value {
+pub(super) fn only_error(body: &Value) -> Value {
     let errors = body["errors"].as_array().unwrap_or_else(|| panic!("no errors: {body:#}"));
     assert_eq!(errors.len(), 1, "{body:#}");
     let mut extensions = errors[0]["extensions"].clone();
@@ -310,12 +308,12 @@ pub(super) fn refusal(body: &Value) -> Value {
     extensions
 }
 
-/// Reads the query as a draft; of other words it cannot make a plan.
+/// A planner that reads the query as a draft, and makes no plan of other texts.
 #[derive(Debug)]
-struct Literal;
+struct LiteralPlanner;
 
 #[async_trait]
-impl Planner for Literal {
+impl Planner for LiteralPlanner {
     fn name(&self) -> &'static str {
         "literal"
     }

@@ -1,11 +1,11 @@
-//! Subscriptions miss nothing and repeat nothing.
+//! Subscriptions miss no event and repeat none.
 
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::world::{all, next, pluck, two_processes, worlds};
+use super::test_api::{apis, collect_all, next_item, pluck, two_processes};
 
-fn chain() -> Value {
+fn retrying_steps() -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "x": 1 } },
         { "name": "flow.fail", "id": "b", "parameters": { "message": "m", "times": 1, "retryable": true },
@@ -15,32 +15,32 @@ fn chain() -> Value {
 }
 
 #[tokio::test]
-async fn events_resume_from_every_position() {
-    for world in worlds().await {
-        let id = world.start(chain(), json!({})).await;
-        let live = world.events(&id).await;
+async fn a_subscription_can_start_after_every_event() {
+    for api in apis().await {
+        let id = api.start(retrying_steps(), json!({})).await;
+        let live = api.events(&id).await;
         let kinds = pluck(&live, "type");
         assert!(kinds.contains(&"step_retry_scheduled".to_owned()), "{kinds:?}");
         for after in 0..=live.len() {
-            let behind = world.events_behind(&id, after as u64).await;
+            let behind = api.events_after(&id, after as u64).await;
             assert_eq!(behind, live[after..], "behind {after}");
         }
-        assert_eq!(world.events_behind(&id, 1_000_000).await, Vec::<Value>::new());
+        assert_eq!(api.events_after(&id, 1_000_000).await, Vec::<Value>::new());
     }
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_misses_nothing() {
+async fn a_subscriber_that_reconnects_gets_every_event_once() {
     let [asking, _working] = two_processes().await;
-    let id = asking.start(chain(), json!({})).await;
+    let id = asking.start(retrying_steps(), json!({})).await;
     let query = "subscription ($id: ID!, $after: Int) {
         executionEvents(executionId: $id, afterSeq: $after) { seq type } }";
     let (mut seen, mut is_over) = (Vec::new(), false);
     while !is_over {
-        // Leaves after each event.
+        // The client disconnects after each event.
         let after = seen.len();
         let mut events = asking.subscribe(query, json!({ "id": id, "after": after }));
-        let event = next(&mut events).await;
+        let event = next_item(&mut events).await;
         is_over = event["type"] == "finished";
         seen.push(event["seq"].as_u64());
     }
@@ -49,33 +49,33 @@ async fn a_client_that_comes_back_misses_nothing() {
 }
 
 #[tokio::test]
-async fn the_status_is_told_at_every_change() {
-    for world in worlds().await {
+async fn execution_status_is_sent_at_every_change() {
+    for api in apis().await {
         let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
-        let id = world.start(wait, json!({})).await;
+        let id = api.start(wait, json!({})).await;
         let query = "subscription ($id: ID!) { executionStatus(executionId: $id) {
             state seq steps { state } successful } }";
-        let mut states = world.subscribe(query, json!({ "id": id }));
-        world.until(&id, "w", "WAITING").await;
+        let mut states = api.subscribe(query, json!({ "id": id }));
+        api.wait_for_step(&id, "w", "WAITING").await;
         let signal = "mutation ($id: ID!) {
             signalExecution(executionId: $id, name: \"go\", payload: { n: 1 }) { executionId } }";
-        world.get(signal, json!({ "id": id })).await;
-        let mut told = vec![next(&mut states).await];
-        told.extend(all(states).await);
+        api.get(signal, json!({ "id": id })).await;
+        let mut told = vec![next_item(&mut states).await];
+        told.extend(collect_all(states).await);
         let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
         assert!(seqs.is_sorted_by(|a, b| a < b), "{told:#?}");
         let last = told.last().unwrap();
         assert_eq!((&last["state"], &last["successful"]), (&json!("COMPLETED"), &json!(1)));
-        // One that is over is told once.
-        let again = all(world.subscribe(query, json!({ "id": id }))).await;
+        // A finished execution sends its status once.
+        let again = collect_all(api.subscribe(query, json!({ "id": id }))).await;
         assert_eq!(again, told[told.len() - 1..]);
     }
 }
 
 #[tokio::test]
-async fn no_change_of_state_is_left_out_however_fast_they_come() {
-    for world in worlds().await {
-        let id = world
+async fn execution_status_sends_every_state_of_fast_changes() {
+    for api in apis().await {
+        let id = api
             .start(
                 json!([
                     { "name": "flow.wait", "id": "w", "parameters": { "name": "go" } },
@@ -87,17 +87,17 @@ async fn no_change_of_state_is_left_out_however_fast_they_come() {
                 json!({}),
             )
             .await;
-        world.until(&id, "w", "WAITING").await;
+        api.wait_for_step(&id, "w", "WAITING").await;
         let query = "subscription ($id: ID!) { executionStatus(executionId: $id) {
             state seq steps { stepId state } } }";
-        let mut states = world.subscribe(query, json!({ "id": id }));
-        let first = next(&mut states).await["seq"].as_u64().unwrap();
+        let mut states = api.subscribe(query, json!({ "id": id }));
+        let first = next_item(&mut states).await["seq"].as_u64().unwrap();
         let signal = "mutation ($id: ID!) {
             signalExecution(executionId: $id, name: \"go\") { executionId } }";
-        world.get(signal, json!({ "id": id })).await;
-        let told = all(states).await;
+        api.get(signal, json!({ "id": id })).await;
+        let told = collect_all(states).await;
         let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
-        let events = world.events_behind(&id, first).await;
+        let events = api.events_after(&id, first).await;
         let changes = events
             .iter()
             .filter(|event| event["stepId"].is_string() || event["type"] == "finished");
@@ -111,18 +111,18 @@ async fn no_change_of_state_is_left_out_however_fast_they_come() {
 }
 
 #[tokio::test]
-async fn a_request_is_followed_through_later_executions() {
-    for world in worlds().await {
+async fn request_events_include_later_executions_of_the_request() {
+    for api in apis().await {
         let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
         let run =
             "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";
-        let begun = world.get(run, json!({ "query": draft })).await;
+        let begun = api.get(run, json!({ "query": draft })).await;
         let query = "subscription ($id: ID!) { requestEvents(requestId: $id) {
             requestId planId executionId type seq data at } }";
-        let mut events = world.subscribe(query, json!({ "id": begun["requestId"] }));
+        let mut events = api.subscribe(query, json!({ "id": begun["requestId"] }));
         let mut kinds = Vec::new();
         while kinds.last().is_none_or(|kind| kind != "finished") {
-            let event = next(&mut events).await;
+            let event = next_item(&mut events).await;
             assert_eq!(event["requestId"], begun["requestId"]);
             if event["seq"].is_number() {
                 assert_eq!(event["executionId"], begun["executionId"]);
@@ -134,12 +134,12 @@ async fn a_request_is_followed_through_later_executions() {
         let told: Vec<_> = kinds.iter().filter(|kind| planning.contains(&kind.as_str())).collect();
         assert_eq!(told.len(), planning.len(), "{kinds:?}");
         let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";
-        let later = world.get(later, json!({ "id": begun["requestId"] })).await;
+        let later = api.get(later, json!({ "id": begun["requestId"] })).await;
         let rest = events.by_ref().take_while(|event| {
             let is_last = event["type"] == "finished";
             async move { !is_last }
         });
-        let rest = all(rest).await;
+        let rest = collect_all(rest).await;
         assert_eq!(rest[0]["type"], "created");
         assert!(rest.iter().all(|event| event["executionId"] == later["executionId"]), "{rest:#?}");
     }

@@ -1,8 +1,8 @@
-//! `flow.compute`: data between steps without a program.
+//! The tool `flow.compute`.
 
 use serde_json::{Value, json};
 
-use super::world::{World, text, world, worlds};
+use super::test_api::{TestApi, api, apis, text};
 
 const FIELDS: &str = "state outputs executionResults { errors { stepId code message retryable } }
     steps { stepId state attempts resolvedParameters warnings }";
@@ -13,15 +13,15 @@ fn compute(expression: &str, values: Value) -> Value {
         "parameters": { "expression": expression, "values": values } })
 }
 
-async fn run(world: &World, tools: Value, options: Value) -> Value {
-    let id = world.start(tools, options).await;
-    world.events(&id).await;
-    world.execution(&id, FIELDS).await
+async fn run_steps(api: &TestApi, tools: Value, options: Value) -> Value {
+    let id = api.start(tools, options).await;
+    api.events(&id).await;
+    api.execution(&id, FIELDS).await
 }
 
 #[tokio::test]
-async fn a_value_is_calculated_from_others() {
-    for world in worlds().await {
+async fn compute_returns_a_value_of_outputs_and_inputs() {
+    for api in apis().await {
         let list = json!({ "id": "list", "name": "flow.echo", "parameters":
             { "items": [{ "n": "a", "price": 10 }, { "n": "b", "price": 2.5 }, { "n": "a", "price": 1 }] } });
         let expression = "{'total': sum(items.map(i, i.price)) * factor, \
@@ -30,7 +30,7 @@ async fn a_value_is_calculated_from_others() {
         let next = json!({ "id": "next", "name": "flow.echo", "when": "c.total > 20",
             "parameters": { "text": "{{c.names}}: {{c.total}}" } });
         let tools = json!([list, compute(expression, values), next]);
-        let done = run(&world, tools, json!({ "input": { "factor": 2 } })).await;
+        let done = run_steps(&api, tools, json!({ "input": { "factor": 2 } })).await;
         assert_eq!(done["state"], "COMPLETED", "{done:#}");
         assert_eq!(done["outputs"]["c"], json!({ "total": 27.0, "names": "a, b" }));
         assert_eq!(done["outputs"]["next"]["text"], "a, b: 27.0");
@@ -38,20 +38,20 @@ async fn a_value_is_calculated_from_others() {
 }
 
 #[tokio::test]
-async fn a_loop_calculates_for_each_item() {
-    let world = world().await;
+async fn compute_runs_for_each_item_of_a_loop() {
+    let api = api().await;
     let tools = json!([
         { "id": "list", "name": "flow.echo", "parameters": { "rows": [[1, 2], [], [3]] } },
         { "id": "c", "name": "flow.compute", "forEach": "{{list.rows}}",
           "parameters": { "expression": "sum(row) + index", "values": { "row": "{{item}}", "index": "{{index}}" } } },
     ]);
-    let done = run(&world, tools, json!({})).await;
+    let done = run_steps(&api, tools, json!({})).await;
     assert_eq!(done["outputs"]["c"], json!([3, 1, 5]), "{done:#}");
 }
 
 #[tokio::test]
-async fn a_failure_is_final_and_says_why() {
-    let world = world().await;
+async fn a_failed_expression_is_not_retried_and_names_the_cause() {
+    let api = api().await;
     for (expression, values, code, message) in [
         ("n / 0", json!({ "n": 1 }), "tool.failed", "`/`: division by zero"),
         ("[t, t]", json!({ "t": "x".repeat(600_000) }), "tool.failed", "1048576 bytes"),
@@ -62,7 +62,7 @@ async fn a_failure_is_final_and_says_why() {
         let mut step = compute(expression, values);
         step["retry"] = json!({ "maxAttempts": 3, "backoffMs": 1 });
         let list = json!({ "id": "list", "name": "flow.echo", "parameters": { "n": 1 } });
-        let done = run(&world, json!([list, step]), json!({})).await;
+        let done = run_steps(&api, json!([list, step]), json!({})).await;
         let error = &done["executionResults"]["errors"][0];
         assert_eq!((&done["state"], text(&error["code"])), (&json!("FAILED"), code.to_owned()));
         assert!(text(&error["message"]).contains(message), "{error:#}");
@@ -72,23 +72,23 @@ async fn a_failure_is_final_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_step_may_accept_missing_values() {
-    let world = world().await;
+async fn compute_keeps_an_unresolved_template_without_strict_templates() {
+    let api = api().await;
     let mut step = compute("text", json!({ "text": "{{list.missing}}" }));
     step["strictTemplates"] = json!(false);
     let list = json!({ "id": "list", "name": "flow.echo" });
-    let done = run(&world, json!([list, step]), json!({ "strictTemplates": true })).await;
+    let done = run_steps(&api, json!([list, step]), json!({ "strictTemplates": true })).await;
     assert_eq!(done["outputs"]["c"], "{{list.missing}}", "{done:#}");
 }
 
 #[tokio::test]
-async fn planning_refuses_wrong_expressions() {
-    let world = world().await;
+async fn an_invalid_expression_is_a_diagnostic_of_the_plan() {
+    let api = api().await;
     let create = "mutation ($input: PlanInput!) {
         createPlan(input: $input) { diagnostics { code path message } } }";
     let tools = json!([compute("price", json!({ "prices": 1 })),
         { "name": "flow.compute", "parameters": { "expression": "{{c}}" } }]);
-    let payload = world.get(create, json!({ "input": { "tools": tools } })).await;
+    let payload = api.get(create, json!({ "input": { "tools": tools } })).await;
     let found = payload["diagnostics"].as_array().unwrap();
     let places: Vec<_> = found
         .iter()
@@ -103,8 +103,8 @@ async fn planning_refuses_wrong_expressions() {
 }
 
 #[tokio::test]
-async fn a_dry_run_calculates_with_the_input() {
-    let world = world().await;
+async fn a_dry_run_evaluates_expressions_over_the_input() {
+    let api = api().await;
     for (expression, values, state) in [
         ("10 / n", json!({ "n": "{{input.n}}" }), "FAILED"),
         ("10 / n", json!({ "n": "{{input.one}}" }), "COMPLETED"),
@@ -115,7 +115,7 @@ async fn a_dry_run_calculates_with_the_input() {
     ] {
         let tools = json!([{ "id": "list", "name": "flow.echo" }, compute(expression, values)]);
         let options = json!({ "dryRun": true, "input": { "n": 0, "one": 1 } });
-        let done = run(&world, tools, options).await;
+        let done = run_steps(&api, tools, options).await;
         assert_eq!(done["state"], state, "{expression} {done:#}");
     }
 }

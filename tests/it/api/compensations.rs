@@ -1,10 +1,10 @@
-//! What an execution did is undone where it does not end well, as the API shows it.
+//! Compensations through the API.
 
 use serde_json::{Value, json};
 
-use super::world::{pluck, text, worlds};
+use super::test_api::{apis, pluck, text};
 
-fn tools(undo: &Value) -> Value {
+fn steps_to_compensate(undo: &Value) -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "n": 1 },
           "compensate": { "name": "flow.echo", "parameters": { "undo": "{{a.n}}" } } },
@@ -18,11 +18,12 @@ const FIELDS: &str = "state compensateOnFailure total successful failed
     steps { stepId state compensation { state toolName resolvedParameters output error { code } } }";
 
 #[tokio::test]
-async fn what_succeeded_is_undone_the_latest_first() {
-    for world in worlds().await {
+async fn compensations_run_in_reverse_order() {
+    for api in apis().await {
         let undo = json!({ "name": "flow.echo", "parameters": { "undo": "{{b.n}}" } });
-        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
-        let events = world.events(&id).await;
+        let id =
+            api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
+        let events = api.events(&id).await;
         let undone: Vec<_> = events
             .iter()
             .filter(|event| text(&event["type"]).contains("compensat"))
@@ -36,7 +37,7 @@ async fn what_succeeded_is_undone_the_latest_first() {
             "step_compensated a",
         ];
         assert_eq!(undone, expected);
-        let execution = world.execution(&id, FIELDS).await;
+        let execution = api.execution(&id, FIELDS).await;
         assert_eq!(
             (&execution["state"], &execution["compensateOnFailure"]),
             (&json!("FAILED"), &json!(true))
@@ -52,7 +53,7 @@ async fn what_succeeded_is_undone_the_latest_first() {
         );
         assert_eq!(undone["resolvedParameters"], json!({ "undo": 1 }));
         assert_eq!(steps[2]["compensation"], Value::Null);
-        let plan = world.execution(&id, "plan { tools { compensate } }").await;
+        let plan = api.execution(&id, "plan { tools { compensate } }").await;
         let written = &plan["plan"]["tools"][0]["compensate"];
         assert_eq!(
             (&written["toolName"], &written["parameters"]),
@@ -62,12 +63,13 @@ async fn what_succeeded_is_undone_the_latest_first() {
 }
 
 #[tokio::test]
-async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
-    for world in worlds().await {
+async fn a_failed_compensation_is_reported_and_the_others_run() {
+    for api in apis().await {
         let undo = json!({ "name": "flow.fail", "parameters": { "message": "stuck" } });
-        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
-        world.events(&id).await;
-        let execution = world.execution(&id, FIELDS).await;
+        let id =
+            api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
+        api.events(&id).await;
+        let execution = api.execution(&id, FIELDS).await;
         let steps = execution["steps"].as_array().unwrap();
         assert_eq!(pluck(steps, "state"), ["COMPENSATED", "SUCCEEDED", "FAILED"]);
         let failed = &steps[1]["compensation"];
@@ -78,14 +80,14 @@ async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
     }
 }
 
-/// Left out, the plan decides, and the plans that it executes.
+/// Without the option, the plan decides, and so does each sub-plan.
 #[tokio::test]
-async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() {
-    let [world, _] = worlds().await;
-    let undoing = tools(&json!({ "name": "flow.echo" }));
-    let inner = world.plan(undoing.clone()).await;
+async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_it() {
+    let [api, _] = apis().await;
+    let undoing = steps_to_compensate(&json!({ "name": "flow.echo" }));
+    let inner = api.plan(undoing.clone()).await;
     let save = "mutation ($id: ID!) { savePlan(name: \"undoing\", planId: $id) }";
-    world.get(save, json!({ "id": inner })).await;
+    api.get(save, json!({ "id": inner })).await;
     let plain = json!([{ "name": "flow.fail", "parameters": { "message": "no" } }]);
     for (tools, options, compensates) in [
         (undoing.clone(), json!({}), true),
@@ -98,10 +100,10 @@ async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() 
         (json!([{ "id": "sub", "plan": inner }]), json!({ "compensateOnFailure": false }), false),
         (plain, json!({}), false),
     ] {
-        let id = world.start(tools.clone(), options.clone()).await;
-        let events = world.events(&id).await;
+        let id = api.start(tools.clone(), options.clone()).await;
+        let events = api.events(&id).await;
         let first = &events[0]["data"];
-        let execution = world
+        let execution = api
             .execution(
                 &id,
                 "compensateOnFailure steps { state child { FIELDS } }"
@@ -114,19 +116,19 @@ async fn a_plan_that_has_compensations_is_undone_unless_the_caller_forbids_it() 
         let undone = if child.is_null() { &execution } else { child };
         let states = pluck(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
-        // A retry keeps what was decided.
+        // A retry keeps the decision.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
-        let again = world.get(retry, json!({ "id": id })).await;
-        let again = world.execution(&text(&again["executionId"]), "compensateOnFailure").await;
+        let again = api.get(retry, json!({ "id": id })).await;
+        let again = api.execution(&text(&again["executionId"]), "compensateOnFailure").await;
         assert_eq!(again["compensateOnFailure"], compensates, "{tools} {options}");
     }
 }
 
-/// A value that was left out is part of no key.
+/// An option that is left out is not part of the key's fingerprint.
 #[tokio::test]
-async fn a_key_stands_for_a_value_that_was_left_out() {
-    let [world, _] = worlds().await;
-    let plan = world.plan(tools(&json!({ "name": "flow.echo" }))).await;
+async fn a_repeated_key_accepts_an_option_that_was_left_out() {
+    let [api, _] = apis().await;
+    let plan = api.plan(steps_to_compensate(&json!({ "name": "flow.echo" }))).await;
     let start = "mutation ($id: ID!, $options: ExecutionOptions) {
         executePlan(planId: $id, options: $options) { executionId } }";
     let asked = |compensates: Value| {
@@ -136,22 +138,22 @@ async fn a_key_stands_for_a_value_that_was_left_out() {
         }
         json!({ "id": plan, "options": options })
     };
-    let first = world.get(start, asked(Value::Null)).await;
-    assert_eq!(world.get(start, asked(Value::Null)).await, first);
+    let first = api.get(start, asked(Value::Null)).await;
+    assert_eq!(api.get(start, asked(Value::Null)).await, first);
     for other in [true, false] {
-        let refusal = world.refused(start, asked(json!(other))).await;
+        let refusal = api.expect_error(start, asked(json!(other))).await;
         assert_eq!(refusal["code"], "CONFLICT", "{other}");
     }
 }
 
 #[tokio::test]
-async fn an_execution_lists_the_calls_that_would_undo_it() {
-    let [world, _] = worlds().await;
+async fn undo_calls_lists_the_compensations_of_an_execution() {
+    let [api, _] = apis().await;
     let wait = json!({ "id": "w", "name": "flow.wait", "parameters": { "name": "go" },
         "dependsOn": "each" });
     let each = json!({ "id": "each", "name": "flow.echo", "forEach": "{{input.list}}",
         "compensate": { "name": "flow.noop" } });
-    let inner = world.plan(json!([each, wait])).await;
+    let inner = api.plan(json!([each, wait])).await;
     let outer = json!([
         { "id": "a", "name": "flow.echo", "compensate": { "name": "flow.echo" } },
         { "id": "sub", "plan": inner, "parameters": { "list": "{{input}}" }, "dependsOn": "a" },
@@ -160,14 +162,12 @@ async fn an_execution_lists_the_calls_that_would_undo_it() {
         [(true, vec!["a flow.echo null", "each flow.noop 1", "each flow.noop 0"]), (false, vec![])]
     {
         let options = json!({ "input": [1, 2], "compensateOnFailure": compensates });
-        let id = world.start(outer.clone(), options).await;
-        world
-            .execution_until(&id, "steps { child { state } }", |execution| {
-                execution["steps"][1]["child"]["state"] == "WAITING"
-            })
-            .await;
-        let execution =
-            world.execution(&id, "undoCalls { executionId stepId index toolName }").await;
+        let id = api.start(outer.clone(), options).await;
+        api.wait_for_execution(&id, "steps { child { state } }", |execution| {
+            execution["steps"][1]["child"]["state"] == "WAITING"
+        })
+        .await;
+        let execution = api.execution(&id, "undoCalls { executionId stepId index toolName }").await;
         let calls = execution["undoCalls"].as_array().unwrap();
         let calls: Vec<_> = calls
             .iter()
@@ -177,25 +177,27 @@ async fn an_execution_lists_the_calls_that_would_undo_it() {
             .collect();
         assert_eq!(calls, expected);
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
-        world.get(cancel, json!({ "id": id })).await;
-        world.events(&id).await;
-        let execution = world.execution(&id, "undoCalls { stepId }").await;
+        api.get(cancel, json!({ "id": id })).await;
+        api.events(&id).await;
+        let execution = api.execution(&id, "undoCalls { stepId }").await;
         assert_eq!(execution["undoCalls"], json!([]));
     }
 }
 
 #[tokio::test]
-async fn a_cancel_leaves_what_is_being_undone_alone() {
-    for world in worlds().await {
+async fn cancelling_does_not_stop_running_compensations() {
+    for api in apis().await {
         let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 3_000 } });
-        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
-        world.execution_until(&id, "state", |execution| execution["state"] == "COMPENSATING").await;
+        let id =
+            api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
+        api.wait_for_execution(&id, "state", |execution| execution["state"] == "COMPENSATING")
+            .await;
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
-        assert_eq!(world.get(cancel, json!({ "id": id })).await["state"], "COMPENSATING");
-        let events = world.events(&id).await;
+        assert_eq!(api.get(cancel, json!({ "id": id })).await["state"], "COMPENSATING");
+        let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
         assert!(!pluck(&events, "type").contains(&"cancel_requested".to_owned()));
-        let execution = world.execution(&id, FIELDS).await;
+        let execution = api.execution(&id, FIELDS).await;
         assert_eq!(execution["steps"][0]["state"], "COMPENSATED");
     }
 }

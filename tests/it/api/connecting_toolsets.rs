@@ -1,4 +1,4 @@
-//! What is waited for, and what nobody else's tool is called in place of.
+//! Names of tools wait for toolsets that still connect, and never match a tool of another set.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,43 +13,44 @@ use shared::{
 use tokio::time::Instant;
 use toolbox::{SetStatus, ToolContext, ToolSet, function};
 
-/// A set with one tool, which says which set it is of.
-fn set(name: &'static str, tool: &'static str) -> ToolSet {
+/// A toolset with one tool, which returns the name of its set.
+fn toolset(name: &'static str, tool: &'static str) -> ToolSet {
     let run = move |_: Value, _: ToolContext| async move { Ok::<_, ToolError>(name) };
     let tool = function(name, tool, "Says where it is.", Effect::Read, run);
     ToolSet::ready(name.parse().unwrap(), "local", "d", [tool])
 }
 
-/// A set that is not there yet.
-fn connecting(name: &str) -> ToolSet {
+/// A toolset that is still connecting.
+fn connecting_toolset(name: &str) -> ToolSet {
     let set = ToolSet::ready(name.parse().unwrap(), "mcp", "d", []);
     ToolSet { status: SetStatus::Connecting, ..set }
 }
 
-async fn over(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
+async fn embed(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
     let store = Arc::clone(store) as Arc<dyn Store>;
-    Embedded::over(store, sets, Options::default()).await.unwrap()
+    Embedded::embed(store, sets, Options::default()).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_plan_waits_for_its_own_set_however_another_s_tool_is_called() {
+async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_similar_name() {
     let store = Arc::new(Memory::new());
-    let before = over(&store, vec![set("m2", "m.b"), set("m", "b")]).await;
+    let before = embed(&store, vec![toolset("m2", "m.b"), toolset("m", "b")]).await;
     let plan = before.plan(json!({ "tools": [{ "id": "x", "name": "m.b" }] })).await.unwrap();
     before.close().await;
-    let after = over(&store, vec![set("m2", "m.b"), connecting("m")]).await;
+    let after = embed(&store, vec![toolset("m2", "m.b"), connecting_toolset("m")]).await;
     let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
     let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
     assert_eq!(begun.state(), ExecutionState::Pending);
-    after.engine().tools.inventory.toolbox().put(set("m", "b"));
+    after.engine().tools.inventory.toolbox().put(toolset("m", "b"));
     let ended = after.ended(id).await.unwrap();
     assert_eq!(ended.outputs(), json!({ "x": "m" }));
     after.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_waits_for_the_sets_that_may_have_it_and_for_no_others() {
-    let faber = over(&Arc::new(Memory::new()), vec![set("m", "b"), connecting("mute")]).await;
+async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
+    let faber =
+        embed(&Arc::new(Memory::new()), vec![toolset("m", "b"), connecting_toolset("mute")]).await;
     let most = Options::default().connect;
     let (engine, began) = (faber.engine(), Instant::now());
     for name in ["flow.echo", "m.b", "b", "m.nothing"] {
@@ -59,7 +60,7 @@ async fn a_name_waits_for_the_sets_that_may_have_it_and_for_no_others() {
     let began = Instant::now();
     faber.plan(json!({ "tools": [{ "name": "mute.x" }] })).await.unwrap_err();
     assert!(began.elapsed() >= most, "it may be there yet");
-    // What needs every tool waits for the first answer of each set, and no longer.
+    // A list of all tools waits for the first answer of each set, up to the limit.
     let began = Instant::now();
     engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() >= most);
